@@ -2,11 +2,10 @@
 
 import asyncio
 import json
+import logging
 import secrets
 import socket
-from collections import deque
-from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels import scripts
@@ -30,6 +29,9 @@ from pools.runtimes.shim.channels.frames import (
     encode_frame,
 )
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 START_SECONDS = 30.0  # time for the client to send its request
 GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the processes of the channel
 SIZE_MAX = 10_000  # rows or columns
@@ -49,16 +51,15 @@ class Bridge:
         self._api, self._pod, self._mark = api, pod, secrets.token_hex(8)
         self._started = asyncio.Event()
         self._request: dict[str, Any] = {}
-        self._size = (24, 80)
-        self._input: deque[bytes] = deque()
+        self._size: tuple[int, int] | None = None  # latest size that the client has sent for its terminal
+        self._input = bytearray()
         self._input_ended = False
         self._unacknowledged = 0  # bytes of input that were sent, and that the pod has not accepted
         self._has_progress = asyncio.Event()
-        self._has_input = asyncio.Event()
+        self._has_event = asyncio.Event()  # the client has sent input, its end, or a terminal size
         self._window = WINDOW  # bytes of output that the client still accepts
         self._has_window = asyncio.Event()
         self._has_window.set()
-        self._command: Session | None = None
         self._guard_output: Any = None
 
     async def open(self) -> None:
@@ -68,34 +69,40 @@ class Bridge:
         )
         self._guard_output = self._guard.output()
         try:
-            is_ready = await self._wait_for_guard(scripts.READY)
-        except TimeoutError:
+            if not await self._wait_for_guard(scripts.READY):
+                raise ChannelRefused(NO_SHELL)
+        except BaseException as error:
             await self._guard.close()
-            raise RuntimeFailure("the node does not start the command") from None
-        if not is_ready:
-            await self._guard.close()
-            raise ChannelRefused(NO_SHELL)
+            if isinstance(error, TimeoutError):
+                raise RuntimeFailure("the node does not start the command") from None
+            raise
 
     async def serve(self, connection: socket.socket) -> None:
-        """Serve the channel until the command or the connection ends."""
-        connection.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=connection)
-        receiver = asyncio.create_task(self._receive(reader))
+        """Serve the channel until the command or the connection ends, and close the connection."""
         try:
-            command = asyncio.create_task(self._run(writer))
+            connection.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=connection)
+            try:
+                await self._serve(reader, writer)
+            finally:
+                writer.close()
+        finally:
+            await self._guard.close()  # the guard then kills the processes that are left
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        receiver = asyncio.create_task(self._receive(reader))
+        command = asyncio.create_task(self._run(writer))
+        try:
             await asyncio.wait({receiver, command}, return_when=asyncio.FIRST_COMPLETED)
-            command.cancel()
-            status = None
-            with suppress(asyncio.CancelledError):
-                status = await command
+            status = await cancel(command)
             if await self._end_processes() and status is not None:
                 writer.write(encode_frame(STATUS, json.dumps(status).encode()))
                 await writer.drain()
         except OSError:  # the client has gone
             pass
         finally:
+            command.cancel()
             await cancel(receiver)
-            writer.close()
 
     async def _run(self, writer: asyncio.StreamWriter) -> dict[str, object] | None:
         """Run the command, and return its status, or None if the connection to the cluster was lost."""
@@ -105,7 +112,7 @@ class Bridge:
             if "command" not in self._request:
                 return {"error": ONLY_COMMANDS, "status": CONFLICT}
             command, terminal = _parse_request(self._request)
-            if terminal is not None:
+            if terminal is not None and self._size is None:
                 self._size = terminal_size(terminal)
         except TimeoutError:
             return None
@@ -119,26 +126,34 @@ class Bridge:
     async def _run_command(
         self, writer: asyncio.StreamWriter, command: list[str], terminal: dict[str, object] | None
     ) -> dict[str, object] | None:
+        has_terminal = terminal is not None
         if terminal is None:
             script = scripts.in_pipes(self._mark, command)
         else:
+            assert self._size is not None
             terminal_type = str(terminal.get("type") or "xterm-256color")
             script = scripts.on_terminal(self._mark, command, terminal_type, *self._size)
-        has_terminal = terminal is not None
-        session = self._command = await start_session(
+        session = await start_session(
             self._api, self._pod, script,
             has_input=has_terminal, has_output=True, has_terminal=has_terminal,
         )  # fmt: skip
-        if has_terminal:
-            await session.resize(*self._size)
-        sender = asyncio.create_task(self._send_input(writer, session if has_terminal else None))
+        output = asyncio.create_task(self._send_output(writer, session))
+        drive = self._drive_terminal(writer, session) if has_terminal else self._copy_input(writer)
+        sender = asyncio.create_task(drive)
         try:
-            async for kind, data in session.output():
-                await self._forward(writer, kind, data)
+            await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
+            if not output.done():
+                sender.result()  # raises if the command cannot receive its input
+            await output
         finally:
             await cancel(sender)
+            await cancel(output)
             await session.close()
         return _read_status(session.status)
+
+    async def _send_output(self, writer: asyncio.StreamWriter, session: Session) -> None:
+        async for kind, data in session.output():
+            await self._forward(writer, kind, data)
 
     async def _forward(self, writer: asyncio.StreamWriter, kind: int, data: bytes) -> None:
         """Send output within the window of the client."""
@@ -152,17 +167,31 @@ class Bridge:
             writer.write(encode_frame(kind, part))
             await writer.drain()
 
-    async def _send_input(self, writer: asyncio.StreamWriter, terminal: Session | None) -> None:
-        if terminal is not None:
-            await self._send_all(writer, terminal, None)
-            await terminal.send_input(END_OF_INPUT)
-            return
+    async def _drive_terminal(self, writer: asyncio.StreamWriter, terminal: Session) -> None:
+        """Send the size of the terminal and its input until the command ends."""
+        size, has_ended = None, False
+        while True:
+            if size != self._size and self._size is not None:
+                size = self._size
+                await terminal.resize(*size)
+            await self._send_pending(writer, terminal, None)
+            if self._input_ended and not has_ended:
+                has_ended = True
+                await terminal.send_input(END_OF_INPUT)
+            await self._has_event.wait()
+            self._has_event.clear()
+
+    async def _copy_input(self, writer: asyncio.StreamWriter) -> None:
+        """Send input to a command without a terminal until the input ends."""
         copier = await start_session(
             self._api, self._pod, scripts.copy_input(self._mark), has_input=True, has_output=True
         )
         echo = asyncio.create_task(self._acknowledge(writer, copier))
         try:
-            await self._send_all(writer, copier, echo)
+            while not self._input_ended or self._input:
+                await self._has_event.wait()
+                self._has_event.clear()
+                await self._send_pending(writer, copier, echo)
             while self._unacknowledged and not echo.done():
                 self._has_progress.clear()
                 await self._has_progress.wait()
@@ -170,27 +199,29 @@ class Bridge:
             await cancel(echo)
             await copier.close()
 
-    async def _send_all(
+    async def _send_pending(
         self, writer: asyncio.StreamWriter, target: Session, echo: asyncio.Task[None] | None
     ) -> None:
-        """Send input until its end. Without an echo, the command accepts what has been sent."""
-        while self._input or not self._input_ended:
-            await self._has_input.wait()
-            self._has_input.clear()
-            while self._input:
-                data = self._input.popleft()
-                self._unacknowledged += len(data)
-                await target.send_input(data)
-                if echo is None or echo.done():
-                    self._accept(writer, len(data))
+        """Send the received input. Without an echo, the command accepts what has been sent."""
+        while self._input:
+            data = bytes(self._input[:CHUNK])
+            del self._input[:CHUNK]
+            self._unacknowledged += len(data)
+            await target.send_input(data)
+            if echo is None or echo.done():
+                self._accept(writer, len(data))
 
     async def _acknowledge(self, writer: asyncio.StreamWriter, copier: Session) -> None:
-        async for kind, data in copier.output():
-            if kind == OUTPUT:
-                self._accept(writer, len(data))
-        self._accept(writer, self._unacknowledged)  # the command has closed its input
+        try:
+            async for kind, data in copier.output():
+                if kind == OUTPUT:
+                    self._accept(writer, len(data))
+        finally:  # the command has closed its input
+            self._accept(writer, self._unacknowledged)
 
     def _accept(self, writer: asyncio.StreamWriter, count: int) -> None:
+        """Send credit for input that the command has accepted. The pod's count may be wrong."""
+        count = min(count, self._unacknowledged)
         self._unacknowledged -= count
         if count:
             writer.write(encode_credit(count))
@@ -199,40 +230,40 @@ class Bridge:
     async def _receive(self, reader: asyncio.StreamReader) -> None:
         """Process the client's frames until its connection ends."""
         frames = FrameReader(FROM_CLIENT)
-        with suppress(OSError, BrokenFrames, ValueError, TypeError):
+        try:
             while data := await reader.read(CHUNK):
                 for kind, payload in frames.feed(data):
-                    await self._process(kind, payload)
+                    self._process(kind, payload)
+        except Exception as error:
+            log.info("the client of a channel of %s has failed: %r", self._pod, error)
 
-    async def _process(self, kind: int, payload: bytes) -> None:
+    def _process(self, kind: int, payload: bytes) -> None:
         if kind == START and not self._started.is_set():
-            self._request = json.loads(payload)
+            self._request = _parse_object(payload)
             self._started.set()
         elif kind == INPUT:
-            self._input.append(payload)
-            if self._unacknowledged + sum(map(len, self._input)) > WINDOW:
+            self._input += payload
+            if self._unacknowledged + len(self._input) > WINDOW:
                 raise BrokenFrames("more input than the window allows")
-            self._has_input.set()
+            self._has_event.set()
         elif kind == CREDIT:
             self._window = min(self._window + decode_credit(payload), WINDOW)
             self._has_window.set()
         elif kind == RESIZE:
-            self._size = terminal_size(json.loads(payload))
-            if self._command is not None:
-                await self._command.resize(*self._size)
+            self._size = terminal_size(_parse_object(payload))
+            self._has_event.set()
         elif kind == END:
             self._input_ended = True
-            self._has_input.set()
+            self._has_event.set()
 
     async def _end_processes(self) -> bool:
-        """Kill what is left of the channel. Return False if the pod or the connection has ended."""
+        """Kill what is left of the channel. Return False if the pod or its connection has ended."""
         await self._guard.send_input(b"end\n")
         try:
             return await self._wait_for_guard(scripts.DONE)
         except TimeoutError:
-            return False
-        finally:
-            await self._guard.close()
+            log.warning("processes of a channel of %s have not ended in %.0f s", self._pod, GUARD_SECONDS)
+            return True
 
     async def _wait_for_guard(self, word: bytes) -> bool:
         """Return whether the guard prints this word. Raises TimeoutError."""
@@ -243,10 +274,29 @@ class Bridge:
         return False
 
 
-async def cancel(task: asyncio.Task[Any]) -> None:
+async def cancel(task: asyncio.Task[T]) -> T | None:
+    """Cancel a task. Return its result, or None if it has none. Unexpected exceptions are logged."""
     task.cancel()
-    with suppress(asyncio.CancelledError, OSError, ChannelRefused, RuntimeFailure):
-        await task
+    await asyncio.wait({task})
+    if task.cancelled():
+        return None
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if not isinstance(error, OSError | ChannelRefused | RuntimeFailure):
+        log.error("a channel failed", exc_info=error)
+    return None
+
+
+def _parse_object(payload: bytes) -> dict[str, Any]:
+    """Return the JSON object of a frame. Raises BrokenFrames."""
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BrokenFrames("a frame does not contain a JSON object")
+    return value
 
 
 def terminal_size(size: dict[str, object]) -> tuple[int, int]:

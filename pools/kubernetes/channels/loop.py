@@ -60,7 +60,8 @@ class ChannelLoop:
         try:
             await bridge.open()
         except BaseException:
-            self._close(pod, connection)
+            connection.close()
+            self._release(pod)
             raise
         task = asyncio.create_task(self._serve(bridge, pod, connection))
         self._tasks.add(task)
@@ -72,10 +73,9 @@ class ChannelLoop:
         except Exception:
             log.exception("a channel of %s failed", pod)
         finally:
-            self._close(pod, connection)
+            self._release(pod)
 
-    def _close(self, pod: str, connection: socket.socket) -> None:
-        connection.close()
+    def _release(self, pod: str) -> None:
         with self._lock:
             self._open[pod] -= 1
             if not self._open[pod]:

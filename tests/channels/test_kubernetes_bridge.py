@@ -1,0 +1,229 @@
+"""Tests of channels on Kubernetes with fakes of the connections to the cluster."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from pools.kubernetes.channels import bridge as bridge_module
+from pools.kubernetes.channels.bridge import Bridge
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.shim.channels.frames import (
+    CHUNK,
+    CREDIT,
+    END,
+    FROM_POD,
+    INPUT,
+    RESIZE,
+    START,
+    STATUS,
+    WINDOW,
+    FrameReader,
+    decode_credit,
+    encode_frame,
+)
+
+PATIENCE = 60.0
+
+
+class FakeSession:
+    """Connection to a process in the pod. `received` lists its input and the sizes of its terminal."""
+
+    def __init__(self, ends_processes: bool) -> None:
+        self._ends_processes = ends_processes
+        self.messages: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
+        self.received: list[object] = []
+        self.status: dict[str, Any] | None = None
+        self.is_closed = False
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        while (message := await self.messages.get()) is not None:
+            yield message
+
+    async def send_input(self, data: bytes) -> None:
+        self.received.append(data)
+        if self._ends_processes:
+            self.messages.put_nowait((1, b"done"))
+
+    async def resize(self, rows: int, columns: int) -> None:
+        self.received.append((rows, columns))
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self.messages.put_nowait(None)
+
+
+class Pod:
+    """A pod and the client of one channel. The channel's sessions are `guard`, `command` and `copier`."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, FakeSession] = {}
+        self.failing, self.is_ready, self.ends_processes = "", True, True
+        self._client, self._server = socket.socketpair()
+        self._client.setblocking(False)
+
+    async def start_session(self, api: object, pod: str, command: object, **options: object) -> FakeSession:
+        name = ("guard", "command", "copier")[len(self.sessions)]
+        if name == self.failing:
+            raise RuntimeFailure("the cluster is not responding")
+        session = self.sessions[name] = FakeSession(name == "guard" and self.ends_processes)
+        if name == "guard" and self.is_ready:
+            session.messages.put_nowait((1, b"ready"))
+        return session
+
+    async def open(self, **request: object) -> None:
+        """Open a channel that runs `cat`."""
+        self.bridge = Bridge(None, "p-1")  # type: ignore[arg-type]
+        await self.bridge.open()
+        self.served = asyncio.create_task(self.bridge.serve(self._server))
+        await self.send(START, json.dumps({"command": ["cat"], **request}).encode())
+
+    async def send(self, kind: int, payload: bytes = b"", times: int = 1) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._client, encode_frame(kind, payload) * times)
+
+    async def wait_for(self, is_true: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not is_true():
+                await asyncio.sleep(0.01)
+
+    async def has(self, name: str) -> FakeSession:
+        await self.wait_for(lambda: name in self.sessions)
+        return self.sessions[name]
+
+    async def disconnect(self) -> None:
+        self._client.close()
+        await asyncio.wait_for(self.served, PATIENCE)
+
+    async def frames(self) -> list[tuple[int, bytes]]:
+        """Return all frames until the end of the channel."""
+        reader, frames = FrameReader(FROM_POD), []
+        async with asyncio.timeout(PATIENCE):
+            while data := await asyncio.get_running_loop().sock_recv(self._client, 65536):
+                frames += reader.feed(data)
+            await self.served
+        self._client.close()
+        return frames
+
+    @property
+    def is_released(self) -> bool:
+        return all(session.is_closed for session in self.sessions.values()) and self._server.fileno() == -1
+
+
+@pytest.fixture
+def pod(monkeypatch: pytest.MonkeyPatch) -> Pod:
+    pod = Pod()
+    monkeypatch.setattr(bridge_module, "start_session", pod.start_session)
+    return pod
+
+
+def _credit(frames: list[tuple[int, bytes]]) -> int:
+    return sum(decode_credit(payload) for kind, payload in frames if kind == CREDIT)
+
+
+async def test_small_and_empty_input_frames_are_joined(pod: Pod) -> None:
+    await pod.open()
+    copier = await pod.has("copier")
+    await pod.send(INPUT, b"", times=20_000)
+    await pod.send(INPUT, b"x", times=20_000)
+    await pod.wait_for(lambda: sum(len(data) for data in copier.received) == 20_000)  # type: ignore[arg-type,misc]
+    assert len(copier.received) < 2_000
+    await pod.send(INPUT, b"x" * CHUNK, times=WINDOW // CHUNK)
+    await asyncio.wait_for(pod.served, PATIENCE)
+    assert pod.is_released, "input beyond the window ends the channel"
+
+
+async def test_credit_is_limited_to_the_input_that_was_sent(pod: Pod) -> None:
+    await pod.open()
+    copier = await pod.has("copier")
+    copier.messages.put_nowait((1, b"x" * 1000))
+    await pod.send(INPUT, b"12345")
+    await pod.wait_for(lambda: copier.received)
+    copier.messages.put_nowait((1, b"x" * 1000))
+    copier.messages.put_nowait(None)
+    await pod.wait_for(lambda: not pod.bridge._unacknowledged)
+    pod.sessions["command"].status = {"status": "Success"}
+    pod.sessions["command"].messages.put_nowait(None)
+    frames = await pod.frames()
+    assert (_credit(frames), frames[-1]) == (5, (STATUS, b'{"exit_code": 0}'))
+    assert pod.is_released
+
+
+@pytest.mark.parametrize("size", ["[]", "null", "5", "[" * 60_000, '{"rows": 0}', '{"rows": {}}', "{"])
+async def test_invalid_terminal_size_ends_the_channel(pod: Pod, size: str) -> None:
+    await pod.open(terminal={})
+    await pod.has("command")
+    await pod.send(RESIZE, size.encode())
+    assert await pod.frames() == []
+    assert pod.is_released
+    assert pod.sessions["guard"].received == [b"end\n"]
+
+
+async def test_terminal_has_the_latest_size_and_receives_the_end_of_input(pod: Pod) -> None:
+    await pod.open(terminal={"rows": 24, "columns": 80})
+    await pod.send(RESIZE, b'{"rows": 33, "columns": 99}')
+    command = await pod.has("command")
+    await pod.wait_for(lambda: (33, 99) in command.received)
+    await pod.send(END)
+    await pod.wait_for(lambda: b"\x04" in command.received)
+    await pod.send(RESIZE, b'{"rows": 34, "columns": 99}')
+    await pod.wait_for(lambda: (34, 99) in command.received)
+    await pod.disconnect()
+    assert pod.is_released
+
+
+async def test_status_contains_the_error_if_input_cannot_be_copied(pod: Pod) -> None:
+    pod.failing = "copier"
+    await pod.open()
+    [(kind, status)] = await pod.frames()
+    assert kind == STATUS
+    assert "could not be started: the cluster is not responding" in json.loads(status)["error"]
+    assert pod.is_released
+
+
+async def test_status_is_sent_even_if_processes_do_not_end(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod.ends_processes = False
+    await pod.open()
+    command = await pod.has("command")
+    monkeypatch.setattr(bridge_module, "GUARD_SECONDS", 0.01)
+    command.status = {"details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}
+    command.messages.put_nowait(None)
+    assert await pod.frames() == [(STATUS, b'{"exit_code": 3}')]
+    assert pod.is_released
+
+
+async def test_unexpected_error_releases_all_connections(pod: Pod, caplog: pytest.LogCaptureFixture) -> None:
+    await pod.open()
+    command = await pod.has("command")
+    command.status = {"details": {"causes": [None]}}
+    command.messages.put_nowait(None)
+    assert await pod.frames() == []
+    assert pod.is_released
+    assert "a channel failed" in caplog.text
+
+
+async def test_guard_is_closed_if_it_is_not_ready_or_the_caller_stops_waiting(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.is_ready = False
+    opening = asyncio.create_task(pod.open())
+    guard = await pod.has("guard")
+    opening.cancel()
+    await asyncio.wait({opening})
+    assert (opening.cancelled(), guard.is_closed) == (True, True)
+
+    pod.sessions.clear()
+    opening = asyncio.create_task(pod.open())
+    guard = await pod.has("guard")
+    guard.messages.put_nowait(None)
+    with pytest.raises(ChannelRefused, match="has no `sh`"):
+        await opening
+    assert guard.is_closed
+
+    pod.sessions.clear()
+    monkeypatch.setattr(bridge_module, "GUARD_SECONDS", 0.01)
+    with pytest.raises(RuntimeFailure, match="does not start"):
+        await pod.open()
+    assert pod.sessions["guard"].is_closed
