@@ -7,16 +7,61 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+MESSAGES_MAX = 1000
+MESSAGE_BYTES_MAX = 16 * 1024
 Progress = Callable[[int, int | None], None]  # bytes copied, and their total if it is known
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Number of files copied and their bytes. `skipped` has a message for each file that was left out."""
+    """Number of files copied and their bytes.
+
+    `skipped` has a message for each file that was left out. Copies from a pod list the first 1,000 files, and
+    the last message states the number of the others.
+    """
 
     files: int
     size: int
     skipped: Sequence[str] = ()
+
+
+class ErrorLines:
+    """Lines that a program in the pod has written to standard error. Long lines are cut.
+
+    The first lines and the last one are kept, because a pod can write without end.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._first: list[str] = []
+        self._count = 0
+        self._line = bytearray()  # line that is being received
+
+    def feed(self, data: bytes) -> None:
+        *complete, rest = data.split(b"\n")
+        for part in complete:
+            self._extend(part)
+            self.end()
+        self._extend(rest)
+
+    def end(self) -> None:
+        """End the last line."""
+        text = self._line.decode("utf-8", "replace").strip()
+        self._line.clear()
+        if not text:
+            return
+        self.last = text
+        self._count += 1
+        if self._count <= MESSAGES_MAX:
+            self._first.append(text)
+
+    def summarize(self) -> list[str]:
+        """Return the first lines, and the number of the others."""
+        hidden = self._count - len(self._first)
+        return self._first + [f"{hidden:,} more (the first {MESSAGES_MAX:,} are listed)"] * bool(hidden)
+
+    def _extend(self, part: bytes) -> None:
+        self._line += part[: MESSAGE_BYTES_MAX - len(self._line)]
 
 
 def total_size(source: str) -> int:

@@ -1,5 +1,6 @@
 """Tests of the archives in which files are copied to and from pods."""
 
+import errno
 import io
 import os
 import socket
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from berth.client.copies import MESSAGE_BYTES_MAX, MESSAGES_MAX, ErrorLines
 from pools.runtimes.shim.channels.archive import BLOCK, CopyError, base_name
 from pools.runtimes.shim.channels.packing import Packer
-from pools.runtimes.shim.channels.unpacking import Unpacker
+from pools.runtimes.shim.channels.unpacking import EXTENDED_MAX, Unpacker
 
 
 def copy(source: Path | str, target: Path | str, name: str = "") -> list[str]:
@@ -126,10 +128,23 @@ def test_special_files_and_links_that_leave_the_directory_are_left_out(tmp_path:
     assert tree(target).keys() == {"a"}
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"") -> bytes:
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"", **values: str
+) -> bytes:
+    """Return a member with an extended header that contains the values."""
     info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.size = kind, link, len(content)
+    info.type, info.linkname, info.size, info.pax_headers = kind, link, len(content), values
     return info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def resized(data: bytes, size: int) -> bytes:
+    """Return the data with another size, in binary, in the first header."""
+    header = bytearray(data[:512])
+    header[124:136] = size.to_bytes(12, "big", signed=True)
+    header[124] |= 0x80
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + data[512:]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +166,15 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: by
         [member("d", tarfile.SYMTYPE, "x")],
         [b"no archive at all" * 100],
         [member("x" * 200)[:512] + b"9" * 512],
+        [member("d/link", tarfile.SYMTYPE, "a\0b" + "c" * 100)],
+        [resized(member("x" * 200), -512)],
+        [resized(member("x" * 200), 2**30)],
+        [resized(member("d/file"), -512)],
+        [resized(member("d/file"), 2**80)],
+        [member("d/file", size="9" * 1_000_000)],
+        [member("d/file", mtime="9" * 20)],
+        [member("d/file", mtime="-" + "9" * 30)],
+        [member("d/folder", tarfile.DIRTYPE, mtime="9" * 30)],
     ],
 )
 def test_malicious_archive_is_refused_and_writes_nothing_outside(
@@ -166,6 +190,39 @@ def test_malicious_archive_is_refused_and_writes_nothing_outside(
     assert not [*tmp_path.rglob("*evil*")]
     assert [*outside.iterdir()] == []
     assert not [path for path in target.iterdir() if path.name.startswith(".berth")]
+
+
+def test_long_and_repeated_extended_headers_do_not_change_the_copy(tmp_path: Path) -> None:
+    unused = [b"%d k%06d=\n" % (12, number) for number in range(EXTENDED_MAX // 12)]
+    header = resized(member("x" * 200), len(b"".join(unused)))[:512]
+    header += b"".join(unused).ljust(EXTENDED_MAX, b"\0")
+    unpack(header * 2 + member("file", content=b"abc") + bytes(1024), tmp_path)
+    assert (tmp_path / "file").read_bytes() == b"abc"
+
+
+def test_directory_whose_mode_cannot_be_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int, mode: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    data = member("d", tarfile.DIRTYPE) + member("d/sub", tarfile.DIRTYPE)
+    monkeypatch.setattr(os, "fchmod", fail)
+    for target, rest in ((tmp_path / "last", b""), (tmp_path / "first", member("d/file"))):
+        with pytest.raises(CopyError, match=f"{target}/sub: Operation not permitted"):
+            unpack(data + rest + bytes(1024), target)
+
+
+def test_copy_lists_the_first_messages_of_a_pod_and_counts_the_others() -> None:
+    errors = ErrorLines()
+    for number in range(MESSAGES_MAX + 5):
+        errors.feed(f"file-{number}: Perm".encode())
+        errors.feed(b"ission denied\n\n")
+    errors.feed(b"x" * 1_000_000)
+    errors.feed(b"x" * 1_000_000)
+    errors.end()
+    lines = errors.summarize()
+    assert lines[:2] == ["file-0: Permission denied", "file-1: Permission denied"]
+    assert lines[MESSAGES_MAX:] == ["6 more (the first 1,000 are listed)"]
+    assert errors.last == "x" * MESSAGE_BYTES_MAX
 
 
 def test_name_set_by_the_receiver_overrides_the_name_in_the_archive(tmp_path: Path) -> None:

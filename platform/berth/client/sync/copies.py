@@ -3,7 +3,7 @@
 
 from berth.client.channels import CHUNK, ERRORS, OUTPUT, STATUS
 from berth.client.config import Settings
-from berth.client.copies import CopyResult, Progress, total_size
+from berth.client.copies import CopyResult, ErrorLines, Progress, total_size
 from berth.client.errors import CopyFailed
 from berth.client.sync.channels import Channel
 from pools.runtimes.shim.channels.archive import CopyError, base_name
@@ -35,7 +35,7 @@ class _Upload:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._errors = bytearray()
+        self._errors = ErrorLines()
 
     def send(self, data: bytes) -> None:
         """Send input when the program accepts it. Raises CopyFailed if the program has failed."""
@@ -56,7 +56,7 @@ class _Upload:
     def _receive(self) -> None:
         kind, payload = self._channel.receive()
         if kind == ERRORS:
-            self._errors += payload
+            self._errors.feed(payload)
         elif kind == STATUS and self._channel.exit_code != 0:
             raise CopyFailed(failure_message(self._channel, self._errors))
 
@@ -64,7 +64,7 @@ class _Upload:
 def copy_from(
     settings: Settings, workload_id: str, source: str, target: str, pod: str | None, progress: Progress | None
 ) -> CopyResult:
-    unpacker, errors = Unpacker(target, base_name(source)), bytearray()
+    unpacker, errors = Unpacker(target, base_name(source)), ErrorLines()
     try:
         with Channel(settings, workload_id, {"copy_from": source}, pod=pod) as channel:
             channel.end_input()
@@ -75,18 +75,20 @@ def copy_from(
                     if progress is not None:
                         progress(unpacker.size, unpacker.total)
                 elif kind == ERRORS:
-                    errors += payload
+                    errors.feed(payload)
         if channel.exit_code != 0 and not unpacker.is_complete:
             raise CopyFailed(failure_message(channel, errors))
         unpacker.close()
+        errors.end()
     except CopyError as error:
         raise CopyFailed(str(error)) from None
     finally:
         unpacker.abort()
-    return CopyResult(unpacker.files, unpacker.size, errors.decode("utf-8", "replace").splitlines())
+    return CopyResult(unpacker.files, unpacker.size, errors.summarize())
 
 
-def failure_message(channel: Channel, errors: bytearray) -> str:
+def failure_message(channel: Channel, errors: ErrorLines) -> str:
     """Return the reason that a program in the pod has failed."""
-    lines = (errors.decode("utf-8", "replace") + channel.failure).strip().splitlines()
-    return lines[-1] if lines else f"The copy was ended in the pod (exit code {channel.exit_code})."
+    errors.feed(channel.failure.encode("utf-8", "replace"))
+    errors.end()
+    return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."

@@ -16,6 +16,9 @@ from pools.runtimes.shim.channels.archive import (
 )
 
 EXTENDED_MAX = 1024 * 1024  # bytes of a member's extended header
+KEYS = (b"path", b"linkpath", b"size", b"mtime")  # values of the extended header that are used
+NUMBER_MAX = 2**62  # bytes of a file, or seconds since 1970
+DIGITS_MAX = 20  # characters of such a number
 
 
 class Unpacker:
@@ -86,11 +89,11 @@ class Unpacker:
 
     def _end_member(self) -> None:
         if self._extended is not None:
-            self._values.update(_parse_extended(bytes(self._extended)))
+            self._values.update(_parse_extended(self._extended))
             self._extended = None
         elif self._file is not None:
-            file, self._file = self._file, None
-            file.finish()
+            self._file.finish()
+            self._file = None
             self.files += 1
 
     def _begin(self, block: bytes) -> None:
@@ -104,8 +107,8 @@ class Unpacker:
         except tarfile.HeaderError as error:
             raise CopyError(f"The archive is damaged: {error}") from None
         if info.type in (tarfile.XHDTYPE, tarfile.XGLTYPE):
-            if info.size > EXTENDED_MAX:
-                raise CopyError("The archive is damaged: a header is too long")
+            if not 0 <= info.size <= EXTENDED_MAX:
+                raise CopyError("The archive is damaged: a header has an invalid size")
             self._expect(info.size)
             self._extended = bytearray()
             return
@@ -118,10 +121,8 @@ class Unpacker:
     def _begin_member(self, info: tarfile.TarInfo, values: dict[str, str]) -> None:
         path = values.get("path", info.name)
         try:
-            size, mtime = (
-                int(values.get("size", info.size)),
-                _nanoseconds(values.get("mtime", str(info.mtime))),
-            )
+            size = _number(values.get("size", str(info.size)))
+            mtime = _nanoseconds(values.get("mtime", str(info.mtime)))
         except ValueError:
             raise CopyError(f"{path}: The archive contains an invalid number") from None
         parts = path.rstrip("/").split("/")
@@ -149,7 +150,7 @@ class Unpacker:
                 self._file = _File(self._levels[-1].fd, place[-1], info.mode & 0o777, mtime, shown)
             elif info.issym():
                 link = values.get("linkpath", info.linkname)
-                if len(parts) < 2 or not stays_inside(link, len(parts) - 2):
+                if len(parts) < 2 or "\0" in link or not stays_inside(link, len(parts) - 2):
                     raise CopyError(f"{shown}: Is a link to {link}, which is outside of the copied directory")
                 _replace_link(self._levels[-1].fd, place[-1], link, shown)
             else:
@@ -199,13 +200,19 @@ class Unpacker:
         self._levels.append(_Level(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. A new one gets its mode and time now, because files change both."""
+        """Close the innermost directory. A new one gets its mode and time now, because files change both.
+
+        Raises CopyError.
+        """
+        path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()
         try:
             if level.is_new:
                 os.fchmod(level.fd, level.mode)
                 if level.mtime is not None:
                     os.utime(level.fd, ns=(level.mtime, level.mtime))
+        except OSError as error:
+            raise CopyError(describe(path, error)) from None
         finally:
             os.close(level.fd)
 
@@ -245,8 +252,8 @@ class _File:
         try:
             os.fchmod(self._fd, self._mode)
             os.utime(self._fd, ns=(self._mtime, self._mtime))
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            os.close(fd)
             os.rename(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         except OSError as error:
             self.abort()
@@ -282,27 +289,44 @@ def _replace_link(directory: int, name: str, link: str, shown: str) -> None:
     _require_replaceable(directory, name, shown)
     temporary = _temporary_name()
     os.symlink(link, temporary, dir_fd=directory)
-    os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    try:
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _number(text: str) -> int:
+    """Return a number from a header. Raises ValueError if it is longer than any that a file has."""
+    number = int(text) if len(text) <= DIGITS_MAX else NUMBER_MAX
+    if abs(number) >= NUMBER_MAX:
+        raise ValueError("the number is too large")
+    return number
 
 
 def _nanoseconds(text: str) -> int:
     """Return a time in seconds, such as 12.5, in nanoseconds. Raises ValueError."""
     seconds, _, fraction = text.partition(".")
-    return int(seconds) * NANOSECONDS + int(fraction[:9].ljust(9, "0"))
+    return _number(seconds) * NANOSECONDS + int(fraction[:9].ljust(9, "0"))
 
 
-def _parse_extended(data: bytes) -> dict[str, str]:
-    """Return the records of an extended header. Raises CopyError."""
-    values = {}
-    while data:
-        length, _, rest = data.partition(b" ")
+def _parse_extended(data: bytearray) -> dict[str, str]:
+    """Return the used values of an extended header, whose records have the form LENGTH KEY=VALUE.
+
+    Raises CopyError.
+    """
+    values, start = {}, 0
+    while start < len(data):
+        space = data.find(b" ", start, start + DIGITS_MAX)
         try:
-            end = int(length) - len(length) - 1
+            end = start + int(data[start : max(space, start)])
         except ValueError:
             end = 0
-        name, has_value, value = rest[:end].partition(b"=")
-        if end <= 0 or len(rest) < end or not has_value or not value.endswith(b"\n"):
+        equals = data.find(b"=", space, end)
+        if not space < equals < end <= len(data) or data[end - 1] != ord("\n"):
             raise CopyError("The archive is damaged: a header is invalid")
-        values[name.decode("utf-8", "replace")] = value[:-1].decode("utf-8", "surrogateescape")
-        data = rest[end:]
+        key = bytes(data[space + 1 : equals])
+        if key in KEYS:
+            values[key.decode()] = data[equals + 1 : end - 1].decode("utf-8", "surrogateescape")
+        start = end
     return values
