@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from berth.core.errors import BerthError, Forbidden
-from berth.core.masking import Masker, build_masker
+from berth.core.masking import PATTERNS_MAX, Masker, build_masker
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.roles import SecretUse as DeclaredUse
 from pools.joining.sealed import UnsealError, unseal
@@ -193,13 +194,27 @@ def unseal_secret(row: Secret) -> str:
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     """Return maskers for the secrets that runs of the workloads received. Others have no entry.
 
-    Values that were encrypted with a key that this installation no longer has are not masked.
+    Values that were encrypted with a key that this installation no longer has are not masked. If there are
+    too many values, the most recently used ones are masked.
     """
-    uses = SecretUse.objects.filter(workload__in=workload_ids).order_by()
-    sealed_values = defaultdict[UUID, set[str]](set)
+    uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
+    sealed_values = defaultdict[UUID, dict[str, None]](dict)
     for workload_id, sealed in uses.values_list("workload_id", "value__sealed").distinct():
-        sealed_values[workload_id].add(sealed)
-    return {pk: build_masker(_readable(values)) for pk, values in sealed_values.items()}
+        sealed_values[workload_id][sealed] = None
+    maskers = {pk: build_masker(_readable(values)) for pk, values in sealed_values.items()}
+    for workload_id, masker in maskers.items():
+        if masker.is_partial:
+            _warn_of_partial_masker(workload_id)
+    return maskers
+
+
+@lru_cache(maxsize=10_000)
+def _warn_of_partial_masker(workload_id: UUID) -> None:
+    """Log the warning once per workload."""
+    log.warning(
+        "the secrets of workload %s have too many lines: its logs are masked with only %d patterns",
+        workload_id, PATTERNS_MAX,
+    )  # fmt: skip
 
 
 def _readable(sealed_values: Iterable[str]) -> Iterator[str]:

@@ -2,26 +2,30 @@
 
 import base64
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from urllib.parse import quote
 
 BYTES_MIN = 6  # shorter values and lines are not masked, because they would match ordinary text
 PATTERN_BYTES_MAX = 1024  # longer lines are split into several patterns
-PATTERNS_MAX = 1000  # the longest patterns are masked; the time per byte grows with their number
+PATTERNS_MAX = 1000  # the time per byte grows with the number of patterns
 MASK = b"*"
 
 
 @dataclass(frozen=True, slots=True)
 class Masker:
-    """Patterns to replace, longest first. None of them contains a line break."""
+    """Patterns to replace, in alphabetical order. None of them contains a line break."""
 
     patterns: tuple[bytes, ...] = ()
+    is_partial: bool = False  # whether the values have more than PATTERNS_MAX patterns
 
     @property
     def overlap(self) -> int:
         """Number of bytes before and after a part of a text that decide what is masked in this part."""
-        return len(self.patterns[0]) - 1 if self.patterns else 0
+        return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:
         """Replace each byte of each pattern, so that the length and all line breaks stay the same."""
@@ -35,24 +39,29 @@ class Masker:
     def undecided(self, data: bytes) -> int:
         """Return the length of the longest end of the data that may be the beginning of a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
-        end = last_line[max(len(last_line) - self.overlap, 0) :]
-        longest = 0
-        for pattern in self.patterns:
-            at = end.find(pattern[:1], max(len(end) - len(pattern) + 1, 0))
-            while 0 <= at < len(end) - longest:
-                if pattern.startswith(end[at:]):
-                    longest = len(end) - at
-                at = end.find(pattern[:1], at + 1)
-        return longest
+        for length in range(min(self.overlap, len(last_line)), 0, -1):
+            end = last_line[-length:]
+            following = bisect_right(self.patterns, end)  # longer patterns that begin with `end` come next
+            if following < len(self.patterns) and self.patterns[following].startswith(end):
+                return length
+        return 0
 
 
 def build_masker(values: Iterable[str]) -> Masker:
-    """Return a masker for the values, their lines, and common encodings of the values."""
-    patterns: set[bytes] = set()
-    for value in values:
-        for pattern in _patterns(value):
-            patterns.update(_split(pattern))
-    return Masker(tuple(sorted(patterns, key=lambda pattern: (-len(pattern), pattern))[:PATTERNS_MAX]))
+    """Return a masker for the values, their lines, and common encodings of the values.
+
+    The values take turns until there are PATTERNS_MAX patterns, so that a large value displaces no small one.
+    Earlier values come first in each turn.
+    """
+    patterns: dict[bytes, None] = {}
+    for turn in zip_longest(*map(_patterns, values)):
+        for pattern in turn:
+            if pattern is None or pattern in patterns:
+                continue
+            if len(patterns) == PATTERNS_MAX:
+                return Masker(_without_covered(patterns), is_partial=True)
+            patterns[pattern] = None
+    return Masker(_without_covered(patterns))
 
 
 def is_maskable(value: str) -> bool:
@@ -60,16 +69,21 @@ def is_maskable(value: str) -> bool:
     return any(True for _ in _lines(value))
 
 
-def _patterns(value: str) -> Iterable[bytes]:
-    lines = list(_lines(value))
-    yield from lines
-    text = value.strip("\r\n")
-    if not lines:
-        return
+def _patterns(value: str) -> Iterator[bytes]:
+    """Yield the distinct lines of the value, and then its encodings. Long ones are split."""
+    lines = dict.fromkeys(_lines(value))
+    for line in lines:
+        yield from _split(line)
+    if lines:
+        for encoding in _encodings(value.strip("\r\n")):
+            yield from _split(encoding)
+
+
+def _encodings(text: str) -> Iterator[bytes]:
     encoded = text.encode()
     for offset in range(3):
-        for pattern in (base64.b64encode, base64.urlsafe_b64encode):
-            yield _base64_part(pattern(bytes(offset) + encoded), offset, len(encoded))
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield _base64_part(encode(bytes(offset) + encoded), offset, len(encoded))
     for other in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], quote(text, safe="")):
         yield other.encode()
 
@@ -84,21 +98,38 @@ def _base64_part(text: bytes, offset: int, length: int) -> bytes:
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 
-def _occurrences(pattern: bytes, data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each occurrence. Occurrences may overlap."""
-    at = data.find(pattern)
+def _without_covered(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return the patterns except for those in which shorter patterns mask every byte, such as repetitions."""
+    ordered = sorted(patterns, key=len)
+    text = b"\n".join(ordered)
+    masked, needed, begin = bytearray(text), [], 0
+    for pattern in ordered:
+        end = begin + len(pattern)
+        if masked[begin:end] != MASK * len(pattern):
+            needed.append(pattern)
+            for covered_begin, covered_end in _occurrences(pattern, text, end):
+                masked[covered_begin:covered_end] = MASK * (covered_end - covered_begin)
+        begin = end + 1
+    return tuple(sorted(needed))
+
+
+def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each occurrence from `start`. Occurrences may overlap.
+
+    A series of occurrences that overlap or touch at the same distance counts as one, to save time.
+    """
+    at = data.find(pattern, start)
     if at < 0:
         return
     period = next((n for n in range(1, len(pattern)) if pattern.startswith(pattern[n:])), len(pattern))
+    following = pattern[-period:]  # bytes that extend an occurrence by another one
     while at >= 0:
-        end, following = at + len(pattern), at + period
-        if period <= len(pattern) // 2:  # treat a repetition as one occurrence, for the sake of time
-            while end < len(data) and data[end] == data[end - period]:
-                end += 1
-            end -= (end - at - len(pattern)) % period
-            following = end - len(pattern) + 1
+        end = at + len(pattern)
+        if data.startswith(following, end):
+            repeated = re.compile(b"(?:%b)*+" % re.escape(following)).match(data, end)
+            end = repeated.end() if repeated else end
         yield at, end
-        at = data.find(pattern, following)
+        at = data.find(pattern, end - len(pattern) + period)
 
 
 def _split(pattern: bytes) -> Iterable[bytes]:

@@ -8,11 +8,11 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from berth.core.masking import BYTES_MIN, build_masker
+from berth.core.masking import BYTES_MIN, PATTERNS_MAX, Masker, _occurrences, build_masker
 from pools.runtimes.base import LogChunk
 from pools.services.secrets import SecretContent
 from projects.models import Pod, ProjectSecret
-from projects.services.secrets import set_project_secret
+from projects.services.secrets import set_project_secret, workload_maskers
 from scheduler.api.logs.masked_reader import MaskedReader
 from scheduler.api.logs.pod_log import PodLog
 from tests import factories as make
@@ -128,6 +128,59 @@ def test_lines_and_common_encodings_are_masked() -> None:
         assert len(masked) == len(encoded) and masked.count(b"*") >= len("p&ss word") * 8 // 6 - 1
     short = "x" * (BYTES_MIN - 1)
     assert build_masker([short]).mask(short.encode()) == short.encode()
+
+
+def test_undecided_end_is_the_longest_beginning_of_a_pattern() -> None:
+    rng = random.Random(8)
+    for _ in range(300):
+        masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))
+        data = random_text(rng, "aaabbb\n", 0, 12)
+        beginnings = {pattern[:length] for pattern in masker.patterns for length in range(len(pattern))}
+        assert masker.undecided(data) == max(len(each) for each in beginnings if data.endswith(each))
+
+
+def random_text(rng: random.Random, letters: str, shortest: int, longest: int) -> bytes:
+    return "".join(rng.choice(letters) for _ in range(rng.randint(shortest, longest))).encode()
+
+
+def test_patterns_that_shorter_ones_cover_are_dropped() -> None:
+    lines = ["a" * count for count in range(6, 366)] + ["ab" * count for count in range(3, 100)]
+    masker = build_masker(["\n".join(lines)])
+    raw = [pattern for pattern in masker.patterns if set(pattern) <= set(b"ab")]
+    assert raw == [b"aaaaaa", b"ababab"]
+    for line in lines:
+        assert masker.mask(f"b{line}c".encode()) == b"b" + b"*" * len(line) + b"c"
+
+
+@pytest.mark.parametrize("pattern", [b"aaaaaa", b"abcabc", b"abcdef", b"aabaab"])
+def test_series_of_occurrences_counts_as_one(pattern: bytes) -> None:
+    repeated = pattern * 10_000
+    assert len(list(_occurrences(pattern, b"x" + repeated + b"x" + repeated))) <= 4
+    assert Masker((pattern,)).mask(b"x" + repeated) == b"x" + b"*" * len(repeated)
+
+
+def test_large_secret_does_not_displace_a_token() -> None:
+    bundle = "\n".join(f"{line:064}" for line in range(990))
+    masker = build_masker([bundle, TOKEN, *(f"token-{number}" for number in range(50))])
+    assert masker.is_partial and len(masker.patterns) <= PATTERNS_MAX
+    encoded = base64.b64encode(TOKEN.encode()).rstrip(b"=")
+    assert masker.mask(TOKEN.encode() + b" token-49") == MASKED + b" ********"
+    assert masker.mask(encoded).count(b"*") >= len(encoded) - 1, "encodings of small values are kept"
+    assert masker.mask(bundle[:64].encode()) == b"*" * 64
+    assert masker.mask(bundle[-64:].encode()) != b"*" * 64
+    assert not build_masker([TOKEN, TOKEN]).is_partial
+
+
+def test_warning_about_secrets_with_too_many_lines_is_logged_once(
+    cast: Cast, pod: Pod, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = "\n".join(f"line {number}" for number in range(PATTERNS_MAX))
+    make.secret_use(pod.workload, set_token(cast, lines), run=1)
+    for _ in range(2):
+        masker = workload_maskers([pod.workload_id])[pod.workload_id]
+        assert masker.mask(TOKEN.encode()) == MASKED
+    (record,) = [record for record in caplog.records if "too many lines" in record.message]
+    assert str(pod.workload_id) in record.message
 
 
 def test_user_who_sets_a_short_secret_is_warned(cast: Cast, dave: Caller) -> None:
