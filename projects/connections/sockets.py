@@ -52,18 +52,18 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def send_messages(self) -> None:
         raise NotImplementedError
 
-    async def connect(self) -> None:
+    async def __call__(self, *arguments: Any) -> None:
         self.connection: Connection | None = None
         self.tasks: list[asyncio.Task[None]] = []
         try:
-            self.credential, self.scopes = await self.authenticate()
-            await self._open()
-        except BaseException:  # for example, because the browser has already disconnected
-            # Channels does not call `disconnect` for a socket that failed to open.
+            await super().__call__(*arguments)
+        except BaseException:  # for example, because the browser disconnects while the socket is accepted
+            # Channels does not call `disconnect` after an exception.
             await self.disconnect(ABNORMAL)
             raise
 
-    async def _open(self) -> None:
+    async def connect(self) -> None:
+        self.credential, self.scopes = await self.authenticate()
         code = await self._register()
         if code:
             await self.accept()

@@ -1,12 +1,15 @@
 """Tests of commands that users run in pods, through the Python client and a real server."""
 
+import asyncio
 import json
 import time
 from contextlib import suppress
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.test import Client as Browser
 from django.utils import timezone
 from websockets.exceptions import ConnectionClosed
@@ -16,10 +19,12 @@ from websockets.typing import Origin
 from berth.client.channels import OUTPUT, STATUS, command_request, encode_start
 from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unreachable
 from pools.runtimes.shim.channels import frames
+from projects.actor import Actor
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Membership, OpenChannel, Workload
 from projects.services.people import tokens
 from projects.services.workloads.channels import USES, record_closed, record_opened, record_seen
+from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
 from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
@@ -165,7 +170,49 @@ def test_connection_ends_if_the_channel_cannot_be_opened(site: Site, monkeypatch
     poll_until(lambda: not WATCHER.count(site.cast.dave.user.pk))
 
 
-def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(site: Site) -> None:
+def test_connection_is_released_after_a_request_that_cannot_be_parsed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{site.address.replace('http', 'ws')}/ws/workloads/{site.workload_id}/exec"
+    headers = {"Authorization": f"Bearer {site.secret(site.cast.dave)}"}
+
+    def close_code(request: bytes) -> int:
+        with websocket(url, origin=Origin(site.address), additional_headers=headers) as connection:
+            connection.send(bytes((frames.START,)) + request)
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    connection.recv(timeout=60)
+        poll_until(lambda: not WATCHER.count(site.cast.dave.user.pk))
+        return closed.value.rcvd.code if closed.value.rcvd else 0
+
+    assert close_code(b"[" * 60_000) == PROTOCOL_ERROR
+
+    def fail(request: bytes) -> None:
+        raise LookupError
+
+    monkeypatch.setattr("scheduler.api.channels.consumer.find_use", fail)
+    assert close_code(b"{}") != PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("status", [b"[]", b"{", b"[" * 60_000, b'{"exit_code": "0"}', b'{"exit_code": {}}'])
+async def test_pod_with_an_invalid_status_counts_as_lost(status: bytes) -> None:
+    messages: list[bytes] = []
+
+    async def send(*, bytes_data: bytes) -> None:
+        messages.append(bytes_data)
+
+    consumer, reader = ChannelConsumer(), asyncio.StreamReader()
+    consumer.exit_code, consumer.send = None, send
+    reader.feed_data(frames.encode_frame(STATUS, status))
+    reader.feed_eof()
+    await consumer._forward(reader)
+    assert [json.loads(message[1:]) for message in messages] == [{"error": POD_LOST}]
+    assert consumer.exit_code is None
+
+
+def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
     abandoned = record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
     record_seen(abandoned, opened_at + timedelta(minutes=10))
@@ -181,3 +228,16 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(site
         poll_until(lambda: not OpenChannel.objects.exists())
     record_closed(actor=site.cast.dave, channel=abandoned, at=timezone.now(), exit_code=0)
     assert [row[1] for row in site.audit()].count("close shell") == 2, "each end is recorded once"
+
+    channels = [
+        record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at) for _ in range(3)
+    ]
+
+    def load_actor(user: User) -> Actor:
+        record_seen(channels[1], timezone.now())
+        return Actor.for_user(user)
+
+    monkeypatch.setattr("projects.services.workloads.channels.BATCH", 1)
+    monkeypatch.setattr("projects.services.workloads.channels.Actor", Mock(for_user=load_actor))
+    assert delete_expired()["interrupted channels"] == 2
+    assert OpenChannel.objects.get() == channels[1], "its web process is slow, but still running"

@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
+from pools.kubernetes.api import Api
 from pools.kubernetes.channels import bridge as bridge_module
 from pools.kubernetes.channels.bridge import Bridge
+from pools.kubernetes.channels.session import PROTOCOL, start_session
+from pools.kubernetes.credentials import Connection
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 from pools.runtimes.shim.channels.frames import (
     CHUNK,
@@ -227,3 +231,16 @@ async def test_guard_is_closed_if_it_is_not_ready_or_the_caller_stops_waiting(
     with pytest.raises(RuntimeFailure, match="does not start"):
         await pod.open()
     assert pod.sessions["guard"].is_closed
+
+
+async def test_exec_connection_detects_that_the_cluster_is_gone() -> None:
+    async def wait(connection: ServerConnection) -> None:
+        await connection.wait_closed()
+
+    async with serve(wait, "127.0.0.1", 0, subprotocols=[PROTOCOL]) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        api = Api(Connection(server=f"http://127.0.0.1:{port}"))
+        session = await start_session(api, "/p-1", ["cat"], has_input=True, has_output=True)
+        connection = session._socket.transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        await session.close()

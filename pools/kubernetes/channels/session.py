@@ -12,6 +12,7 @@ from websockets.typing import Subprotocol
 
 from pools.kubernetes.api import Api, Unreachable
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.ray.agents import enable_keepalive
 from pools.runtimes.shim.channels.frames import INPUT, RESIZE
 
 PROTOCOL = Subprotocol("v4.channel.k8s.io")
@@ -76,6 +77,7 @@ async def start_session(
             subprotocols=[PROTOCOL], compression=None, max_size=MESSAGE_MAX, open_timeout=CONNECT_SECONDS,
             ping_interval=None, close_timeout=5.0, user_agent_header="berth",
         )  # fmt: skip
+        enable_keepalive(socket.transport.get_extra_info("socket"))
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None
     except InvalidStatus as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from berth.core.errors import Conflict, Malformed
 from projects.access import Action, require
@@ -17,6 +18,7 @@ from projects.models import OpenChannel, Phase, Pod, Workload
 from projects.services import audit
 
 ABANDONED_AFTER = timedelta(minutes=5)  # web processes record about once a minute that a channel is open
+BATCH = 500  # channels that are loaded together
 
 
 def require_channel(actor: Actor, workload: Workload) -> None:
@@ -52,7 +54,7 @@ def find_use(request: bytes) -> ChannelUse:
     try:
         values = json.loads(request)
         keys = USES.keys() & values.keys()
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise Malformed("The request is not a JSON object.") from None
     if len(keys) != 1:
         raise Malformed(f"The request needs exactly one of the keys {', '.join(USES)}.")
@@ -81,19 +83,28 @@ def record_seen(channel: OpenChannel, at: datetime) -> None:
 
 def record_closed(*, actor: Actor, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
     """Record the end of a channel, unless `close_abandoned` has already recorded it."""
-    workload = channel.pod.workload
-    seconds = max(round((at - channel.opened_at).total_seconds()), 0)
-    after = {**channel.details, "seconds": seconds, "exit_code": exit_code}
-    with transaction.atomic():
-        if OpenChannel.objects.filter(pk=channel.pk).delete()[0]:
-            audit.write_entry(actor, f"close {channel.noun}", workload, after=after, project=workload.project)
+    _record_end(OpenChannel.objects.all(), actor, channel, at, exit_code)
 
 
 def close_abandoned(at: datetime) -> int:
     """Record the end of channels whose web process was killed. Return their number."""
     unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
-    channels = list(unseen.select_related("user", "pod__workload__project"))
-    for channel in channels:
-        actor = Actor.for_user(channel.user)
-        record_closed(actor=actor, channel=channel, at=channel.seen_at, exit_code=None)
-    return len(channels)
+    count = 0
+    while channels := list(unseen.select_related("user", "pod__workload__project")[:BATCH]):
+        for channel in channels:
+            count += _record_end(unseen, Actor.for_user(channel.user), channel, channel.seen_at, None)
+    return count
+
+
+def _record_end(
+    rows: QuerySet[OpenChannel], actor: Actor, channel: OpenChannel, at: datetime, exit_code: int | None
+) -> bool:
+    """Delete the channel and write to the audit log. Return False if the rows no longer contain it."""
+    workload = channel.pod.workload
+    seconds = max(round((at - channel.opened_at).total_seconds()), 0)
+    after = {**channel.details, "seconds": seconds, "exit_code": exit_code}
+    with transaction.atomic():
+        if not rows.filter(pk=channel.pk).delete()[0]:
+            return False
+        audit.write_entry(actor, f"close {channel.noun}", workload, after=after, project=workload.project)
+        return True

@@ -190,7 +190,7 @@ class ChannelConsumer(SignedInConsumer):
             while not is_complete and (data := await reader.read(READ_BYTES)):
                 for kind, payload in frames.feed(data):
                     if kind == STATUS:
-                        self.exit_code = json.loads(payload).get("exit_code")
+                        self.exit_code = _parse_exit_code(payload)
                         is_complete = True
                     await self.send(bytes_data=bytes((kind,)) + payload)
         if not is_complete:
@@ -202,6 +202,17 @@ class ChannelConsumer(SignedInConsumer):
     def _pod_name(self) -> str | None:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("pod")
         return values[0] if values else None
+
+
+def _parse_exit_code(status: bytes) -> int | None:
+    """Return the exit code in a pod's status, or None if it has none. Raises BrokenFrames."""
+    try:
+        exit_code = json.loads(status).get("exit_code")
+    except (ValueError, AttributeError, RecursionError):
+        raise BrokenFrames("the status is not a JSON object") from None
+    if not isinstance(exit_code, int | None):
+        raise BrokenFrames("the exit code is not an integer")
+    return exit_code
 
 
 def _is_own_page(headers: Headers) -> bool:
