@@ -14,6 +14,7 @@ from itertools import islice
 from pools.runtimes.base import FilesGone, PodFile, PodFiles
 
 FILES_MAX = 100_000
+PATH_BYTES_MAX = 32 * 2**20  # total length of all paths in a listing
 DEPTH_MAX = 64
 SKIPPED_MAX = 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -77,6 +78,7 @@ class _Walk:
         self.files: list[PodFile] = []
         self.skipped: dict[str, str] = {}
         self._seen = 0
+        self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
         """Add the file or directory `relative` in the directory `base`."""
@@ -89,6 +91,7 @@ class _Walk:
                 elif problem := _problem(info):
                     self._skip(path, problem)
                 else:
+                    self._count_path(path)
                     self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
         except OSError as error:
             self._skip(path, error.strerror or str(error))
@@ -116,6 +119,13 @@ class _Walk:
         if self._seen > FILES_MAX:
             raise FilesGone(f"the paths contain more than {FILES_MAX:,} files and directories")
         return names
+
+    def _count_path(self, path: str) -> None:
+        """Raise FilesGone if the paths of all files together are too long."""
+        self._path_bytes += len(os.fsencode(path))
+        if self._path_bytes > PATH_BYTES_MAX:
+            limit = f"{PATH_BYTES_MAX // 2**20} MiB"
+            raise FilesGone(f"the names of all files with their directories are longer than {limit} in total")
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:

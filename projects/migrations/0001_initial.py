@@ -1058,6 +1058,11 @@ class Migration(InitialMigration):
                         fields=["state"],
                         name="pod_live",
                     ),
+                    models.Index(
+                        condition=models.Q(("files_until__isnull", False)),
+                        fields=["files_until"],
+                        name="pod_with_files",
+                    ),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

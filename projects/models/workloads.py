@@ -351,6 +351,9 @@ class Pod(FastRows):
             models.Index(fields=["changed_in"], name="pod_changed_in"),
             models.Index(fields=["node"], name="pod_on_node_live", condition=Q(state__in=LIVE_POD_STATES)),
             models.Index(fields=["state"], name="pod_live", condition=Q(state__in=LIVE_POD_STATES)),
+            models.Index(
+                fields=["files_until"], name="pod_with_files", condition=Q(files_until__isnull=False)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -1,12 +1,11 @@
 """Files of failed pods that their nodes keep for some time."""
 
-import uuid
 from collections.abc import Collection
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import Coalesce, RowNumber
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
@@ -14,8 +13,9 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.services import announce, audit, events
+from projects.services.workloads.control import lock_workload
 
-PODS_MAX = 10  # pods of one workload whose files are kept at the same time
+PODS_MAX = 10  # pods of one workload, or of one array, whose files are kept at the same time
 
 
 def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
@@ -42,8 +42,8 @@ def release_files(
     """Let the nodes delete the files of failed pods now. Return the number of pods. Idempotent."""
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
-        rows = _select(kept_pods(workload, now).select_related(None), pod, run)
-        released = list(rows.select_for_update())
+        workload = lock_workload(workload)
+        released = list(_select(kept_pods(workload, now).select_related(None), pod, run))
         if not released:
             return 0
         Pod.objects.filter(pk__in=[each.pk for each in released]).update(files_until=now)
@@ -57,12 +57,27 @@ def release_files(
     return len(released)
 
 
-def release_beyond_limit(workloads: Collection[uuid.UUID], now: datetime) -> None:
-    """Let the nodes delete the files of all but the latest PODS_MAX failed pods of each workload."""
-    place = Window(RowNumber(), "workload_id", [F("run").desc(), F("rank").asc(), F("created_at").desc()])
-    pods = Pod.objects.filter(workload__in=workloads, files_until__gt=now).annotate(place=place)
-    surplus = pods.filter(place__gt=PODS_MAX).values("pk")
-    Pod.objects.filter(pk__in=surplus).update(files_until=now)
+def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
+    """Write an audit entry about a read of a failed pod's files, without their paths."""
+    after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
+    with transaction.atomic():
+        audit.write_entry(actor, "read files", workload, after=after, project=workload.project)
+
+
+def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None:
+    """Let the nodes delete the files of all but the latest PODS_MAX failed pods of each workload or array.
+
+    The caller has locked `workloads`, but not the other tasks of their arrays. Pods that another transaction
+    has locked are skipped, because waiting for them could cause a deadlock.
+    """
+    arrays = {each.array_id for each in workloads if each.array_id is not None}
+    owned = Q(workload__in=[each.pk for each in workloads]) | Q(workload__array__in=arrays)
+    owner = Coalesce("workload__array_id", "workload_id")
+    place = Window(RowNumber(), owner, [F("created_at").desc(), F("run").desc(), F("rank").asc()])
+    pods = Pod.objects.filter(owned, files_until__gt=now).annotate(place=place)
+    surplus = Pod.objects.filter(pk__in=pods.filter(place__gt=PODS_MAX).values("pk"))
+    unlocked = surplus.select_for_update(skip_locked=True)
+    Pod.objects.filter(pk__in=unlocked.values("pk")).update(files_until=now)
 
 
 def _select(rows: QuerySet[Pod], pod: str | None, run: int | None) -> QuerySet[Pod]:
@@ -81,4 +96,5 @@ def _missing(workload: Workload, pod: str | None, run: int | None) -> str:
     text = f"No files{wanted} are kept for {workload.name}."
     if not (isinstance(workload.spec, dict) and workload.spec.get("keep_failed_pod")):
         return f"{text} Submit with `keep_failed_pod: 30m` to keep the files of failed pods."
-    return f"{text} Only failed pods keep files, for the time in their document's `keep_failed_pod`."
+    text += f" Only the latest {PODS_MAX} failed pods of a workload or array keep files"
+    return f"{text}, for the time in their document's `keep_failed_pod`."

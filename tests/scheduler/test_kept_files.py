@@ -14,6 +14,7 @@ from projects.services import workloads
 from projects.services.kept_files import find_kept_pod, kept_pods, release_files
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
+from tests.scheduler.test_arrays import submit_array, tasks
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
@@ -82,6 +83,32 @@ def test_only_the_latest_failed_pods_keep_their_files(stage: Stage, monkeypatch:
         stage.finish(workload, 1)
         stage.tick(2, seconds=1)
     assert [pod.run for pod in kept_pods(workload, stage.clock.now())] == [3, 2]
+
+
+def test_tasks_of_an_array_share_the_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
+    single, _ = failed(stage)
+    array = submit_array(stage, keep_failed_pod="30m", array={"tasks": 3, "max_running": 1})
+    for task in tasks(array):
+        while not stage.pods(task, "running"):
+            stage.tick(seconds=1)
+        stage.finish(task, 1)
+        stage.tick(2, seconds=1)
+    with_files = Workload.objects.filter(pods__files_until__gt=stage.clock.now())
+    assert set(with_files.values_list("array_index", flat=True)) == {None, 1, 2}
+    assert [pod.workload_id for pod in kept_pods(single, stage.clock.now())] == [single.pk]
+
+
+def test_pod_that_still_runs_after_its_end_is_stopped_and_keeps_its_files(stage: Stage) -> None:
+    workload = stage.submit(roles=ONE, keep_failed_pod="30m")
+    stage.tick(2)
+    (pod,) = stage.pods(workload, "running")
+    now = stage.clock.now()
+    ended = {"state": "failed", "ended_at": now, "files_until": now + timedelta(minutes=30)}
+    Pod.objects.filter(pk=pod.pk).update(**ended)
+    assert sweep(stage, 120) == (str(pod.pk),)
+    assert ("stop", str(pod.pk)) in stage.runtime.calls
+    assert str(pod.pk) not in stage.runtime.running()
 
 
 @pytest.mark.parametrize("point", ["reports.written", "reports.before_end", "reports.done"])

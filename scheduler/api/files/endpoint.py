@@ -18,7 +18,7 @@ from berth.server.api.transport.streaming import stream_bytes
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.code.archive import CONTENT_TYPE as TAR
-from projects.services.kept_files import release_files
+from projects.services.kept_files import record_read, release_files
 from scheduler.api.files.kept_files import find_kept_files, require_files
 
 OCTETS = "application/octet-stream"
@@ -42,6 +42,8 @@ class PodQuery(Query):
 
 
 class KeptFilesQuery(ListQuery):
+    # The limit is higher than that of other lists, because the node reads all directories for each page.
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Maximum number of items.")] = 50
     pod: PodName | None = None
     run: RunNumber | None = None
     path: PathText | None = None
@@ -87,6 +89,7 @@ class DownloadWorkloadFiles(ApiView):
         path = (query.path or "").strip("/")
         files = pod_files.list(path)
         require_files(files, path)
+        record_read(actor=self.actor, workload=workload, pod=pod_files.pod)
         (first, *others) = files.files
         if first.path == path and not others and not query.archive:
             headers = _attachment(path.rpartition("/")[2]) | {"Content-Length": str(first.size)}

@@ -21,14 +21,14 @@ def keep_files(
     `failed` has the pods by workload.
     """
     rows: list[RowChange] = []
-    keeping: list[uuid.UUID] = []
+    keeping: list[Workload] = []
     for workload in workloads:
         spec = specs.get(workload).spec if workload.pk in failed else None
         if spec is not None and spec.keep_failed_pod is not None:
             seconds = min(spec.keep_failed_pod, settings.BERTH_KEEP_FAILED_POD_SECONDS)
             until = {"files_until": now + timedelta(seconds=seconds)}
             rows += [RowChange(pod, [PodState.FAILED], until) for pod in failed[workload.pk]]
-            keeping.append(workload.pk)
+            keeping.append(workload)
     if rows:
         change_rows(Pod, "state", rows)
         release_beyond_limit(keeping, now)

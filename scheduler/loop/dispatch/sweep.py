@@ -65,14 +65,13 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             with_outputs = _pods_with_outputs(batch, now)
             yield ""
         row = rows.get(pod_id)
-        if pod_id in with_outputs or (row is not None and row[3] is not None and row[3] > now):
-            continue
         if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
             continue
         if not context.leads():
             return
         try:
-            note = _sweep_pod(runtime, pod_id, has_row=row is not None)
+            has_files = pod_id in with_outputs or (row is not None and row[3] is not None and row[3] > now)
+            note = _sweep_pod(runtime, pod_id, has_row=row is not None, has_files=has_files)
         except RuntimeFailure as error:
             log.warning("pod %s cannot be swept: %s", pod_id, error)
             if row is not None:
@@ -94,7 +93,8 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 
-def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool) -> str:
+def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool, has_files: bool) -> str:
+    """Stop the pod if it is still running. Otherwise forget the pod, unless its files are still needed."""
     state = runtime.get_reports([pod_id])[pod_id].state
     if not has_row and state is not Reported.EXITED:
         runtime.stop(pod_id, 0)
@@ -102,7 +102,8 @@ def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool) -> str:
     if has_row and state in ALIVE:
         runtime.stop(pod_id, 0)
         return f"Pod {pod_id} was still running after its row had ended, and was stopped."
-    runtime.forget(pod_id)
+    if not has_files:
+        runtime.forget(pod_id)
     return ""
 
 

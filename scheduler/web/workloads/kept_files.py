@@ -15,8 +15,8 @@ from pools.runtimes.base import PodFile
 from projects.access import Action, may
 from projects.models import Pod, Workload
 from projects.selectors import find_workload
-from projects.services.kept_files import PODS_MAX, kept_pods, release_files
-from scheduler.api.files.kept_files import KeptFiles, find_kept_files
+from projects.services.kept_files import PODS_MAX, kept_pods, record_read, release_files
+from scheduler.api.files.kept_files import find_kept_files
 from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
 
 Context = dict[str, Any]
@@ -40,7 +40,10 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
         files = pod_files.list().files
         rows = [_file_row(chosen, file) for file in files[:FILES_MAX]]
         context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
-        context |= {"preview": _preview(pod_files, files, request.GET.get("path", ""))}
+        if file := _previewed(files, request.GET.get("path", "")):
+            record_read(actor=request.actor, workload=workload, pod=chosen)
+            text = text_of(pod_files.read_start(file, PREVIEW_BYTES))
+            context["preview"] = Preview(file.path, text, file.size > PREVIEW_BYTES, "")
     except BerthError as error:
         context["kept_problem"] = error.detail
     return context
@@ -51,11 +54,10 @@ def _file_row(pod: Pod, file: PodFile) -> FileRow:
     return FileRow(file.path, file.size, query, file.path.endswith(TEXT_SUFFIXES))
 
 
-def _preview(pod_files: KeptFiles, files: tuple[PodFile, ...], path: str) -> Preview | None:
+def _previewed(files: tuple[PodFile, ...], path: str) -> PodFile | None:
+    """Return the file at the path, or None if it does not exist or has no preview."""
     file = next((each for each in files if each.path == path), None)
-    if file is None or not path.endswith(TEXT_SUFFIXES):
-        return None
-    return Preview(path, text_of(pod_files.read_start(file, PREVIEW_BYTES)), file.size > PREVIEW_BYTES, "")
+    return file if path.endswith(TEXT_SUFFIXES) else None
 
 
 @signed_in

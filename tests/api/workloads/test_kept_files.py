@@ -57,6 +57,8 @@ def test_files_are_listed_in_pages_and_below_a_path(dave: Caller, pod: Pod) -> N
     assert [item["path"] for item in first["items"]] == ["pod/a.txt", "pod/code/b.bin"]
     last = files(dave, pod, limit=2, cursor=first["next"]).json()
     assert (last["items"], last["next"]) == ([{"path": "workspace/empty", "size": 0}], None)
+    assert files(dave, pod, limit=10_000).json()["next"] is None
+    assert files(dave, pod, limit=10_001).status_code == 422
     listed = files(dave, pod, path="pod/code/", pod="worker-0", run=1).json()
     assert [item["path"] for item in listed["items"]] == ["pod/code/b.bin"]
 
@@ -70,6 +72,16 @@ def test_single_file_and_archive_are_downloaded(dave: Caller, pod: Pod) -> None:
     assert int(answer["Content-Length"]) == len(content)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         assert archive.getnames() == ["pod/a.txt", "pod/code/b.bin"]
+
+
+def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> None:
+    files(dave, pod)
+    files(dave, pod, "/download", path="none")
+    assert not Audit.objects.filter(action="read files").exists()
+    for path in ("pod/a.txt", "pod"):
+        files(dave, pod, "/download", path=path)
+    entries = Audit.objects.filter(action="read files").values_list("actor", "object_name", "after")
+    assert list(entries) == [("dave", "train", {"pod": "worker-0", "run": 1})] * 2
 
 
 def test_file_that_becomes_shorter_ends_the_download(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:

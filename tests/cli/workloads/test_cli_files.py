@@ -23,9 +23,7 @@ def test_failed_pods_and_their_files_are_listed(terminal: Terminal) -> None:
     server = StubServer(*FOUND, page([{"path": "pod/a", "size": 7}]))
     result = terminal.run("files", "list", "train", "pod", "--pod", "worker-1", server=server)
     assert result.stdout.split() == ["PATH", "SIZE", "pod/a", "7", "B"]
-    assert dict(server.requests[-1].url.params) | {"limit": ""} == {
-        "path": "pod", "pod": "worker-1", "limit": "",
-    }  # fmt: skip
+    assert dict(server.requests[-1].url.params) == {"path": "pod", "pod": "worker-1", "limit": "10000"}
 
 
 def test_files_are_printed_downloaded_and_deleted(terminal: Terminal, tmp_path: Path) -> None:

@@ -147,3 +147,13 @@ def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pyte
         (work / "results" / "deep" / f"{number}").mkdir()
     with pytest.raises(FilesGone, match="more than 100 files and directories"):
         list_files(str(work), "", ["results"])
+
+
+def test_listing_with_too_long_paths_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_files, "PATH_BYTES_MAX", 3 * 2**20)
+    deep = work.joinpath(*["d" * 255] * 10)
+    deep.mkdir(parents=True)
+    for number in range(1200):
+        (deep / f"{number:0255}").touch()
+    with pytest.raises(FilesGone, match="longer than 3 MiB in total"):
+        list_files(str(work), "", ["d" * 255])

@@ -9,6 +9,8 @@ from berth.client.archives import unpack
 from berth.client.http import Params
 from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 
+KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
+
 
 class AsyncArchives(AsyncResource):
     async def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
@@ -84,7 +86,7 @@ class AsyncFiles(AsyncArchives):
     ) -> AsyncIterator[KeptFile]:
         """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
         params = {"path": path, "pod": pod, "run": run}
-        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit)
+        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
 
     async def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None

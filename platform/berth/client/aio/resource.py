@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.http import Params, json_content
+from berth.client.http import PAGE, Params, json_content
 from berth.client.models.base import Model
 
 M = TypeVar("M", bound=Model)
@@ -18,9 +18,14 @@ class AsyncResource:
         return model.model_validate(await self._transport.get(path, params))
 
     async def _iterate(
-        self, model: type[M], path: str, params: Params | None = None, limit: int | None = None
+        self,
+        model: type[M],
+        path: str,
+        params: Params | None = None,
+        limit: int | None = None,
+        page_size: int = PAGE,
     ) -> AsyncIterator[M]:
-        async for item in self._transport.iterate_items(path, params, limit):
+        async for item in self._transport.iterate_items(path, params, limit, page_size):
             yield model.model_validate(item)
 
     async def _post(

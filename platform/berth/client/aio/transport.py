@@ -101,12 +101,12 @@ class AsyncTransport:
         raise Unreachable(f"{self.settings.address} did not respond")
 
     async def iterate_items(
-        self, path: str, params: Params | None = None, limit: int | None = None
+        self, path: str, params: Params | None = None, limit: int | None = None, page_size: int = PAGE
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the items from all pages of a list, at most `limit` items."""
         remaining, cursor = limit, None
         while remaining is None or remaining > 0:
-            size = PAGE if remaining is None else min(PAGE, remaining)
+            size = page_size if remaining is None else min(page_size, remaining)
             page = await self.get(path, {**(params or {}), "limit": size, "cursor": cursor})
             for item in page["items"]:
                 yield item

@@ -10,6 +10,8 @@ from berth.client.http import Params
 from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 from berth.client.sync.resource import Resource
 
+KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
+
 
 class Archives(Resource):
     def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
@@ -84,7 +86,7 @@ class Files(Archives):
     ) -> Iterator[KeptFile]:
         """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
         params = {"path": path, "pod": pod, "run": run}
-        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit)
+        return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
 
     def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None

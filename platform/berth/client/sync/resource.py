@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from berth.client.http import Params, json_content
+from berth.client.http import PAGE, Params, json_content
 from berth.client.models.base import Model
 from berth.client.sync.transport import Transport
 
@@ -19,9 +19,14 @@ class Resource:
         return model.model_validate(self._transport.get(path, params))
 
     def _iterate(
-        self, model: type[M], path: str, params: Params | None = None, limit: int | None = None
+        self,
+        model: type[M],
+        path: str,
+        params: Params | None = None,
+        limit: int | None = None,
+        page_size: int = PAGE,
     ) -> Iterator[M]:
-        for item in self._transport.iterate_items(path, params, limit):
+        for item in self._transport.iterate_items(path, params, limit, page_size):
             yield model.model_validate(item)
 
     def _post(

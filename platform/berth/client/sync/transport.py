@@ -100,12 +100,12 @@ class Transport:
         raise Unreachable(f"{self.settings.address} did not respond")
 
     def iterate_items(
-        self, path: str, params: Params | None = None, limit: int | None = None
+        self, path: str, params: Params | None = None, limit: int | None = None, page_size: int = PAGE
     ) -> Iterator[dict[str, Any]]:
         """Yield the items from all pages of a list, at most `limit` items."""
         remaining, cursor = limit, None
         while remaining is None or remaining > 0:
-            size = PAGE if remaining is None else min(PAGE, remaining)
+            size = page_size if remaining is None else min(page_size, remaining)
             page = self.get(path, {**(params or {}), "limit": size, "cursor": cursor})
             yield from page["items"]
             remaining = None if remaining is None else remaining - len(page["items"])
