@@ -10,7 +10,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid
+from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
 from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
@@ -22,7 +22,7 @@ from projects.api.workloads.schemas import PhaseName
 from projects.engine.metrics import POINTS_MAX, Point
 from projects.models import Metric
 from projects.reported_metrics import Goal
-from projects.services.arrays.stop_rules import preview_stops
+from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops
 
 COMPARED_MAX = 20
 BY_NAME = Order("name", ("name",))
@@ -180,7 +180,13 @@ class ArrayMetricNames(ApiView):
 class ArrayStops(ApiView):
     @operation("List the tasks that an array's stop rule would stop now", response=TaskStopsResponse)
     def get(self, request: Request, array_id: UUID) -> Response:
-        stops = preview_stops(selectors.find_array(self.actor, array_id))
+        array = selectors.find_array(self.actor, array_id)
+        stops = preview_stops(array)
+        if stops is None:
+            raise Conflict(
+                f"The array has {array.task_count:,} tasks. Tasks to be stopped are listed for arrays of "
+                f"at most {PREVIEW_TASKS_MAX} tasks. The rule applies to larger arrays too."
+            )
         items = [TaskStopResponse(**asdict(stop), message=stop.sentence) for stop in stops]
         return Response(TaskStopsResponse(stops=items))
 

@@ -1,8 +1,8 @@
 """Median stopping: which tasks of an array are worse than the others at the same step."""
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +16,10 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Reports of one task. Only running tasks can be stopped; the others are compared with them."""
+    """Reports of one task. Only running tasks can be stopped; the others are compared with them.
+
+    The points of the series are used only for steps before its best value.
+    """
 
     index: int
     is_running: bool
@@ -80,32 +83,59 @@ class TaskStop:
         return f"{self.metric} {value} at step {self.step}, median {self.median:.6g} of {others}"
 
 
-def decide_stops(rule: StopRule, tasks: Sequence[TaskReports]) -> list[TaskStop]:
-    """Return the running tasks to stop, sorted by index.
+def steps_to_compare(
+    rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
+) -> tuple[list[int], int]:
+    """Return the latest steps of the running tasks from index `first` on, in ascending order.
+
+    If there are more than `limit` different steps, the second value is the index at which the next call has
+    to start. Otherwise, it is 0.
+    """
+    steps: set[int] = set()
+    for task in sorted(tasks, key=lambda each: each.index):
+        if task.index < first or not task.is_running or task.step < rule.after_steps:
+            continue
+        if len(steps) == limit and task.step not in steps:
+            return sorted(steps), task.index
+        steps.add(task.step)
+    return sorted(steps), 0
+
+
+def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[int]) -> list[TaskStop]:
+    """Return the running tasks to stop among those whose latest step is in `steps`, sorted by index.
 
     A task is stopped if its best value is worse than the median of the other tasks' best values up to the
-    same step. Tasks that have not reached this step are not compared. The best task is never stopped.
+    same step. Tasks that have not reached this step are not compared. A task whose latest value is not finite
+    counts as the worst, even if its earlier values are the best.
     """
     sign = 1 if rule.goal == "min" else -1
+    losses: dict[int, list[float]] = {step: [] for step in steps}
+    running = []
+    for task in tasks:
+        for step, reached in losses.items():
+            loss = task.loss_at(step, sign)
+            if loss is None:
+                continue
+            reached.append(loss)
+            if task.is_running and step == task.step:
+                running.append((task.index, step, loss))
+    for reached in losses.values():
+        reached.sort()
     stops = []
-    for task in sorted(tasks, key=lambda each: each.index):
-        step = task.step
-        if not task.is_running or step < rule.after_steps:
+    for index, step, loss in sorted(running):
+        others = len(losses[step]) - 1
+        if others < rule.min_tasks:
             continue
-        loss = task.loss_at(step, sign)
-        reached = (other.loss_at(step, sign) for other in tasks if other is not task)
-        others = sorted(value for value in reached if value is not None)
-        if loss is None or len(others) < rule.min_tasks:
-            continue
-        median = _median(others)
+        median = _median_without(losses[step], loss)
         if loss > median:
             value = None if loss == WORST else sign * loss
-            stops.append(TaskStop(task.index, rule.metric, step, value, sign * median, len(others)))
+            stops.append(TaskStop(index, rule.metric, step, value, sign * median, others))
     return stops
 
 
-def _median(ordered: Sequence[float]) -> float:
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return ordered[middle - 1] / 2 + ordered[middle] / 2  # halves, because a sum may overflow
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """Return the median of the values in ascending order, without one occurrence of `value`."""
+    position = bisect_left(ordered, value)
+    count = len(ordered) - 1
+    low, high = (ordered[at + (at >= position)] for at in ((count - 1) // 2, count // 2))
+    return low if count % 2 else low / 2 + high / 2  # halves, because a sum may overflow

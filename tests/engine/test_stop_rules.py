@@ -1,13 +1,15 @@
 """Tests of median stopping."""
 
 import math
+import random
+import statistics
 from collections.abc import Sequence
 
 import pytest
 
 from berth.core.spec.arrays import StopRule
 from projects.engine.metrics import Series
-from projects.engine.stop_rules import TaskReports, decide_stops
+from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, steps_to_compare
 
 
 def task(index: int, values: Sequence[float], *, is_running: bool = True, every: int = 10) -> TaskReports:
@@ -23,62 +25,103 @@ def rule(**changes: object) -> StopRule:
     return StopRule.model_validate(values)
 
 
+def stops_of(stop_rule: StopRule, tasks: Sequence[TaskReports]) -> list[TaskStop]:
+    steps, _ = steps_to_compare(stop_rule, tasks)
+    return decide_stops(stop_rule, tasks, steps)
+
+
 OTHERS = [task(1, [3, 2.0], is_running=False), task(2, [3, 1.8], is_running=False), task(3, [3, 1.0])]
 
 
 def test_task_worse_than_the_median_is_stopped_with_its_numbers() -> None:
-    (stop,) = decide_stops(rule(), [task(0, [3, 2.31]), *OTHERS])
+    (stop,) = stops_of(rule(), [task(0, [3, 2.31]), *OTHERS])
     assert stop.index == 0
     assert stop.sentence == "loss 2.31 at step 10, median 1.8 of 3 other tasks"
 
 
 def test_task_is_judged_by_its_best_value_up_to_its_step() -> None:
-    assert decide_stops(rule(), [task(0, [1.5, 9]), *OTHERS]) == []
+    assert stops_of(rule(), [task(0, [1.5, 9]), *OTHERS]) == []
     later = [task(each.index, [3, 2.0, 0.1], is_running=False) for each in OTHERS]
-    assert decide_stops(rule(), [task(0, [3, 1.9]), *later]) == [], "later values of others do not count"
+    assert stops_of(rule(), [task(0, [3, 1.9]), *later]) == [], "later values of others do not count"
 
 
 @pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
 def test_grace_number_of_tasks_and_goal_apply(changes: dict[str, object]) -> None:
-    assert 0 not in [stop.index for stop in decide_stops(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
+    assert 0 not in [stop.index for stop in stops_of(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
 
 
 def test_highest_values_are_the_best_for_the_goal_max() -> None:
     tasks = [task(0, [0, 0.1]), task(1, [0, 0.4]), task(2, [0, 0.5]), task(3, [0, 0.9])]
-    (stop,) = (each for each in decide_stops(rule(goal="max"), tasks) if each.index == 0)
+    (stop,) = (each for each in stops_of(rule(goal="max"), tasks) if each.index == 0)
     assert (stop.value, stop.median) == (0.1, 0.5)
 
 
 def test_ended_tasks_are_compared_but_not_stopped() -> None:
     ended = [task(each.index, [3, each.index], is_running=False) for each in OTHERS]
-    assert [stop.index for stop in decide_stops(rule(), [*ended, task(0, [3, 2.5])])] == [0]
+    assert [stop.index for stop in stops_of(rule(), [*ended, task(0, [3, 2.5])])] == [0]
 
 
 def test_task_that_reports_nan_is_the_worst() -> None:
-    (stop,) = decide_stops(rule(), [task(0, [0.5, math.nan]), *OTHERS])
+    (stop,) = stops_of(rule(), [task(0, [0.5, math.nan]), *OTHERS])
     assert stop.sentence == "loss is not a number at step 10, median 1.8 of 3 other tasks"
-    (stop,) = decide_stops(rule(), [task(0, [math.nan, math.inf]), *OTHERS])
+    (stop,) = stops_of(rule(), [task(0, [math.nan, math.inf]), *OTHERS])
     assert (stop.value, stop.step) == (None, 10)
     broken = [task(index, [3, math.nan]) for index in (4, 5, 6, 7)]
-    assert decide_stops(rule(), [task(0, [3, 2.9]), *broken]) == [], "NaN of others is worse"
+    assert stops_of(rule(), [task(0, [3, 2.9]), *broken]) == [], "NaN of others is worse"
 
 
 def test_task_that_recovers_from_nan_is_judged_by_its_values() -> None:
-    assert decide_stops(rule(), [task(0, [math.nan, 0.5]), *OTHERS]) == []
+    assert stops_of(rule(), [task(0, [math.nan, 0.5]), *OTHERS]) == []
 
 
 def test_equal_tasks_and_the_best_task_are_never_stopped() -> None:
-    assert decide_stops(rule(), [task(index, [3, 2]) for index in range(8)]) == []
+    assert stops_of(rule(), [task(index, [3, 2]) for index in range(8)]) == []
     tasks = [task(index, [10, 1 + index]) for index in range(8)]
-    assert [stop.index for stop in decide_stops(rule(min_tasks=1), tasks)] == [4, 5, 6, 7]
+    assert [stop.index for stop in stops_of(rule(min_tasks=1), tasks)] == [4, 5, 6, 7]
 
 
 def test_tasks_that_have_not_reached_the_step_are_not_compared() -> None:
     slow = [task(index, [0.1]) for index in (1, 2, 3)]
-    assert decide_stops(rule(), [task(0, [3, 2.31]), *slow]) == []
+    assert stops_of(rule(), [task(0, [3, 2.31]), *slow]) == []
 
 
 def test_median_of_huge_values_does_not_overflow() -> None:
     huge = [task(index, [1.7e308, 1.7e308]) for index in (1, 2, 3, 4)]
-    (stop,) = decide_stops(rule(), [task(0, [1.75e308, 1.75e308]), *huge])
+    (stop,) = stops_of(rule(), [task(0, [1.75e308, 1.75e308]), *huge])
     assert stop.median == 1.7e308
+
+
+@pytest.mark.parametrize("goal", ["min", "max"])
+def test_stops_equal_those_of_a_plain_calculation(goal: str) -> None:
+    random_numbers = random.Random(5)
+    choices = [*(float(number) for number in range(9)), math.nan]
+    for _ in range(200):
+        tasks = [
+            task(
+                index, random_numbers.choices(choices, weights=[3] * 9 + [1], k=random_numbers.randint(1, 5)),
+                is_running=random_numbers.random() < 0.7,
+            )
+            for index in range(random_numbers.randint(1, 9))
+        ]  # fmt: skip
+        stop_rule = rule(goal=goal, min_tasks=2)
+        sign = 1 if goal == "min" else -1
+        expected = []
+        for each in tasks:
+            loss = each.loss_at(each.step, sign)
+            reached = [other.loss_at(each.step, sign) for other in tasks if other is not each]
+            others = [value for value in reached if value is not None]
+            if not each.is_running or each.step < 10 or loss is None or len(others) < 2:
+                continue
+            if loss > statistics.median(others):
+                expected.append((each.index, each.step, sign * statistics.median(others), len(others)))
+        stops = stops_of(stop_rule, tasks)
+        assert [(stop.index, stop.step, stop.median, stop.tasks) for stop in stops] == expected
+
+
+def test_limited_rounds_compare_each_running_task() -> None:
+    tasks = [task(index, [3] * (2 + index % 3)) for index in range(7)]
+    assert steps_to_compare(rule(), tasks, 0, 2) == ([10, 20], 2)
+    assert steps_to_compare(rule(), tasks, 2, 2) == ([10, 30], 4)
+    assert steps_to_compare(rule(), tasks, 4, 2) == ([20, 30], 6)
+    assert steps_to_compare(rule(), tasks, 6, 2) == ([10], 0)
+    assert steps_to_compare(rule(), tasks) == ([10, 20, 30], 0)

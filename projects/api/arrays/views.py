@@ -68,7 +68,7 @@ class ChangeBody(Body):
 
 
 class WorstTasks(Body):
-    """Live tasks with the worst values of a metric. NaN is worse than any number."""
+    """Live tasks with the worst values of a metric. A task whose latest value is not finite is the worst."""
 
     metric: Annotated[Word, Field(description="Name of the metric, for example loss.")]
     goal: Goal = "min"

@@ -1,17 +1,19 @@
 """Stop the worst tasks of arrays by a metric: by the array's rule, or as many as a user asks for."""
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Q
 
-from berth.core.spec.arrays import ArraySpec, StopRule
+from berth.core.spec.arrays import StopRule
 from berth.core.words import format_count
 from berth.db.crash_points import crash_point
 from berth.db.wake import wake
 from projects.actor import Actor
-from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops
+from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, steps_to_compare
 from projects.models import ArrayState, Audit, Metric, Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 from projects.reported_metrics import Goal, ranked_tasks, to_series
@@ -23,42 +25,83 @@ from projects.services.workloads.moves import Move, move_all
 
 REASON, ACTOR = "StopRule", "scheduler"
 TASKS_SHOWN = 5  # in notifications
+STEPS_MAX = 100  # maximum number of steps that are compared in one round
+PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page shows the tasks to stop
+TASKS_PER_QUERY = 200
+SUMMARY_COLUMNS = (
+    "workload", "workload__array_index", "workload__phase", "stride", "last_step", "last_value", "min_step",
+    "min_value", "max_step", "max_value", "not_finite", "not_finite_step", "reported_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Tasks to stop, with the time at which each of them last reported.
+
+    `next_index` is the task at which the next round starts, or 0 if all tasks have been compared.
+    """
+
+    stops: list[TaskStop]
+    reported_at: dict[int, datetime]
+    next_index: int
 
 
 def stop_rule(array: WorkloadArray) -> StopRule | None:
     section = array.spec.get("array") if isinstance(array.spec, dict) else None
-    return ArraySpec.model_validate(section).stop if section and section.get("stop") else None
+    return StopRule.model_validate(section["stop"]) if section and section.get("stop") else None
 
 
-def preview_stops(array: WorkloadArray) -> list[TaskStop]:
-    """Return the tasks that the array's rule would stop now. Empty without a rule."""
+def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
+    """Return the tasks that the array's rule would stop now. Empty without a rule.
+
+    Return None for an array of more than PREVIEW_TASKS_MAX tasks, because the comparison takes too long.
+    """
+    if array.task_count > PREVIEW_TASKS_MAX and stop_rule(array) is not None:
+        return None
+    return decide(array, steps_max=None).stops
+
+
+def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
+    """Compare the running tasks of an array from index `first` on, at `steps_max` different steps at most."""
     rule = stop_rule(array)
     if rule is None or array.state != ArrayState.ACTIVE:
-        return []
-    return decide_stops(rule, _reports(array, rule))
+        return Decision([], {}, 0)
+    metrics = Metric.objects.filter(workload__array=array, workload__superseded=False, name=rule.metric)
+    metrics = metrics.select_related("workload").only(*SUMMARY_COLUMNS).order_by("workload__array_index")
+    rows = list(metrics)
+    for row in rows:
+        row.steps = row.values = []
+    steps, next_index = steps_to_compare(rule, map(_to_reports, rows), first, steps_max)
+    if not steps:
+        return Decision([], {}, 0)
+    stops = decide_stops(rule, _with_points(rows, rule, steps[0]), steps)
+    return Decision(stops, {row.workload.array_index or 0: row.reported_at for row in rows}, next_index)
 
 
-def arrays_with_rules(workloads: Collection[uuid.UUID] | None = None) -> list[WorkloadArray]:
-    """Return the active arrays that have a rule: all of them, or those of these tasks."""
+def arrays_with_rules(
+    workloads: Collection[uuid.UUID] | None = None, arrays: Collection[uuid.UUID] = ()
+) -> list[WorkloadArray]:
+    """Return the active arrays that have a rule: all of them, or `arrays` and those of these tasks."""
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:
-        rows = rows.filter(pk__in=Workload.objects.filter(pk__in=workloads).values("array_id"))
+        of_tasks = Workload.objects.filter(pk__in=workloads).values("array_id")
+        rows = rows.filter(Q(pk__in=of_tasks) | Q(pk__in=arrays))
     return list(rows.order_by("pk"))
 
 
-def apply_stop_rule(array: WorkloadArray, now: datetime) -> int:
-    """Cancel the tasks that the array's rule stops. Return their number. Idempotent.
+def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
+    """Cancel the tasks that are still running and have not reported since the decision. Return their number.
 
     The events, audit entries and notifications are stored in the same transaction.
     """
-    if not preview_stops(array):
+    if not decision.stops:
         return 0
     with transaction.atomic():
         locked = lock_array(array)
-        tasks = _lock_running(locked)
-        stops = {each.index: each for each in preview_stops(locked)}
-        stopped = [(task, stops[task.array_index]) for task in tasks if task.array_index in stops]
-        stopped.sort(key=lambda pair: pair[1].index)
+        if locked.state != ArrayState.ACTIVE:
+            return 0
+        tasks = _lock_unchanged(locked, decision)
+        stopped = [(tasks[stop.index], stop) for stop in decision.stops if stop.index in tasks]
         if not stopped:
             return 0
         move_all([_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
@@ -73,12 +116,13 @@ def apply_stop_rule(array: WorkloadArray, now: datetime) -> int:
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
     """Return the indexes of the live tasks with the worst values of a metric, the worst first.
 
-    Tasks that have reported no finite value are the worst. Tasks without any report are left out.
+    Tasks whose latest value is not finite are the worst. Tasks without any report are left out.
     """
     live = Metric.objects.filter(workload__array=array, workload__superseded=False, name=metric)
     live = live.exclude(workload__phase__in=(*ENDED_PHASES, Phase.STOPPING))
-    broken = live.filter(last_value__isnull=True).order_by("workload__array_index")
-    ranked = ranked_tasks(array, metric, goal).filter(pk__in=live.values("pk")).reverse()
+    is_broken = Q(last_value__isnull=True) | Q(not_finite_step__isnull=False)
+    broken = live.filter(is_broken).order_by("workload__array_index")
+    ranked = ranked_tasks(array, metric, goal).filter(pk__in=live.exclude(is_broken).values("pk")).reverse()
     indexes = [
         *broken.values_list("workload__array_index", flat=True)[:count],
         *ranked.values_list("workload__array_index", flat=True)[:count],
@@ -86,24 +130,42 @@ def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> li
     return [index for index in indexes[:count] if index is not None]
 
 
-def _reports(array: WorkloadArray, rule: StopRule) -> list[TaskReports]:
-    rows = Metric.objects.filter(workload__array=array, workload__superseded=False, name=rule.metric)
-    rows = rows.select_related("workload").only(
-        *(field.name for field in Metric._meta.concrete_fields), "workload__array_index", "workload__phase"
+def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
+    """Yield the reports. Load the points of tasks whose best value lies after `first_step`, in batches."""
+    column = f"{rule.goal}_step"
+    for start in range(0, len(rows), TASKS_PER_QUERY):
+        batch = rows[start : start + TASKS_PER_QUERY]
+        late = [row.pk for row in batch if (getattr(row, column) or 0) > first_step]
+        stored = Metric.objects.filter(pk__in=late).order_by().values_list("pk", "steps", "values")
+        points = {pk: (steps, values) for pk, steps, values in stored} if late else {}
+        for row in batch:
+            row.steps, row.values = points.get(row.pk, ([], []))
+            reports = _to_reports(row)
+            row.steps = row.values = []  # bounds the memory to one batch
+            yield reports
+
+
+def _to_reports(row: Metric) -> TaskReports:
+    return TaskReports(row.workload.array_index or 0, row.workload.phase == Phase.RUNNING, to_series(row))
+
+
+def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
+    """Lock the tasks to stop that are still running and have not reported since the decision, by index."""
+    indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
+    rows = Workload.objects.filter(
+        array=array, superseded=False, phase=Phase.RUNNING, array_index__in=indexes
     )
-    return [
-        TaskReports(row.workload.array_index or 0, row.workload.phase == Phase.RUNNING, to_series(row))
-        for row in rows
-    ]
-
-
-def _lock_running(array: WorkloadArray) -> list[Workload]:
-    rows = Workload.objects.filter(array=array, superseded=False, phase=Phase.RUNNING)
     rows = rows.select_for_update(of=("self",)).defer("explanation", "pending_reasons").order_by("pk")
-    tasks = list(rows)
-    for task in tasks:
+    tasks = {task.pk: task for task in rows}
+    unchanged = {}
+    reported = Metric.objects.filter(workload__in=list(tasks), name=metric).order_by()
+    for pk, reported_at in reported.values_list("workload_id", "reported_at"):
+        task = tasks[pk]
         task.project, task.array = array.project, array
-    return tasks
+        index = task.array_index or 0
+        if decision.reported_at[index] == reported_at:
+            unchanged[index] = task
+    return unchanged
 
 
 def _move(task: Workload, stop: TaskStop) -> Move:

@@ -24,7 +24,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import find_array, workloads
 from projects.services import arrays
-from projects.services.arrays.stop_rules import preview_stops, stop_rule
+from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import ArrayProgress, load_progress
@@ -148,6 +148,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "awaited_by": find_dependents(request.actor, array),
         "stop_rule": stop_rule(array),
         "stops": preview_stops(array),
+        "preview_tasks_max": PREVIEW_TASKS_MAX,
         "ranking": load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", "")),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
@@ -185,7 +186,7 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
         return done(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
     return form_page(
         request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
-        text="Tasks without a finite value are the worst. Tasks without any report are left out.",
+        text="Tasks whose latest value is not finite are the worst. Tasks without any report are left out.",
     )  # fmt: skip
 
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple
 
+from django.db import InterfaceError, OperationalError
+
 from berth.core.clock import Clock
 from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
 from projects.engine.metrics import parse_reports
 from projects.models import MetricsReader, Pod
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.arrays.stop_rules import apply_stop_rule, arrays_with_rules
+from projects.services.arrays.stop_rules import apply_stops, arrays_with_rules, decide
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
@@ -65,10 +67,13 @@ class MetricsCollector(LeasedThread):
         self._ended_since: datetime | None = None
         self._reported: set[uuid.UUID] | None = None  # tasks with new reports; None for all
         self._rules_at: datetime | None = None
+        self._next_index: dict[uuid.UUID, int] = {}  # next task to compare, by array
+        self._epoch: int | None = None
 
     def work(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
         now = self._clock.now()
+        self._notice_other_leaders(held)
         running = {pod.pk: pod for pod in _running_pods()}
         self._find_ended(now)
         logged = running | self._unread
@@ -93,15 +98,35 @@ class MetricsCollector(LeasedThread):
         """Apply the stop rules of arrays whose tasks have reported since the last time.
 
         A new leader applies all rules, because its predecessor may have stored reports without doing so.
+        An array whose rule fails does not delay the others.
         """
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return
         self._rules_at = now
-        if self._reported is None or self._reported:
-            for array in arrays_with_rules(self._reported):
+        if self._reported is not None and not self._reported and not self._next_index:
+            return
+        unfinished: dict[uuid.UUID, int] = {}
+        for array in arrays_with_rules(self._reported, self._next_index):
+            try:
+                decision = decide(array, self._next_index.get(array.pk, 0))
                 with fenced_transaction(held):
-                    apply_stop_rule(array, now)
-            self._reported = set()
+                    apply_stops(array, decision, now)
+                if decision.next_index:
+                    unfinished[array.pk] = decision.next_index
+            except (LeadershipLost, OperationalError, InterfaceError):
+                raise
+            except Exception:
+                log.exception("the stop rule of the array %s could not be applied", array.pk)
+        self._reported, self._next_index = set(), unfinished
+
+    def _notice_other_leaders(self, held: HeldLease) -> None:
+        """Apply all rules again if another process has held the lease.
+
+        Each acquisition adds 1 to the epoch, also if the holder stays the same.
+        """
+        if self._epoch is not None and held.epoch != self._epoch + 1:
+            self._reported = None
+        self._epoch = held.epoch
 
     def _find_ended(self, now: datetime) -> None:
         since = now - LOOK_BACK if self._ended_since is None else self._ended_since - OVERLAP

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from projects.models import Metric, Workload
+from projects.models import Metric, Workload, WorkloadArray
 from projects.services import arrays
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -95,3 +95,6 @@ def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: C
     ]  # fmt: skip
     for wrong in mistakes:
         assert dave.post(path, wrong).status_code == 422
+    WorkloadArray.objects.filter(pk=array).update(task_count=501)
+    answer = dave.get(f"arrays/{array}/stops")
+    assert answer.status_code == 409 and "at most 500 tasks" in answer.json()["detail"]

@@ -8,9 +8,10 @@ import pytest
 
 from berth.core.errors import Invalid
 from berth.db import crash_points
-from projects.models import Audit, Delivery, Event, Workload, WorkloadArray
+from projects.models import Audit, Delivery, Event, Metric, Workload, WorkloadArray
 from projects.services import arrays
-from projects.services.arrays.stop_rules import preview_stops
+from projects.services.arrays.stop_rules import apply_stops, decide, preview_stops
+from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from tests.cast import training
 from tests.scheduler.stage import Stage
@@ -131,9 +132,62 @@ def test_array_without_a_rule_is_left_alone_and_its_worst_tasks_are_cancelled_by
     assert (sweep.cancelled(), preview_stops(sweep.array)) == ([], [])
     sweep.report(1, 11, float("nan"))
     sweep.collect()
-    assert arrays.worst_tasks(sweep.array, "loss", "min", 2) == [4, 3]
-    assert arrays.worst_tasks(sweep.array, "loss", "max", 1) == [0]
+    assert arrays.worst_tasks(sweep.array, "loss", "min", 2) == [1, 4]
+    assert arrays.worst_tasks(sweep.array, "loss", "max", 2) == [1, 0]
+    sweep.report(1, 12, 0.5)
+    sweep.collect()
+    assert arrays.worst_tasks(sweep.array, "loss", "min", 2) == [4, 3], "the task has recovered"
     assert arrays.worst_tasks(sweep.array, "none", "min", 1) == []
+
+
+def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> None:
+    sweep.report_all(step=9)
+    sweep.collect()
+    Metric.objects.filter(workload__array=sweep.array).update(last_step=10)
+    decision = decide(sweep.array)
+    assert [stop.index for stop in decision.stops] == [3, 4]
+    Metric.objects.filter(workload=sweep.task(3)).update(reported_at=sweep.stage.clock.now())
+    assert apply_stops(sweep.array, decision, sweep.stage.clock.now()) == 1
+    assert sweep.task(4).phase == "stopping"
+    assert apply_stops(sweep.array, decision, sweep.stage.clock.now()) == 0
+
+
+def test_tasks_at_many_steps_are_compared_in_several_rounds(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "decide", lambda array, first: decide(array, first, steps_max=1))
+    sweep.report_all(step=9)
+    for index in range(5):
+        sweep.report(index, 14 - index, float(index))
+    rounds = []
+    for _ in range(5):
+        sweep.collect()
+        rounds.append(sweep.cancelled())
+    assert rounds == [[], [], [], [3], [3, 4]]
+
+
+def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> None:
+    broken = arrays.submit(
+        actor=stage.cast.alice, document={**document(project="vision"), "name": "broken"}
+    ).array
+    broken.spec["array"]["stop"] = {"metric": 1}
+    broken.save(update_fields=["spec"])
+    sweep = Sweep(stage)
+    sweep.report_all()
+    sweep.collect()
+    assert sweep.cancelled() == [3, 4]
+
+
+def test_regained_lease_applies_all_rules(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep.report_all(step=9)
+    sweep.collect()
+    other = MetricsCollector(sweep.stage.clock, lambda pool: sweep.stage.runtime, 5)
+    monkeypatch.setattr(other, "_stop_tasks", lambda now, held: None)  # killed after storing the reports
+    sweep.report_all(step=10)
+    sweep.stage.clock.advance(20)
+    assert other.run_once()
+    sweep.collect()
+    assert sweep.cancelled() == [3, 4]
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,6 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
     client.post(f"{url}/worst", {"count": "1", "metric": "loss", "goal": "min"})
     assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
     assert sign_in("erin").post(f"{url}/worst", {"count": "1"}).status_code == 403
+    sweep.task_count = 501
+    sweep.save(update_fields=["task_count"])
+    assert "are shown here for arrays of at most 500 tasks" in text(client, url)
