@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
@@ -12,6 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels import bridge as bridge_module
 from pools.kubernetes.channels.bridge import Bridge
+from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.session import PROTOCOL, start_session
 from pools.kubernetes.credentials import Connection
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
@@ -29,6 +31,7 @@ from pools.runtimes.shim.channels.frames import (
     decode_credit,
     encode_frame,
 )
+from tests.contracts.pods import poll_until
 
 PATIENCE = 60.0
 
@@ -231,6 +234,26 @@ async def test_guard_is_closed_if_it_is_not_ready_or_the_caller_stops_waiting(
     with pytest.raises(RuntimeFailure, match="does not start"):
         await pod.open()
     assert pod.sessions["guard"].is_closed
+
+
+def test_failed_channels_free_their_slots(pod: Pod) -> None:
+    channels = ChannelLoop()
+    for failing in ("guard", "copier", ""):
+        pod.sessions.clear()
+        pod.failing = failing
+        if failing == "guard":
+            with pytest.raises(RuntimeFailure):
+                channels.open(Mock(), "p-1")
+        else:
+            with channels.open(Mock(), "p-1") as client:
+                client.settimeout(PATIENCE)
+                client.sendall(encode_frame(START, b'{"command": ["cat"]}') + encode_frame(RESIZE, b"[]"))
+                while client.recv(65536):
+                    pass
+        poll_until(lambda: not channels._open)
+        assert all(session.is_closed for session in pod.sessions.values())
+    assert channels._loop is not None
+    channels._loop.call_soon_threadsafe(channels._loop.stop)
 
 
 async def test_exec_connection_detects_that_the_cluster_is_gone() -> None:
