@@ -3477,10 +3477,7 @@ class Migration(InitialMigration):
                     models.Index(fields=["owner_kind", "owner", "name", "-id"], name="uses_of_a_secret")
                 ],
                 "constraints": [
-                    models.UniqueConstraint(
-                        fields=("workload", "run", "owner_kind", "owner", "name", "version"),
-                        name="secret_use_once",
-                    )
+                    models.UniqueConstraint(fields=("workload", "run", "value"), name="secret_use_once")
                 ],
             },
         ),

@@ -96,9 +96,8 @@ class SecretUse(models.Model):
         ordering = ["-id"]
         indexes = [models.Index(fields=["owner_kind", "owner", "name", "-id"], name="uses_of_a_secret")]
         constraints = [
-            models.UniqueConstraint(
-                name="secret_use_once", fields=["workload", "run", "owner_kind", "owner", "name", "version"]
-            )
+            # a secret that was deleted and created again has the same name and version, but another value
+            models.UniqueConstraint(name="secret_use_once", fields=["workload", "run", "value"])
         ]
 
     def __str__(self) -> str:

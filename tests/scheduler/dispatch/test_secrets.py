@@ -128,6 +128,36 @@ def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_sto
     assert delete_unused_values(before=used_at + timedelta(seconds=1)) == 1
 
 
+def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new secret has the name and the version of the former one."""
+
+    def set_secrets(number: int) -> None:
+        PluginSecret.objects.all().delete()
+        ProjectSecret.objects.all().delete()
+        set_token(stage, f"project-{number}")
+        PluginSecret.objects.create(
+            pool=stage.cast.pool, plugin="hub", parameter="token", variable="HUB_TOKEN",
+            sealed=seal(f"plugin-{number}"), set_at=timezone.now(),
+        )  # fmt: skip
+
+    monkeypatch.setattr(
+        "scheduler.loop.dispatch.secrets.plugin_secrets", lambda pool, _: list(PluginSecret.objects.all())
+    )
+    set_secrets(1)
+    roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
+    workload = stage.submit(secrets=USES, kind="elastic", roles=roles)
+    stage.tick(3)
+    set_secrets(2)
+    stage.runtime.end(str(stage.pods(workload, "running")[1].pk), cause="lost")  # type: ignore[arg-type]
+    stage.tick(4, seconds=20)
+    assert len(stage.pods(workload, "running")) == 2
+    assert list(SecretUse.objects.values_list("run", "version").distinct().order_by()) == [(1, 1)]
+    masker = workload_maskers([workload.pk])[workload.pk]
+    assert masker.mask(b"project-1 project-2 plugin-1 plugin-2") == b"********* ********* ******** ********"
+
+
 def test_credentials_for_the_image_and_plugin_secrets_are_recorded_as_uses(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
