@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from berth.core.masking import Masker
+from berth.core.masking import MASK, Masker
 from pools.runtimes.base import LogChunk
 
 ReadLog = Callable[[int, int], LogChunk]
@@ -23,7 +23,8 @@ class MaskedReader:
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
         """Return a masked chunk, and the number of bytes at its end that may be the beginning of a secret.
 
-        This number is positive only at the end of the log.
+        This number is positive only at the end of the log. Before a gap, such bytes are masked, because the
+        bytes in the gap are lost.
         """
         overlap = self.masker.overlap if self.masker is not None and limit else 0
         chunk = self.read_raw(offset, limit + overlap)
@@ -38,12 +39,15 @@ class MaskedReader:
         chunk = self._extended(chunk, limit + overlap)
         before = self._bytes_before(chunk.offset, overlap)
         data = before + chunk.data
-        is_end = chunk.next_offset >= chunk.size
-        decided = len(chunk.data) - (self.masker.undecided(data) if is_end else 0)
+        masked = self.masker.mask(data)
+        undecided = self.masker.undecided(data) if len(chunk.data) < limit + overlap else 0
+        if chunk.next_offset < chunk.size:  # a gap follows, and may contain the rest of a secret
+            masked = masked[: len(data) - undecided] + MASK * undecided
+            undecided = 0
         length = min(limit, len(chunk.data))
-        masked = self.masker.mask(data)[len(before) :][:length]
-        masked_chunk = replace(chunk, data=masked, next_offset=chunk.offset + length)
-        return masked_chunk, max(length - max(decided, 0), 0)
+        decided = max(len(chunk.data) - undecided, 0)
+        masked_chunk = replace(chunk, data=masked[len(before) :][:length], next_offset=chunk.offset + length)
+        return masked_chunk, max(length - decided, 0)
 
     def _extended(self, chunk: LogChunk, count: int) -> LogChunk:
         """Add the bytes that follow, up to `count` in total. A gap ends the chunk."""
@@ -57,6 +61,14 @@ class MaskedReader:
 
     def _bytes_before(self, offset: int, count: int) -> bytes:
         """Return up to `count` bytes before the offset, or fewer after a gap."""
-        begin = max(offset - count, 0)
-        chunk = self._extended(self.read_raw(begin, offset - begin), offset - begin)
-        return chunk.data if chunk.next_offset == offset else b""
+        begin = at = max(offset - count, 0)
+        data = b""
+        while at < offset:
+            chunk = self.read_raw(at, offset - at)
+            if not chunk.data:
+                return b""
+            if chunk.offset != at:  # a gap was skipped
+                begin, data = chunk.offset, b""
+            data += chunk.data
+            at = chunk.next_offset
+        return data[: max(offset - begin, 0)]

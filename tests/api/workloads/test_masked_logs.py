@@ -115,6 +115,27 @@ def test_parts_of_any_size_are_masked_like_the_whole_log() -> None:
         assert parts == expected, (values, log)
 
 
+def test_secrets_next_to_a_gap_are_masked_from_any_offset() -> None:
+    masker, token = build_masker([TOKEN]), TOKEN.encode()
+    before, after = b"a line\n" + token + b" " + token[:9], b"two" + token + b" three"
+    gap_begin, gap_end = len(before), len(before) + 50
+    log = before + bytes(50) + after
+
+    def read(offset: int, limit: int) -> LogChunk:
+        if gap_begin <= offset < gap_end:
+            offset = gap_end
+        end = gap_begin if offset < gap_begin else len(log)
+        data = log[offset : min(offset + limit, end)]
+        return LogChunk(data, offset, offset + len(data), len(log), False)
+
+    expected = b"a line\n" + MASKED + b" " + b"*" * 9 + bytes(50) + b"two" + MASKED + b" three"
+    for offset in range(len(log)):
+        for limit in (1, 5, 100):
+            chunk, undecided = MaskedReader(read, lambda: masker).read(offset, limit)
+            assert chunk.data and chunk.data == expected[chunk.offset : chunk.next_offset], (offset, limit)
+            assert undecided == 0
+
+
 def test_lines_and_common_encodings_are_masked() -> None:
     masker = build_masker(['first line\r\nno\nthird "line"', "p&ss word"])
     assert masker.mask(b'first line no third "line"') == b"********** no ************"
