@@ -67,20 +67,28 @@ class StartScript:
 
     def __init__(self) -> None:
         self.job = Job("start")
+        self.answer: dict[str, object] = {}
         self.answer = self._load()
         self.seconds = 0
         self.has_ended = False
         self.failed_checks = 0  # in succession
 
     def _load(self) -> dict[str, object]:
-        """Return the stored instructions if their node is still running, else empty instructions."""
+        """Return the stored instructions if their node is still running, else empty instructions.
+
+        A node that was never up, because its start script failed or was killed, may have left processes, so
+        they are stopped.
+        """
         try:
-            answer = dict(json.loads(read_file(NODE_FILE)))
+            self.answer = dict(json.loads(read_file(NODE_FILE)))
         except ValueError:
             return {}
-        if not self.job.started_since_boot or not (self.job.is_running or self.job.exit_code == 0):
+        if not self.job.started_since_boot:
             return {}
-        return {} if not self.job.is_running and self._is_node_gone(answer) else answer
+        if self.job.is_running or (self.job.exit_code == 0 and not self._is_node_gone(self.answer)):
+            return self.answer
+        self.stop()
+        return {}
 
     def _is_node_gone(self, answer: dict[str, object]) -> bool:
         """Return whether no process of the node is left. The node itself restarts single processes."""

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -133,6 +135,24 @@ def test_agent_reports_the_start_scripts_exit_code_and_output(
     finally:
         running.kill()
         running.wait()
+
+
+def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) -> None:
+    """The script may have left processes, which nothing else would stop after `uninstall`."""
+    stopped = tmp_path / "stopped"
+    answer = {
+        "instance": "box-1/1", "node": "metal-0", "ordinal": 0, "start": "exit 7", "stop": f"touch {stopped}",
+    }  # fmt: skip
+
+    def run(*lines: str) -> None:
+        program = "\n".join(["from pools.joining.agent.scripts import StartScript", *lines])
+        env = {**os.environ, "BERTH_MACHINE_STATE": str(tmp_path / "state")}
+        subprocess.run([sys.executable, "-c", program], env=env, check=True)
+
+    run("script = StartScript()", f"script.follow({answer!r})", "while script.job.is_running: pass")
+    assert not stopped.exists()
+    run("assert StartScript().answer == {}")
+    assert stopped.exists()
 
 
 @pytest.mark.django_db(transaction=True)
