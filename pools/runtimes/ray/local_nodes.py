@@ -48,7 +48,11 @@ class LocalRayNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        # Read in this order, because another process may add an instance and its directory in between.
+        homes = list(self._home(pool, "any").parent.glob("*"))
         listed = tuple(self._with_state(pool, instance) for instance in self.local.list_instances(pool))
+        for home in set(homes) - {self._home(pool, each.instance_id) for each in listed}:
+            shutil.rmtree(home, ignore_errors=True)  # left by a process that was killed
         gone_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
         if gone_ids:
             self.local.terminate(pool, gone_ids)
