@@ -253,6 +253,8 @@ def test_failed_channels_free_their_slots(pod: Pod) -> None:
         poll_until(lambda: not channels._open)
         assert all(session.is_closed for session in pod.sessions.values())
     assert channels._loop is not None
+    ending = asyncio.run_coroutine_threadsafe(channels._loop.shutdown_asyncgens(), channels._loop)
+    ending.result(PATIENCE)
     channels._loop.call_soon_threadsafe(channels._loop.stop)
 
 
