@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 ROOT = Path(__file__).resolve().parents[2]
-SUBJECTS_SINCE = "e5aff1de"
+SUBJECTS_SINCE = "07d90cc"
 SUBJECT_MAX = 72
 
 BANNED_NAMES = {"found", "told", "said", "asked", "kept", "known", "given", "taken", "lost", "gone"}
