@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ class Site:
         return Settings(self.address, self.secret(person))
 
     def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
-        """Start the `berth` command of dave."""
+        """Start a `berth` command as dave.
+
+        The default handler is restored because shells make background jobs ignore SIGINT.
+        """
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BERTH_")},
             "BERTH_URL": self.address, "BERTH_TOKEN": self.secret(self.cast.dave), "TERM": "xterm",
@@ -70,6 +74,7 @@ class Site:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
         }  # fmt: skip
         command = [sys.executable, "-m", "berth.cli.main", *arguments]
+        options["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         program: subprocess.Popen[bytes] = subprocess.Popen(command, env=env, **options)  # type: ignore[call-overload]
         self.programs.append(program)
         return program

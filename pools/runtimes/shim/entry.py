@@ -55,7 +55,11 @@ class Entry:
         os.setsid()
         if os.read(go_fd, 1) != b"g":
             os._exit(127)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+        # Shells make background jobs ignore SIGINT and SIGQUIT, and `nohup` SIGHUP; Berth may be such a job.
+        for number in (
+            signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM,
+            signal.SIGCHLD,
+        ):  # fmt: skip
             signal.signal(number, signal.SIG_DFL)
 
     def drop_privileges(self) -> None:
