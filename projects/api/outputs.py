@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
-from django.utils.http import content_disposition_header
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,7 +17,7 @@ from berth.server.api.pagination import Order, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
-from berth.server.api.transport.streaming import stream_bytes
+from berth.server.api.transport.streaming import stream_download
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.code.archive import CONTENT_TYPE as TAR
@@ -108,15 +107,11 @@ class DownloadOutputs(ApiView):
             raise NotFound(f"The outputs of {workload.name} have no file {format_value(query.path)}.")
         if len(files) == 1 and files[0]["path"] == path and not query.archive:
             (file,) = files
-            headers = _attachment(path.rpartition("/")[2]) | {"Content-Length": str(file.get("size", 0))}
-            return stream_bytes(request, code.read_file(stored.tree, file), OCTETS, **headers)
+            content = code.read_file(stored.tree, file)
+            return stream_download(request, content, path.rpartition("/")[2], file.get("size", 0), OCTETS)
         size, parts = code.read_tree(stored.tree, path)
         name = f"{workload.name}-{stored.pod.role}-{stored.pod.index}-run{stored.pod.run}.tar"
-        return stream_bytes(request, parts, TAR, **_attachment(name), **{"Content-Length": str(size)})
-
-
-def _attachment(name: str) -> dict[str, str]:
-    return {"Content-Disposition": str(content_disposition_header(True, name))}
+        return stream_download(request, parts, name, size, TAR)
 
 
 def _serialize(rows: Sequence[PodOutputs]) -> list[PodOutputsResponse]:

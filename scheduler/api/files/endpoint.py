@@ -5,7 +5,6 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.utils import timezone
-from django.utils.http import content_disposition_header
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +13,7 @@ from berth.core.spec.code import PATH_MAX
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
-from berth.server.api.transport.streaming import stream_bytes
+from berth.server.api.transport.streaming import stream_download
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.code.archive import CONTENT_TYPE as TAR
@@ -92,12 +91,8 @@ class DownloadWorkloadFiles(ApiView):
         record_read(actor=self.actor, workload=workload, pod=pod_files.pod)
         (first, *others) = files.files
         if first.path == path and not others and not query.archive:
-            headers = _attachment(path.rpartition("/")[2]) | {"Content-Length": str(first.size)}
-            return stream_bytes(request, pod_files.read(first), OCTETS, **headers)
+            content = pod_files.read(first)
+            return stream_download(request, content, path.rpartition("/")[2], first.size, OCTETS)
         size, parts = pod_files.archive(files.files)
         name = f"{workload.name}-{pod_files.pod.role}-{pod_files.pod.index}-run{pod_files.pod.run}-files.tar"
-        return stream_bytes(request, parts, TAR, **_attachment(name), **{"Content-Length": str(size)})
-
-
-def _attachment(name: str) -> dict[str, str]:
-    return {"Content-Disposition": str(content_disposition_header(True, name))}
+        return stream_download(request, parts, name, size, TAR)

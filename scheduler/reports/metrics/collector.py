@@ -109,8 +109,9 @@ class MetricsCollector(LeasedThread):
         for array in arrays_with_rules(self._reported, self._next_index):
             try:
                 decision = decide(array, self._next_index.get(array.pk, 0))
-                with fenced_transaction(held):
-                    apply_stops(array, decision, now)
+                if decision.stops:
+                    with fenced_transaction(held):
+                        apply_stops(array, decision, now)
                 if decision.next_index:
                     unfinished[array.pk] = decision.next_index
             except (LeadershipLost, OperationalError, InterfaceError):

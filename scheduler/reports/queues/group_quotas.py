@@ -8,7 +8,7 @@ from projects.models import Quota
 from scheduler.loop.queries import QUOTAS
 from scheduler.models import QueueStatus
 
-Owner = tuple[int | None, int | None]  # (department ID, project ID), one of which is None
+Owner = tuple[int | None, int | None]  # department ID or project ID; the other one is None
 Key = tuple[int, Owner]  # pool ID and owner
 Bound = tuple[int | None, int | None, int | None]
 AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amounts by group and owner

@@ -13,14 +13,18 @@ KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 
 
 class AsyncArchives(AsyncResource):
+    async def _stream(self, path: str, params: Params) -> AsyncIterator[bytes]:
+        async with self._transport.stream(path, params) as response:
+            async for part in response.aiter_bytes():
+                yield part
+
     async def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
         """Download an archive and write its files to a directory. Return their paths."""
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target) as archive:
-            async with self._transport.stream(path, params) as response:
-                async for part in response.aiter_bytes():
-                    archive.write(part)
+            async for part in self._stream(path, params):
+                archive.write(part)
             archive.seek(0)
             return unpack(archive, target)
 
@@ -42,14 +46,12 @@ class AsyncOutputs(AsyncArchives):
         params = {"pod": pod, "run": run}
         return self._iterate(OutputFile, f"workloads/{workload_id}/outputs/files", params, limit)
 
-    async def read(
+    def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
     ) -> AsyncIterator[bytes]:
         """Stream the content of a file."""
         params = {"path": path, "pod": pod, "run": run}
-        async with self._transport.stream(f"workloads/{workload_id}/outputs/download", params) as response:
-            async for part in response.aiter_bytes():
-                yield part
+        return self._stream(f"workloads/{workload_id}/outputs/download", params)
 
     async def download(
         self,
@@ -88,14 +90,12 @@ class AsyncFiles(AsyncArchives):
         params = {"path": path, "pod": pod, "run": run}
         return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
 
-    async def read(
+    def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
     ) -> AsyncIterator[bytes]:
         """Stream the content of a file."""
         params = {"path": path, "pod": pod, "run": run}
-        async with self._transport.stream(f"workloads/{workload_id}/files/download", params) as response:
-            async for part in response.aiter_bytes():
-                yield part
+        return self._stream(f"workloads/{workload_id}/files/download", params)
 
     async def download(
         self,

@@ -14,14 +14,17 @@ KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 
 
 class Archives(Resource):
+    def _stream(self, path: str, params: Params) -> Iterator[bytes]:
+        with self._transport.stream(path, params) as response:
+            yield from response.iter_bytes()
+
     def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
         """Download an archive and write its files to a directory. Return their paths."""
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target) as archive:
-            with self._transport.stream(path, params) as response:
-                for part in response.iter_bytes():
-                    archive.write(part)
+            for part in self._stream(path, params):
+                archive.write(part)
             archive.seek(0)
             return unpack(archive, target)
 
@@ -48,8 +51,7 @@ class Outputs(Archives):
     ) -> Iterator[bytes]:
         """Stream the content of a file."""
         params = {"path": path, "pod": pod, "run": run}
-        with self._transport.stream(f"workloads/{workload_id}/outputs/download", params) as response:
-            yield from response.iter_bytes()
+        return self._stream(f"workloads/{workload_id}/outputs/download", params)
 
     def download(
         self,
@@ -93,8 +95,7 @@ class Files(Archives):
     ) -> Iterator[bytes]:
         """Stream the content of a file."""
         params = {"path": path, "pod": pod, "run": run}
-        with self._transport.stream(f"workloads/{workload_id}/files/download", params) as response:
-            yield from response.iter_bytes()
+        return self._stream(f"workloads/{workload_id}/files/download", params)
 
     def download(
         self,

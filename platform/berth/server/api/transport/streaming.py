@@ -9,6 +9,7 @@ from itertools import islice
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.http import content_disposition_header
 from rest_framework.request import Request
 
 BATCH = 200  # lines per chunk
@@ -40,6 +41,16 @@ def stream_bytes(
     body = _async_parts(parts) if isinstance(plain, ASGIRequest) else parts
     headers["X-Accel-Buffering"] = "no"
     return StreamingHttpResponse(body, content_type=content_type, headers=headers)
+
+
+def stream_download(
+    request: Request, parts: Iterator[bytes], name: str, size: int, content_type: str
+) -> StreamingHttpResponse:
+    """Stream `size` bytes that a browser saves as a file of this name."""
+    headers = {
+        "Content-Disposition": str(content_disposition_header(True, name)), "Content-Length": str(size),
+    }  # fmt: skip
+    return stream_bytes(request, parts, content_type, **headers)
 
 
 def csv_response(
