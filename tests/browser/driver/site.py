@@ -12,6 +12,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from berth.server.front.server import KEEP_ALIVE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[3]
 PROBE_TIMEOUT_SECONDS = 180.0
 
@@ -30,6 +32,8 @@ def serving(database_url: str, home: Path) -> Iterator[str]:
             str(listening.fileno()),
             "--lifespan",
             "off",
+            "--timeout-keep-alive",
+            str(KEEP_ALIVE_SECONDS),
             "--log-level",
             "warning",
             "--app-dir",
