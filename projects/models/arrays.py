@@ -14,6 +14,7 @@ from projects.models.tenants import NAME, Project
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
 WAITING_REASON = "WaitingForEarlierTasks"  # pending reason of held tasks
 WAITING_MESSAGE = "Waiting for earlier tasks of the array."
+STOP_RULE_REASON = "StopRule"  # reason of tasks that the array's stop rule cancelled
 
 
 class ArrayState(models.TextChoices):
@@ -27,7 +28,7 @@ class WorkloadArray(FastRows):
     """Array: one document whose tasks are workloads. The counts of its tasks are not stored.
 
     An array is active until all of its tasks have ended. Then it is failed if a task failed, else cancelled
-    if a task was cancelled, else completed.
+    if a task was cancelled, else completed. Tasks that its stop rule cancelled do not make it cancelled.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

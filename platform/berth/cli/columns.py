@@ -47,7 +47,7 @@ def pod_columns(now: datetime) -> list[Column]:
         Column("NODE", lambda p: p.node or "-"),
         Column("DEVICES", lambda p: ",".join(map(str, p.devices)) or "-", optional=True),
         Column("RANK", lambda p: str(p.rank), right=True, optional=True),
-        Column("EXIT", lambda p: "-" if p.exit_code is None else str(p.exit_code), right=True),
+        Column("EXIT", format_exit, right=True),
         Column("SINCE", lambda p: format_age(p.since, now), right=True),
         Column("LIMITS", lambda p: format_limits(p.limits) or "-", wide=True),
         Column(
@@ -58,6 +58,13 @@ def pod_columns(now: datetime) -> list[Column]:
         ),
         Column("MESSAGE", lambda p: p.message, flexible=True),
     ]
+
+
+def format_exit(pod: Any) -> str:
+    """Return the exit code of a pod that has ended, or the signal that ended it."""
+    if pod.signal is not None:
+        return f"signal {pod.signal}"
+    return "-" if pod.exit_code is None else str(pod.exit_code)
 
 
 def format_limits(limits: Any) -> str:

@@ -28,9 +28,15 @@ class _Inline(list[Any]):
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that also writes inline lists."""
+    """YAML dumper that writes inline lists, and text of several lines as a block."""
 
 
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
 _Dumper.add_representer(
     _Inline,
     lambda dumper, values: dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True),

@@ -69,6 +69,7 @@ class ArrayChangeResponse(ResponseModel):
     """Result of a change to some of the tasks."""
 
     changed: int = Field(description="Tasks that the request changed, or would change in a dry run.")
+    worst: list[int] = Field(description="Indexes of the tasks that `worst` chose, the worst first.")
     array: ArrayResponse
 
 

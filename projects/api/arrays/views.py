@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Literal, Protocol
 from uuid import UUID
 
@@ -163,18 +162,20 @@ class ArrayAction(ApiView):
     """Base view for actions on some or all tasks of an array."""
 
     def change(
-        self, request: Request, array_id: UUID, change_tasks: ChangeTasks, body: ChangeBody | None = None
+        self,
+        request: Request,
+        array_id: UUID,
+        change_tasks: ChangeTasks,
+        body: ChangeBody,
+        worst: WorstTasks | None = None,
     ) -> Response:
         dry_run = parse_query(request, ChangeQuery).dry_run
-        parts = (body or parse_body(request, ChangeBody)).indexes
-        changed = change_tasks(
-            actor=self.actor,
-            array=selectors.find_array(self.actor, array_id),
-            indexes=None if parts is None else expand(parts),
-            dry_run=dry_run,
-        )
-        (array,) = serialize_arrays([selectors.find_array(self.actor, array_id)])
-        return Response(ArrayChangeResponse(changed=changed, array=array))
+        array = selectors.find_array(self.actor, array_id)
+        chosen = arrays.worst_tasks(array, worst.metric, worst.goal, worst.count) if worst else []
+        indexes = expand(body.indexes) if body.indexes is not None else chosen if worst else None
+        changed = change_tasks(actor=self.actor, array=array, indexes=indexes, dry_run=dry_run)
+        (serialized,) = serialize_arrays([selectors.find_array(self.actor, array_id)])
+        return Response(ArrayChangeResponse(changed=changed, worst=chosen, array=serialized))
 
 
 class CancelArray(ArrayAction):
@@ -185,11 +186,9 @@ class CancelArray(ArrayAction):
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
         body = parse_body(request, CancelBody)
-        if body.worst is None:
-            return self.change(request, array_id, arrays.cancel, body)
-        if body.indexes is not None:
+        if body.worst is not None and body.indexes is not None:
             raise Invalid([Problem("worst", "cannot be combined with indexes", "both", "one of the two")])
-        return self.change(request, array_id, partial(_cancel_worst, body.worst), body)
+        return self.change(request, array_id, arrays.cancel, body, body.worst)
 
 
 class SuspendArray(ArrayAction):
@@ -199,7 +198,7 @@ class SuspendArray(ArrayAction):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
-        return self.change(request, array_id, arrays.suspend)
+        return self.change(request, array_id, arrays.suspend, parse_body(request, ChangeBody))
 
 
 class ResumeArray(ArrayAction):
@@ -209,7 +208,7 @@ class ResumeArray(ArrayAction):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
-        return self.change(request, array_id, arrays.resume)
+        return self.change(request, array_id, arrays.resume, parse_body(request, ChangeBody))
 
 
 class RetryArray(ArrayAction):
@@ -219,14 +218,7 @@ class RetryArray(ArrayAction):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, array_id: UUID) -> Response:
-        return self.change(request, array_id, arrays.retry)
-
-
-def _cancel_worst(
-    worst: WorstTasks, *, actor: Actor, array: WorkloadArray, indexes: Sequence[int] | None, dry_run: bool
-) -> int:
-    chosen = arrays.worst_tasks(array, worst.metric, worst.goal, worst.count)
-    return arrays.cancel(actor=actor, array=array, indexes=chosen, dry_run=dry_run)
+        return self.change(request, array_id, arrays.retry, parse_body(request, ChangeBody))
 
 
 def _filter(rows: QuerySet[WorkloadArray], query: ArraysQuery) -> QuerySet[WorkloadArray]:

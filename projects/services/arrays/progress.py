@@ -15,7 +15,7 @@ from django.db import connection
 
 from berth.db import prepared
 from projects.models import WorkloadArray
-from projects.models.arrays import PENDING_MAX, WAITING_MESSAGE, WAITING_REASON
+from projects.models.arrays import PENDING_MAX, STOP_RULE_REASON, WAITING_MESSAGE, WAITING_REASON
 from projects.services.arrays.counts import count_tasks_by_array
 from projects.services.notifications import deliveries
 
@@ -84,7 +84,8 @@ END = f"""
     UPDATE projects_workloadarray AS array_
        SET ended_at = %(now)s,
            state = CASE WHEN {_HAS_TASK.format("= 'failed'")} THEN 'failed'
-                        WHEN {_HAS_TASK.format("= 'cancelled'")} THEN 'cancelled'
+                        WHEN {_HAS_TASK.format(f"= 'cancelled' AND task.reason <> '{STOP_RULE_REASON}'")}
+                        THEN 'cancelled'
                         ELSE 'completed' END
      WHERE array_.id = ANY(%(arrays)s) AND array_.state = 'active' AND NOT {_HAS_TASK.format(f"IN {LIVE}")}
     RETURNING array_.id

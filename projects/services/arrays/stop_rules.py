@@ -15,6 +15,7 @@ from berth.db.wake import wake
 from projects.actor import Actor
 from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, steps_to_compare
 from projects.models import ArrayState, Audit, Metric, Phase, Workload, WorkloadArray
+from projects.models.arrays import STOP_RULE_REASON
 from projects.models.workloads import ENDED_PHASES
 from projects.reported_metrics import Goal, ranked_tasks, to_series
 from projects.services import audit
@@ -23,7 +24,7 @@ from projects.services.arrays.rows import lock_array
 from projects.services.notifications.deliveries import enqueue_stopped_tasks
 from projects.services.workloads.moves import Move, move_all
 
-REASON, ACTOR = "StopRule", "scheduler"
+ACTOR = "scheduler"
 TASKS_SHOWN = 5  # in notifications
 STEPS_MAX = 100  # maximum number of steps that are compared in one round
 PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page shows the tasks to stop
@@ -107,7 +108,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
         move_all([_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
         crash_point("array.stopped_by_rule")
         Audit.objects.bulk_create([_audit_entry(task, stop) for task, stop in stopped])
-        enqueue_stopped_tasks(locked, REASON, _summary(stopped), now)
+        enqueue_stopped_tasks(locked, STOP_RULE_REASON, _summary(stopped), now)
         progress.release([locked.pk], now)
         wake("scheduler")
     return len(stopped)
@@ -171,7 +172,9 @@ def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workl
 def _move(task: Workload, stop: TaskStop) -> Move:
     message = f"Stopped by the rule of the array: {stop.sentence}."
     columns = {"next_phase": Phase.CANCELLED}
-    return Move(task, [Phase.RUNNING], Phase.STOPPING, REASON, message, data=_numbers(stop), columns=columns)
+    return Move(
+        task, [Phase.RUNNING], Phase.STOPPING, STOP_RULE_REASON, message, data=_numbers(stop), columns=columns
+    )
 
 
 def _audit_entry(task: Workload, stop: TaskStop) -> Audit:

@@ -85,7 +85,8 @@ def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: C
     ]
     path = f"arrays/{array}/cancel"
     worst: dict[str, Any] = {"metric": "loss", "count": 2}
-    assert dave.post(f"{path}?dry_run=true", {"worst": worst}).json()["changed"] == 2
+    preview = dave.post(f"{path}?dry_run=true", {"worst": worst}).json()
+    assert (preview["changed"], preview["worst"]) == (2, [4, 3])
     assert dave.post(path, {"worst": worst}).json()["changed"] == 2
     stopping = Workload.objects.filter(array=array, phase="stopping").order_by("array_index")
     assert list(stopping.values_list("array_index", flat=True)) == [3, 4]

@@ -83,9 +83,9 @@ def test_worst_tasks_are_cancelled_and_the_stop_rule_is_previewed(terminal: Term
     server = StubServer(*replies, json_answer({"stops": [stop]}))
     result = terminal.run("metrics", "sweep", "--stops", server=server)
     assert result.stdout.split("\n")[1].split() == ["sweep-2", "10", "NaN", "1.5", "2"], result.stderr
-    server = StubServer(*replies, json_answer({"changed": 2, "array": array()}))
+    server = StubServer(*replies, json_answer({"changed": 2, "worst": [2, 0], "array": array()}))
     result = terminal.run("cancel", "sweep", "--worst", "2", "--metric", "loss", server=server)
-    assert result.stdout == "vision/sweep: 2 tasks cancelled\n", result.stderr
+    assert result.stdout == "vision/sweep: 2 tasks cancelled (2, 0)\n", result.stderr
     body = json.loads(server.requests[-1].content)
     assert body == {"worst": {"metric": "loss", "goal": "min", "count": 2}}
     assert "need each other" in terminal.run("cancel", "sweep", "--worst", "2").stderr

@@ -97,6 +97,23 @@ def test_worst_tasks_are_cancelled_once_with_their_numbers_on_record(sweep: Swee
     )
 
 
+@pytest.mark.parametrize(("cancelled", "state"), [([], "completed"), ([2], "cancelled")])
+def test_array_completes_although_its_rule_stopped_tasks(
+    sweep: Sweep, cancelled: list[int], state: str
+) -> None:
+    sweep.report_all()
+    sweep.collect()
+    assert sweep.cancelled() == [3, 4]
+    if cancelled:
+        arrays.cancel(actor=sweep.stage.cast.alice, array=sweep.array, indexes=cancelled, dry_run=False)
+    for index in {0, 1, 2} - set(cancelled):
+        (pod,) = sweep.stage.pods(sweep.task(index), "running")
+        sweep.stage.runtime.end(str(pod.pk), exit_code=0)
+    sweep.stage.tick(4, seconds=1)
+    sweep.array.refresh_from_db()
+    assert sweep.array.state == state
+
+
 def test_nan_counts_as_the_worst_value(sweep: Sweep) -> None:
     for index, loss in enumerate((1.0, 2.0, 2.0, 2.0, float("nan"))):
         sweep.report(index, 10, loss)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Change = WorkloadDetail | ArrayChange
 
+INDEXES_SHOWN = 20  # of the tasks that --worst chose
 Targets = Annotated[
     list[str],
     typer.Argument(
@@ -216,7 +217,10 @@ def _describe_change(change: "Change", result: str) -> str:
     from berth.client.models.arrays import ArrayChange
 
     if isinstance(change, ArrayChange):
-        return f"{change.array.handle}: {format_count(change.changed, 'task')} {result}"
+        shown = ", ".join(map(str, change.worst[:INDEXES_SHOWN]))
+        more = f" and {len(change.worst) - INDEXES_SHOWN} more" if len(change.worst) > INDEXES_SHOWN else ""
+        tasks = f" ({shown}{more})" if shown else ""
+        return f"{change.array.handle}: {format_count(change.changed, 'task')} {result}{tasks}"
     return f"{change.handle} is {change.phase}"
 
 

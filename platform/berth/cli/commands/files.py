@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.columns import format_exit
 from berth.cli.commands.outputs import format_size
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption
@@ -36,6 +37,7 @@ def list_pods(
         Column("POD", lambda pod: f"{pod.role}-{pod.index}"),
         Column("RUN", lambda pod: str(pod.run), right=True),
         Column("NODE", lambda pod: pod.node),
+        Column("EXIT", format_exit, right=True),
         Column("FILES UNTIL", lambda pod: format_time(pod.files_until)),
         Column("MESSAGE", lambda pod: pod.message, flexible=True),
     ]
