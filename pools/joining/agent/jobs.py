@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 
 from .state import STATE, last_output, read_file, write_private_file
 
 # The exit code is in a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
+JOB_VARIABLE = "BERTH_AGENT_JOB"  # path of the job to which a process belongs
 
 
 class Job:
@@ -36,20 +38,44 @@ class Job:
             os.unlink(self.path + ".exit")
         with open(self.output, "wb") as output:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", WRAPPER, self.path], env=env, stdin=subprocess.DEVNULL, stdout=output,
+                self._command, env={**env, JOB_VARIABLE: self.path}, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True,
             )  # fmt: skip
         record = "%d %s %s %d" % (process.pid, _start_time(process.pid), boot_id(), time.time())
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
-        """Kill the script and its session if it is still running."""
-        pid = self._running_pid()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            while self._running_pid() is not None:
-                time.sleep(0.01)
+        """Kill the script and its session, and wait until all their processes have ended."""
+        while True:
+            pids = self._session_pids()
+            if not pids:
+                return
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def _session_pids(self) -> list[int]:
+        """Return the processes of the script's session, which may outlive the script.
+
+        A killed agent may have started a script without recording it, so such sessions are also included.
+        """
+        fields = read_file(self.path + ".pid").split()
+        recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
+        is_running, mark = self._running_pid() is not None, _mark(self.path)
+        sessions, pids, candidates = {recorded}, [], []
+        for pid, session in _live_processes():
+            if is_running and session == recorded:
+                pids.append(pid)
+            elif mark in _read_strings(pid, "environ") and _is_on_this_machine(pid):
+                candidates.append((pid, session))
+                if _read_strings(pid, "cmdline") == [os.fsencode(word) for word in self._command]:
+                    sessions.add(session)
+        return pids + [pid for pid, session in candidates if session in sessions]
+
+    @property
+    def _command(self) -> list[str]:
+        return ["/bin/sh", "-c", WRAPPER, self.path]
 
     @property
     def is_running(self) -> bool:
@@ -89,6 +115,37 @@ class Job:
 
 def boot_id() -> str:
     return read_file("/proc/sys/kernel/random/boot_id")
+
+
+def _mark(path: str) -> bytes:
+    """Return the variable that tells processes of a job from others that have reused their IDs."""
+    return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
+
+
+def _live_processes() -> Iterator[tuple[int, str]]:
+    """Yield the ID and the session of each process except this one."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            fields = read_file("/proc/%s/stat" % name).rpartition(")")[2].split()
+            if fields and fields[0] not in "ZX":
+                yield int(name), fields[3]
+
+
+def _read_strings(pid: int, name: str) -> list[bytes]:
+    """Return the command line or the environment of a process, or an empty list if it has ended."""
+    try:
+        with open("/proc/%d/%s" % (pid, name), "rb") as file:
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
+def _is_on_this_machine(pid: int) -> bool:
+    """Return whether the process sees the same state directory. A container may run an agent of its own."""
+    try:
+        return os.path.samefile("/proc/%d/root%s" % (pid, STATE), STATE)
+    except OSError:
+        return False
 
 
 def _start_time(pid: int) -> str:

@@ -50,8 +50,8 @@ def run(server: Server, pool: str) -> None:
             start.follow(answer)
             upgrade.follow(answer)
         except MachineRejected:
-            start.job.kill()
-            start.stop()
+            environment.job.kill()
+            start.end()
             raise
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from .jobs import Job
 from .state import STATE, read_file, strip_unprintable, write_private_file
 
 NODE_FILE = os.path.join(STATE, "node.json")
+PREPARE = "prepare"  # job that installs an environment
 CHECK_SECONDS = 30
 STOP_SECONDS = 30
 FAILED_CHECKS_MAX = 2  # one failure may be a coincidence, such as a process that is being replaced
@@ -22,7 +24,7 @@ class EnvironmentScript:
     """Script that installs a node's environment. Each report includes the script's progress."""
 
     def __init__(self, url: str) -> None:
-        self.url, self.digest, self.job = url, "", Job("prepare")
+        self.url, self.digest, self.job = url, "", Job(PREPARE)
         self.phases = os.path.join(STATE, "prepare.phases")
 
     def follow(self, answer: dict[str, object]) -> None:
@@ -151,6 +153,14 @@ class StartScript:
         self.answer = answer
         write_private_file(NODE_FILE, json.dumps(answer))
         return True
+
+    def end(self) -> None:
+        """Kill the start script, and stop its node even if none seems to run."""
+        self.job.kill()
+        if not self.answer:
+            with contextlib.suppress(ValueError):
+                self.answer = dict(json.loads(read_file(NODE_FILE)))
+        self.stop()
 
     def stop(self) -> None:
         """Run the stop script of the current node, if there is one."""

@@ -8,15 +8,19 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 
 from .ec2 import get_metadata
+from .jobs import Job
 from .managers import ENVIRONMENT_FILE, CannotInstall, Supervisor, Systemd, find_manager
 from .run import join_pool
-from .scripts import StartScript
+from .scripts import PREPARE, StartScript
 from .server import MachineRejected, Server
 from .state import AGENT_FILE, STATE, load_secret, read_file, write_private_file
 
+DELETE_SECONDS = 20.0
+DELETE_PAUSE_SECONDS = 0.1
 # Variables that the service inherits from `install`, in addition to those that begin with BERTH_.
 _INHERITED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
@@ -49,7 +53,7 @@ def uninstall(server: Server, *, force: bool = False) -> str:
     """Stop the node, leave the pool, and delete the service and all of the agent's files.
 
     Returns a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
-    a node.
+    a node, or if another process keeps writing files.
     """
     manager = find_manager(detached=True)
     start = StartScript()
@@ -61,10 +65,10 @@ def uninstall(server: Server, *, force: bool = False) -> str:
         )
     with _lock():
         manager.remove()
-        start.job.kill()
-        start.stop()
+        Job(PREPARE).kill()
+        StartScript().end()  # read again, because the agent may have started another node
         note = _leave(server)
-        shutil.rmtree(STATE, ignore_errors=True)
+        _delete_files()
     return note
 
 
@@ -127,6 +131,8 @@ def _store_agent(*, keep_token: bool) -> None:
 
 def _leave(server: Server) -> str:
     secret = load_secret()
+    if secret and not server.url:
+        return "The server's URL is not stored here. Remove the machine with `berth machine remove`."
     if secret:
         try:
             server.send("machines/leave", {}, secret)
@@ -135,6 +141,22 @@ def _leave(server: Server) -> str:
         except OSError as error:
             return "The server did not respond (%s). Remove the machine with `berth machine remove`." % error
     return ""
+
+
+def _delete_files() -> None:
+    """Delete the state directory. Processes that are ending may still write to it.
+
+    Raises CannotInstall if that does not end.
+    """
+    deadline = time.monotonic() + DELETE_SECONDS
+    while os.path.lexists(STATE):
+        shutil.rmtree(STATE, ignore_errors=True)
+        if time.monotonic() > deadline:
+            raise CannotInstall(
+                "The agent is uninstalled, but %s could not be deleted completely. End the processes that use"
+                " it, then delete it." % STATE
+            )
+        time.sleep(DELETE_PAUSE_SECONDS)
 
 
 def _quote_value(name: str, value: str) -> str:

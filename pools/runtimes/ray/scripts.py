@@ -33,14 +33,28 @@ _NODE_PIDS = """node_pids() {
   done
 }
 """
+# Ray's processes may outlive a node that was killed. Their environment contains the path of the node's
+# secret. A node in a container may have the same path, so the directories are compared.
+_STOP_SECONDS = 22  # below the agent's limit for this script. A node may need 21 s to stop its pods and Ray.
 STOP = f"""set -eu
 {_PLACE}
-{_NODE_PIDS}pids=$(node_pids)
+{_NODE_PIDS}ray_pids() {{
+  for file in $(grep -lszxF "RAY_AUTH_TOKEN_PATH=$place/node/secret" /proc/[0-9]*/environ); do
+    if [ "${{file%/environ}}/root$place/node" -ef "$place/node" ]; then basename "${{file%/environ}}"; fi
+  done
+}}
+alive() {{
+  for pid in $pids $(ray_pids); do
+    if [ -n "$(tr -d '\\0' 2> /dev/null < "/proc/$pid/cmdline")" ]; then echo "$pid"; fi
+  done
+}}
+pids=$(node_pids)
 rm -f "$place/pid"
-if [ -n "$pids" ]; then
-  kill $pids 2> /dev/null || :
-  sleep 12
-fi
+[ -z "$pids" ] || kill $pids 2> /dev/null || :
+deadline=$(($(date +%s) + {_STOP_SECONDS}))
+while [ -n "$(alive)" ] && [ "$(date +%s)" -lt "$deadline" ]; do sleep 1; done
+left=$(alive)
+[ -z "$left" ] || kill -KILL $left 2> /dev/null || :
 """
 # Each version's code has its own directory, because running shims still read the code of their version.
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\

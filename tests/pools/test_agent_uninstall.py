@@ -1,0 +1,113 @@
+"""Tests that uninstalling an agent ends all of its processes and deletes its files, also after kills."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.ray.scripts import STOP
+from tests.api.pools.test_agent_service import Host
+from tests.contracts.pods import poll_until
+
+BUSY = "while :; do mkdir -p {state}/environments/$$; date >> {state}/environments/$$/log; done"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    """Return a machine without systemd, with an agent whose server does not respond."""
+    host = Host(tmp_path, "http://127.0.0.1:9", "")
+    host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
+    host.state.mkdir()
+    (host.state / "secret").write_text("machine_secret")
+    yield host
+    for pid in processes(host):
+        os.kill(pid, signal.SIGKILL)
+
+
+def processes(host: Host) -> list[int]:
+    """Return the running processes of the agent and of its scripts."""
+    mark = f"{host.state}/".encode()
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark in path.read_bytes():
+                pids.append(int(path.parent.name))
+        except OSError:
+            continue
+    return pids
+
+
+def run_as_agent(host: Host, *lines: str) -> None:
+    program = "\n".join(["from pools.joining.agent.jobs import Job", *lines])
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, **host.env}, check=True)
+
+
+def uninstall(host: Host) -> None:
+    done = host.run("uninstall", "--force")
+    assert done.returncode == 0, done.stderr
+    assert not host.state.exists()
+    assert processes(host) == []
+
+
+def test_agent_whose_supervisor_was_killed_is_also_uninstalled(host: Host) -> None:
+    assert host.install("--detached").returncode == 0
+    supervisor = int((host.state / "supervisor.pid").read_text().split()[0])
+    poll_until(lambda: len(processes(host)) == 3)  # the supervisor, its script and the agent
+    os.kill(supervisor, signal.SIGKILL)
+    uninstall(host)
+
+
+def test_agent_whose_supervisor_was_never_recorded_is_also_uninstalled(host: Host) -> None:
+    assert host.install("--detached").returncode == 0
+    (host.state / "supervisor.pid").unlink()  # as if `install` was killed just before it wrote the file
+    uninstall(host)
+
+
+@pytest.mark.parametrize("name", ["prepare", "start"])
+def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(host: Host, name: str) -> None:
+    run_as_agent(host, f"Job({name!r}).start({BUSY.format(state=host.state)!r}, {host.env!r})")
+    poll_until((host.state / "environments").exists)
+    uninstall(host)
+
+
+def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> None:
+    """Processes that the agent does not know, such as those of a plugin, may write until they end."""
+    loop = f"for i in $(seq 300); do mkdir -p {host.state}/late/$i; done"
+    late = subprocess.Popen(["sh", "-c", loop])
+    try:
+        poll_until((host.state / "late").exists)
+        uninstall(host)
+    finally:
+        late.kill()
+        late.wait()
+
+
+def test_stop_script_ends_nodes_that_ignore_signals_and_ray_processes_without_a_node(tmp_path: Path) -> None:
+    place = tmp_path / "ray"
+    (place / "node").mkdir(parents=True)
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True);"
+    program = f"{stubborn} time.sleep(1000)"
+    node = subprocess.Popen([sys.executable, "-c", program, str(place / "node.json")], stdout=subprocess.PIPE)
+    secrets = [place / "node/secret", tmp_path / "other/node/secret"]
+    ray, other = (
+        subprocess.Popen(["sleep", "1000"], env={**os.environ, "RAY_AUTH_TOKEN_PATH": str(secret)})
+        for secret in secrets
+    )
+    try:
+        assert node.stdout
+        node.stdout.readline()
+        (place / "node/main.pid").write_text(str(node.pid))
+        script = STOP.replace("%s) + 22))", "%s) + 1))")
+        assert script != STOP
+        env = {**os.environ, "BERTH_MACHINE_STATE": str(tmp_path)}
+        subprocess.run(["sh", "-c", script], env=env, check=True)
+        assert (node.wait(60), ray.wait(60)) == (-signal.SIGKILL, -signal.SIGKILL)
+        assert other.poll() is None
+    finally:
+        for process in (node, ray, other):
+            process.kill()
+            process.wait()
