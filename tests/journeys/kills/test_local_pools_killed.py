@@ -57,9 +57,15 @@ class Story:
         return [*files, *self.node_processes(), *map(str, live_rows(self.berth).items())]
 
     def node_processes(self) -> list[str]:
-        """Return the processes of Ray nodes and pods."""
+        """Return the processes of Ray nodes and pods.
+
+        The server that forks shims belongs to the scheduler and remains until Berth ends.
+        """
         commands = self.berth.processes().values()
-        return [command for command in commands if "ray" in command.lower() or "shim" in command]
+        return [
+            command for command in commands
+            if "ray" in command.lower() or ("shim" in command and "shim.server" not in command)
+        ]  # fmt: skip
 
     def describe(self) -> str:
         history = self.admin.client().node_pools.history(POOL, limit=60)
