@@ -76,7 +76,7 @@ def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(h
 
 def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> None:
     """Processes that the agent does not know, such as those of a plugin, may write until they end."""
-    loop = f"for i in $(seq 300); do mkdir -p {host.state}/late/$i; done"
+    loop = f"mkdir {host.state}/late; for i in $(seq 300); do mkdir {host.state}/late/$i || exit; done"
     late = subprocess.Popen(["sh", "-c", loop])
     try:
         poll_until((host.state / "late").exists)
@@ -84,6 +84,21 @@ def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> N
     finally:
         late.kill()
         late.wait()
+
+
+def test_uninstallation_that_could_not_delete_all_files_can_be_repeated(host: Host) -> None:
+    """Berth repeats it on SSH hosts, where only the agent's settings show that the files are Berth's."""
+    assert host.install("--detached").returncode == 0
+    (host.state / "environments").mkdir()
+    working = host.installer
+    fails = "service.DELETE_SECONDS, service.shutil.rmtree = 0.2, lambda *_, **__: None"
+    host.installer = working.replace("import main, managers", f"import main, managers, service\n{fails}")
+    done = host.run("uninstall", "--force")
+    assert done.returncode == 1
+    assert f"{host.state} could not be deleted completely." in done.stderr
+    assert {path.name for path in host.state.iterdir()} == {"environment", "berth-agent", "environments"}
+    host.installer = working
+    uninstall(host)
 
 
 def test_stop_script_ends_nodes_that_ignore_signals_and_ray_processes_without_a_node(tmp_path: Path) -> None:

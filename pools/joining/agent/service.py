@@ -146,17 +146,35 @@ def _leave(server: Server) -> str:
 def _delete_files() -> None:
     """Delete the state directory. Processes that are ending may still write to it.
 
-    Raises CannotInstall if that does not end.
+    The agent and its settings are deleted last, so that an interrupted uninstallation can be repeated. Raises
+    CannotInstall if the directory cannot be deleted.
     """
     deadline = time.monotonic() + DELETE_SECONDS
-    while os.path.lexists(STATE):
-        shutil.rmtree(STATE, ignore_errors=True)
+    while not _has_deleted_files():
         if time.monotonic() > deadline:
             raise CannotInstall(
-                "The agent is uninstalled, but %s could not be deleted completely. End the processes that use"
-                " it, then delete it." % STATE
+                "%s could not be deleted completely. End the processes that use it, and repeat the command."
+                % STATE
             )
         time.sleep(DELETE_PAUSE_SECONDS)
+
+
+def _has_deleted_files() -> bool:
+    """Delete what can be deleted now. Return whether nothing is left."""
+    others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
+    for path in others:
+        _delete(path)
+    if not any(map(os.path.lexists, others)):
+        _delete(STATE)
+    return not os.path.lexists(STATE)
+
+
+def _delete(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _quote_value(name: str, value: str) -> str:
