@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,17 +63,23 @@ class Site:
     def settings(self, person: Person) -> Settings:
         return Settings(self.address, self.secret(person))
 
-    def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
-        """Start a `berth` command as dave.
-
-        The default handler is restored because shells make background jobs ignore SIGINT.
-        """
-        env = {
+    def environment(self) -> dict[str, str]:
+        """Return the variables of a user's programs, with a token of dave."""
+        return {
             **{name: value for name, value in os.environ.items() if not name.startswith("BERTH_")},
             "BERTH_URL": self.address, "BERTH_TOKEN": self.secret(self.cast.dave), "TERM": "xterm",
             "LINES": "24", "COLUMNS": "80",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
         }  # fmt: skip
+
+    def start(
+        self, *arguments: str, environment: dict[str, str] | None = None, **options: object
+    ) -> subprocess.Popen[bytes]:
+        """Start a `berth` command, by default as dave.
+
+        The default handler is restored because shells make background jobs ignore SIGINT.
+        """
+        env = environment or self.environment()
         command = [sys.executable, "-m", "berth.cli.main", *arguments]
         options["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         program: subprocess.Popen[bytes] = subprocess.Popen(command, env=env, **options)  # type: ignore[call-overload]
@@ -93,9 +100,13 @@ class Screen:
 
     def __init__(self, site: Site, *arguments: str) -> None:
         self._master, slave = pty.openpty()
-        self.program = site.start(*arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        files = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.program = self._start(site, *arguments, **files, start_new_session=True)
         os.close(slave)
         self.shown = b""
+
+    def _start(self, site: Site, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        return site.start(*arguments, **options)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

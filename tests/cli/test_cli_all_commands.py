@@ -26,7 +26,7 @@ REMOTE_COMMANDS = [words for words in WORDS if words[1] not in LOCAL and words[:
 WITHOUT_DATA = {  # commands that print neither a list nor an object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
     "use", "password", "accept", "forget", "download", "exec", "cp",
-    "port-forward", "cat",
+    "port-forward", "ssh", "cat",
 }  # fmt: skip
 PRINTS_DATA = {("berth", "machine", "remove")}
 CHANGED_BY_USERS = (  # these lists have no --watch

@@ -61,7 +61,7 @@ def test_server_command_without_the_server_extra_names_the_extra(arguments: tupl
 
 
 def test_error_names_the_extra_only_for_missing_third_party_packages() -> None:
-    for name, extra in (("textual.app", "top"), ("numpy", "server")):
+    for name, extra in (("textual.app", "top"), ("asyncssh", "ssh"), ("numpy", "server")):
         explanation = explain_error(ModuleNotFoundError(name=name))
         assert explanation is not None
         assert f"berth-platform[{extra}]" in explanation[1][0]

@@ -1,6 +1,7 @@
 """Commands in pods of a running installation, whose web processes are then killed."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,13 +25,17 @@ def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_pro
     dave.berth("submit", "-n", "train", "-p", "vision", "--gpu", "0", "--", "sleep", "3600")
     workload = client.workloads.find("train")
     until(lambda: client.workloads.get(workload.id).phase == "running")
-    commands, copies, ports = guide_examples("Run commands in a pod")
+    commands, copies, connections, ports = guide_examples("Run commands in a pod")
     (tmp_path / "settings.json").write_text('{"lr": 0.1}\n')
     (tmp_path / "samples.csv").write_text("1,2\n")
     shown = run_as_written(dave, commands, tmp_path, typed="cat settings.json; exit\n")
     assert "run 1 in /" in shown
     assert client.workloads.exec(workload.id, ["cat", "settings.json"]).output == b'{"lr": 0.1}\n'
     run_as_written(dave, copies, tmp_path)
+    (tmp_path / "notes.txt").write_text("remember\n")
+    shown = run_as_written(dave, connections, tmp_path, **_own_ssh(dave, tmp_path))
+    assert "run 1 in /" in shown
+    assert client.workloads.exec(workload.id, ["cat", "notes.txt"]).output == b"remember\n"
     for copy in ("copy.csv", "backup/samples.csv"):
         assert (tmp_path / copy).read_text() == "1,2\n"
 
@@ -63,6 +68,17 @@ def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_pro
     until(lambda: not _sleeping())
     until(lambda: client.workloads.get(workload.id).phase == "running", details=lambda: shared_berth.output)
     client.workloads.cancel(workload.id)
+
+
+def _own_ssh(dave: Terminal, home: Path) -> dict[str, str]:
+    """Return variables with an `ssh` that reads its settings from this home, which OpenSSH ignores."""
+    programs = dave.config / "bin"
+    script = f'#!/bin/sh\nexec {shutil.which("ssh")} -F {home}/.ssh/config "$@"\n'
+    (programs / "ssh").write_text(script)
+    (programs / "ssh").chmod(0o755)
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").touch()
+    return {"HOME": str(home)}
 
 
 def _sleeping() -> bool:

@@ -77,7 +77,7 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
     package = (error.name or "").partition(".")[0]
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
-    extra = "top" if package == "textual" else "server"
+    extra = {"textual": "top", "asyncssh": "ssh"}.get(package, "server")
     command = f"pip install 'berth-platform[{extra}]'"
     return ExitCode.USAGE, [f"This command needs packages that are not installed ({package}): {command}"]
 

@@ -19,8 +19,9 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
     "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs",
     "exec": "exec:exec_", "cp": "copy:cp",
-    "port-forward": "port_forward:port_forward", "metrics": "metrics:metrics", "open": "workloads:open_port",
-    "cancel": "control:cancel", "retry": "control:retry", "suspend": "control:suspend",
+    "port-forward": "port_forward:port_forward", "ssh": "ssh:ssh",
+    "metrics": "metrics:metrics", "open": "workloads:open_port", "cancel": "control:cancel",
+    "retry": "control:retry", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip
 # httpx imports its own command line with rich, click and pygments, unless the module cannot be imported.

@@ -13,11 +13,13 @@ from urllib.parse import quote
 from berth.client.config import Settings
 from berth.client.errors import Unreachable, error_for_status
 
-INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END = range(8)
+INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END, SIGNAL = range(9)
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
-Request = Mapping[str, object]  # one of `command`, `copy_to`, `copy_from` and `connect`, with its options
+Request = Mapping[
+    str, object
+]  # one of `command`, `copy_to`, `copy_from`, `connect` and `ssh`, with its options
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,27 @@ def encode_credit(count: int) -> bytes:
     return bytes((CREDIT,)) + count.to_bytes(4, "big")
 
 
-def parse_status(payload: bytes) -> tuple[int, str]:
-    """Return the command's exit code, and the reason if the command could not be started.
+@dataclass(frozen=True, slots=True)
+class Status:
+    """End of a command. `failure` is the reason that the command could not be started, or empty.
+
+    `signal` is the name of the signal that ended the command, such as KILL, or empty.
+    """
+
+    exit_code: int
+    failure: str
+    signal: str
+
+
+def parse_status(payload: bytes) -> Status:
+    """Return how the command has ended.
 
     Raises Refused if the server refused the command, or Unreachable if it lost the command.
     """
     status = json.loads(payload)
     message = str(status.get("error") or "")
     if "exit_code" in status:
-        return int(status["exit_code"]), message
+        return Status(int(status["exit_code"]), message, str(status.get("signal") or ""))
     if "status" in status:
         raise error_for_status(int(status["status"]), {"detail": message})
     raise Unreachable(message)

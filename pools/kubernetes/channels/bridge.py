@@ -109,6 +109,8 @@ class Bridge:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._started.wait()
+            if "ssh" in self._request:
+                self._request = {"command": scripts.HOLD}
             if "command" not in self._request:
                 return {"error": ONLY_COMMANDS, "status": CONFLICT}
             command, terminal = _parse_request(self._request)

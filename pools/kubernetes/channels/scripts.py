@@ -65,6 +65,8 @@ _PIPES = f"""
 exec < "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"
 {_RUN}
 """
+# The first channel of an SSH connection: prints its mark, and runs until its input ends.
+HOLD = ["sh", "-c", 'printf %s "$BERTH_CHANNEL"; while read -r _; do :; done']
 _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 

@@ -43,6 +43,7 @@ USES: Mapping[str, ChannelUse] = {
     "copy_to": ChannelUse("copy", {"direction": "to pod"}),
     "copy_from": ChannelUse("copy", {"direction": "from pod"}),
     "connect": ChannelUse("forward"),
+    "ssh": ChannelUse("ssh"),
 }
 
 

@@ -16,6 +16,7 @@ from berth.client.channels import (
     ERRORS,
     INPUT,
     OUTPUT,
+    SIGNAL,
     STATUS,
     WINDOW,
     CommandResult,
@@ -36,7 +37,8 @@ class Channel:
     """Connection to a command or program that runs in a pod while it is open. Use it in a `with` block.
 
     `window` is how many bytes of input the command accepts now. At the end, `exit_code` is set, and `failure`
-    is the reason that the command could not be started, or empty. One thread may send and another receive.
+    is the reason that the command could not be started, or empty. `signal` is the name of the signal that
+    ended the command, such as KILL, or empty. One thread may send and another receive.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Channel:
         self._processed = 0  # bytes of output for which no credit has been sent
         self._sent = self._credited = 0  # written by the sending and the receiving thread
         self.exit_code: int | None = None
-        self.failure = ""
+        self.failure = self.signal = ""
 
     def __enter__(self) -> Self:
         try:
@@ -86,6 +88,10 @@ class Channel:
     def resize(self, rows: int, columns: int) -> None:
         self._send(encode_size(rows, columns))
 
+    def send_signal(self, name: str) -> None:
+        """Send a signal such as TERM to the command's process group."""
+        self._send(bytes((SIGNAL,)) + name.encode())
+
     def receive(self) -> tuple[int, bytes]:
         """Return OUTPUT or ERRORS with the bytes, CREDIT if `window` has grown, or STATUS at the end.
 
@@ -104,7 +110,8 @@ class Channel:
         if kind == CREDIT:
             self._credited += int.from_bytes(payload, "big")
         elif kind == STATUS:
-            self.exit_code, self.failure = parse_status(payload)
+            status = parse_status(payload)
+            self.exit_code, self.failure, self.signal = status.exit_code, status.failure, status.signal
         elif kind in (OUTPUT, ERRORS):
             self._processed = len(payload)
         return kind, payload

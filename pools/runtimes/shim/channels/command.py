@@ -29,6 +29,8 @@ SIZE_MAX = 10_000  # rows or columns
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output of its ended command
 _PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
+_NUMBERS_BY_NAME = {each.name[3:]: each.value for each in signal.Signals}
+_NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 
 
 class Command:
@@ -56,6 +58,12 @@ class Command:
     def exit_code(self) -> int:
         code = os.waitstatus_to_exitcode(self._status or 0)
         return code if code >= 0 else _SIGNAL_BASE - code
+
+    @property
+    def signal_name(self) -> str:
+        """Name of the signal that ended the command, such as TERM, or an empty string."""
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        return _NAMES_BY_NUMBER.get(-code, "") if code < 0 else ""
 
     @property
     def is_over(self) -> bool:
@@ -128,14 +136,23 @@ class Command:
         if self.has_terminal and self._input >= 0:
             set_size(self._input, size)
 
+    def send_signal(self, name: str) -> None:
+        """Send a signal to the process group of the command. Unknown names are ignored."""
+        number = _NUMBERS_BY_NAME.get(name)
+        if number is not None and not self.has_exited:
+            self._signal_group(number)
+
     def hang_up(self) -> None:
         """Close the terminal or the pipes, and send SIGHUP to the command's processes."""
         for fd in {self._input, *self.outputs}:
             if fd >= 0:
                 os.close(fd)
         self._input, self.outputs = -1, {}
+        self._signal_group(signal.SIGHUP)
+
+    def _signal_group(self, number: int) -> None:
         try:
-            os.killpg(self.pid, signal.SIGHUP)
+            os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
@@ -155,7 +172,7 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
     `type`, or null.
     """
     if "command" not in request:
-        return _start_program(pod, libc, request)
+        return _start_program(pod, libc, request, mark)
     command = [str(argument) for argument in request["command"]]  # type: ignore[attr-defined]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):
@@ -169,10 +186,10 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
     return _start(pod, libc, files, lambda entry: entry.execute(command, env))
 
 
-def _start_program(pod: Pod, libc: CDLL, request: dict[str, object]) -> Command:
+def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
     from pools.runtimes.shim.channels import programs  # slow import that commands do not need
 
-    program = programs.find_program(request, pod.env)
+    program = programs.find_program(request, pod.env, mark)
 
     def act(entry: Entry) -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hides the shim's memory from the pod

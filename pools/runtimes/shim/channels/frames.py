@@ -12,7 +12,8 @@ INPUT, OUTPUT, ERRORS, STATUS, RESIZE = 0, 1, 2, 3, 4
 START = 5  # first frame of the client: the request as JSON
 CREDIT = 6  # number of processed bytes (four bytes, big-endian)
 END = 7  # end of the input or, from the pod, of the kind of output in the payload
-FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END})
+SIGNAL = 8  # name of a signal for the command, such as TERM
+FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END, SIGNAL})
 FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT, END})
 
 WINDOW = 256 * 1024

@@ -22,6 +22,7 @@ SOCKET = "channel"
 VARIABLE = "BERTH_CHANNEL"
 MAX_CHANNELS = 32  # per pod
 TOO_MANY = b'{"error": "This pod has %d open shells and transfers, which is the maximum. Close some first."}'
+_MARKED = f"{VARIABLE}=".encode()
 _KILL_PASSES = 100  # processes may fork while they are being killed
 
 
@@ -94,7 +95,7 @@ class Channels:
     def sweep(self) -> None:
         """Kill the processes that ended channels have left behind."""
         while self._ended:
-            mark = f"{VARIABLE}={self._ended.pop()}".encode()
+            mark = _MARKED + self._ended.pop().encode()
             killed: set[int] = set()
             for _ in range(_KILL_PASSES):
                 left = {pid for pid in descendants(os.getpid()) if _has_variable(pid, mark)} - killed
@@ -105,8 +106,13 @@ class Channels:
                 killed |= left
 
     def processes(self) -> set[int]:
-        """Return the relays and their descendants."""
-        return {each for relay in self._relays for each in (relay, *descendants(relay))}
+        """Return the relays, their descendants, and processes that outlived the command that started them."""
+        if not self._relays:
+            return set()
+        pids = {each for relay in self._relays for each in (relay, *descendants(relay))}
+        return pids | {
+            pid for pid in descendants(os.getpid()) if pid not in pids and _has_variable(pid, _MARKED)
+        }
 
     def close(self) -> None:
         """Stop accepting channels, and kill the relays with the processes that they started."""
@@ -122,9 +128,10 @@ class Channels:
             send_signal(pid, signal.SIGKILL)
 
 
-def _has_variable(pid: int, variable: bytes) -> bool:
+def _has_variable(pid: int, start: bytes) -> bool:
+    """Return whether a variable in the environment of the process begins with these bytes."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return variable in file.read().split(b"\0")
+            return (b"\0" + file.read()).find(b"\0" + start) >= 0
     except OSError:
         return False

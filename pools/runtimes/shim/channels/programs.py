@@ -19,12 +19,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-COPY_TO, COPY_FROM, CONNECT = "copy_to", "copy_from", "connect"
-KINDS = (COPY_TO, COPY_FROM, CONNECT)
+COPY_TO, COPY_FROM, CONNECT, SSH = "copy_to", "copy_from", "connect", "ssh"
+KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH)
 
 
-def find_program(request: dict[str, object], env: Mapping[str, str]) -> Callable[[], int]:
-    """Return the function that serves a request in a pod with these variables.
+def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) -> Callable[[], int]:
+    """Return the function that serves a request in a pod with these variables. `mark` is the channel's mark.
 
     Raises ValueError or TypeError.
     """
@@ -34,6 +34,8 @@ def find_program(request: dict[str, object], env: Mapping[str, str]) -> Callable
     if kinds == [CONNECT]:
         port = resolve_port(request[CONNECT], env)
         return lambda: _forward_port(port, env)
+    if kinds == [SSH]:
+        return lambda: _hold_connection(mark)
     path = request[kinds[0]]
     if not isinstance(path, str) or "\0" in path:
         raise TypeError(f"{kinds[0]} must be a path")
@@ -100,6 +102,18 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
         forward(connection)
     except OSError:  # one of the sides has reset the connection
         return 1
+    return 0
+
+
+def _hold_connection(mark: str) -> int:
+    """Print the channel's mark, and run until the input ends.
+
+    The commands of an SSH connection give this mark to their processes, which then live as long as the
+    connection.
+    """
+    _write(1, mark.encode())
+    while os.read(0, BLOCK):
+        pass
     return 0
 
 

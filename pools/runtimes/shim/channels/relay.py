@@ -24,6 +24,7 @@ from pools.runtimes.shim.channels.frames import (
     INPUT,
     OUTPUT,
     RESIZE,
+    SIGNAL,
     START,
     STATUS,
     WINDOW,
@@ -119,7 +120,8 @@ class Relay:
         while not self._command.is_over:
             self._wait(self._command.wanted(self._window > 0, bool(self._to_command)), 60.0)
             self._write_input()
-        self._finish({"exit_code": self._command.exit_code})
+        ended_by = self._command.signal_name
+        self._finish({"exit_code": self._command.exit_code, **({"signal": ended_by} if ended_by else {})})
 
     def _wait(self, command_fds: dict[int, int], seconds: float) -> None:
         """Wait for events and handle them. Raises OSError if the client has disconnected."""
@@ -163,6 +165,8 @@ class Relay:
                 self._early_size = json.loads(payload)
             elif kind == RESIZE and self._command is not None:
                 self._command.resize(json.loads(payload))
+            elif kind == SIGNAL and self._command is not None:
+                self._command.send_signal(payload.decode("ascii", "replace"))
             elif kind == END:
                 self._input_ended = True
 

@@ -1,0 +1,47 @@
+"""Names of pods as SSH hosts: [POD.]NAME.PROJECT.berth, or [POD.]ID.berth."""
+
+import re
+import uuid
+from typing import NamedTuple
+
+from berth.cli.exits import invalid_value
+
+SUFFIX = ".berth"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_ALLOWED = "[POD.]NAME.PROJECT.berth, for example train.vision.berth or worker-3.train.vision.berth"
+
+
+class Target(NamedTuple):
+    """Workload, as NAME, PROJECT/NAME or ID, and one of its pods, by default the first."""
+
+    workload: str
+    pod: str | None
+
+
+def format_host(target: Target) -> str:
+    """Return the host name of a pod. Raises BadInput if the target is not valid in host names."""
+    labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
+    host = ".".join(labels) + SUFFIX
+    if parse_host(host) != target:
+        raise invalid_value("WORKLOAD", "is not valid", target.workload, "NAME, PROJECT/NAME or ID")
+    return host
+
+
+def parse_host(host: str) -> Target:
+    """Return the target of a host name. Raises BadInput."""
+    labels = host.removesuffix(SUFFIX).split(".")
+    if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
+        raise invalid_value("WORKLOAD", "is not the host name of a pod", host, _ALLOWED)
+    if len(labels) == 1:
+        return Target(labels[0], None)
+    if _is_id(labels[-1]):
+        return Target(labels[-1], labels[0])
+    *pods, name, project = labels
+    return Target(f"{project}/{name}", pods[0] if pods else None)
+
+
+def _is_id(label: str) -> bool:
+    try:
+        return str(uuid.UUID(label)) == label
+    except ValueError:
+        return False

@@ -1,0 +1,108 @@
+"""SSH server for one pod, on the standard input and output of this process.
+
+Only the program that started this process can connect, so the server accepts it without a key. Berth's
+token, from the settings of the user, decides what is allowed.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from contextlib import suppress
+
+import asyncssh
+
+from berth.cli.ssh.sessions import PodChannels
+from berth.cli.ssh.settings import SshFiles
+from berth.cli.text import safe
+from berth.client.aio.channels import AsyncChannel
+from berth.client.channels import OUTPUT, STATUS
+from berth.client.errors import ClientError, Unreachable
+
+BLOCK = 256 * 1024
+# The connection is a pipe on this machine: the fastest ciphers are enough.
+CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"]
+
+
+class _Server(asyncssh.SSHServer):
+    def begin_auth(self, username: str) -> bool:
+        return False
+
+
+async def serve(channels: PodChannels, files: SshFiles) -> None:
+    """Serve one SSH connection until one of its sides ends it. Raises ClientError if the pod is refused.
+
+    A channel is open as long as the connection. If it ends, for example because the pod or the permission
+    has ended, the connection ends with the reason. If the connection ends, the processes with the mark of
+    this channel are killed.
+    """
+    async with channels.open({"ssh": True}) as channel:
+        channels.mark = await _receive_mark(channel)
+        ours, theirs = socket.socketpair()
+        pumps = [_start(_copy_input, theirs), _start(_copy_output, theirs)]
+        try:
+            connection = await _accept(ours, channels, files)
+        except (OSError, asyncssh.Error):  # the client has left before the handshake was complete
+            ours.close()
+            return
+        watcher = asyncio.create_task(_watch(channel, connection))
+        await connection.wait_closed()
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+    await asyncio.to_thread(pumps[1].join)
+
+
+async def _receive_mark(channel: AsyncChannel) -> str:
+    kind, mark = await channel.receive()
+    if kind != OUTPUT:
+        raise Unreachable(channel.failure or "The pod has ended.")
+    return mark.decode("ascii")
+
+
+async def _accept(
+    connection: socket.socket, channels: PodChannels, files: SshFiles
+) -> asyncssh.SSHServerConnection:
+    return await asyncssh.run_server(
+        connection,
+        server_factory=_Server,
+        server_host_keys=[files.host_key],
+        process_factory=channels.serve_session,
+        encoding=None,
+        line_editor=False,
+        agent_forwarding=False,
+        encryption_algs=CIPHERS,
+        compression_algs=None,
+        gss_host=None,
+    )
+
+
+async def _watch(channel: AsyncChannel, connection: asyncssh.SSHServerConnection) -> None:
+    """End the connection when the pod, the role or the token ends."""
+    try:
+        while (await channel.receive())[0] != STATUS:
+            pass
+        reason = "The pod has ended."
+    except ClientError as error:
+        reason = str(error)
+    connection.disconnect(asyncssh.DISC_BY_APPLICATION, safe(reason))
+
+
+def _start(copy: "type[object] | object", peer: socket.socket) -> threading.Thread:
+    thread = threading.Thread(target=copy, args=(peer,), daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    return thread
+
+
+def _copy_input(peer: socket.socket) -> None:
+    with suppress(OSError):
+        while data := os.read(0, BLOCK):
+            peer.sendall(data)
+    with suppress(OSError):
+        peer.shutdown(socket.SHUT_WR)
+
+
+def _copy_output(peer: socket.socket) -> None:
+    with suppress(OSError):
+        while data := peer.recv(BLOCK):
+            while data:
+                data = data[os.write(1, data) :]

@@ -1,0 +1,150 @@
+"""Sessions of an SSH connection. Each shell, command or file transfer is a channel of the pod."""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import Any
+
+import asyncssh
+
+from berth.cli.text import safe
+from berth.client.aio.channels import AsyncChannel
+from berth.client.channels import (
+    CHUNK,
+    CREDIT,
+    ERRORS,
+    OUTPUT,
+    STATUS,
+    Request,
+    Terminal,
+    command_request,
+)
+from berth.client.config import Settings
+from berth.client.errors import ClientError
+
+Process = asyncssh.SSHServerProcess[bytes]
+MARK = "BERTH_CHANNEL"  # variable with the mark of the channel whose end also ends the process
+# Runs the user's command in bash, if the pod has it. The mark is that of the connection, so a process in the
+# background outlives its session, but not the connection.
+_LAUNCH = f"""
+shell=$(command -v bash || command -v sh)
+export {MARK}="$1" SHELL="${{SHELL:-$shell}}"
+shift
+while [ "$1" != -- ]; do export "$1"; shift; done
+shift
+[ $# -gt 0 ] || exec "$shell"
+exec "$shell" -c "$1"
+"""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # shells refuse to set them
+_FAILED = 255  # exit code of ssh if it cannot connect
+
+
+class PodChannels:
+    """Open channels of one pod, whose processes belong to the SSH connection with this mark."""
+
+    def __init__(self, settings: Settings, workload_id: str, pod: str | None) -> None:
+        self._settings, self._workload_id, self._pod = settings, workload_id, pod
+        self.mark = ""
+
+    def open(self, request: Request) -> AsyncChannel:
+        return AsyncChannel(self._settings, self._workload_id, request, pod=self._pod)
+
+    async def serve_session(self, process: Process) -> None:
+        """Serve a session until its command has ended or the client has closed it."""
+        try:
+            async with self.open(self._find_request(process)) as channel:
+                await _Session(process, channel).run()
+        except ClientError as error:
+            _end(process, f"berth: {safe(str(error))}")
+
+    def _find_request(self, process: Process) -> Request:
+        """Return the request for the command of a session. Raises ClientError."""
+        if process.subsystem:
+            raise ClientError(f"Pods have no SSH subsystem {process.subsystem!r}.")
+        variables = [
+            f"{name}={value}" for name, value in process.env.items() if _is_settable(str(name), str(value))
+        ]
+        command = [] if process.command is None else [process.command]
+        arguments = ["sh", "-c", _LAUNCH, "sh", self.mark, *variables, "--", *command]
+        return command_request(arguments, _find_terminal(process))
+
+
+class _Session:
+    """Connection of one session with its channel."""
+
+    def __init__(self, process: Process, channel: AsyncChannel) -> None:
+        self._process, self._channel = process, channel
+        self._has_credit = asyncio.Event()
+
+    async def run(self) -> None:
+        """Copy input and output until the command has ended. Raises ClientError."""
+        sender = asyncio.create_task(self._send())
+        receiver = asyncio.create_task(self._receive())
+        closed = asyncio.create_task(self._process.wait_closed())
+        tasks: set[asyncio.Task[Any]] = {sender, receiver, closed}
+        try:
+            await asyncio.wait({receiver, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if receiver.done():
+                receiver.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self) -> None:
+        """Send input, signals and the size of the terminal until the input ends."""
+        while True:
+            while self._channel.window <= 0:
+                self._has_credit.clear()
+                await self._has_credit.wait()
+            try:
+                data = await self._process.stdin.read(min(CHUNK, self._channel.window))
+            except asyncssh.TerminalSizeChanged as size:
+                await self._channel.resize(size.height or 24, size.width or 80)
+            except asyncssh.SignalReceived as signal:
+                await self._channel.send_signal(signal.signal)
+            except asyncssh.BreakReceived:
+                await self._channel.send_signal("INT")
+            else:
+                if not data:
+                    await self._channel.end_input()
+                    return
+                await self._channel.send_input(data)
+
+    async def _receive(self) -> None:
+        """Write output until the command has ended, and report its exit code or signal."""
+        while True:
+            kind, payload = await self._channel.receive()
+            if kind == CREDIT:
+                self._has_credit.set()
+            elif kind in (OUTPUT, ERRORS):
+                writer = self._process.stdout if kind == OUTPUT else self._process.stderr
+                writer.write(payload)
+                await writer.drain()
+            elif kind == STATUS:
+                break
+        if self._channel.failure:
+            self._process.stderr.write(f"berth: {safe(self._channel.failure)}\r\n".encode())
+        if self._channel.signal:
+            self._process.exit_with_signal(self._channel.signal)
+        else:
+            self._process.exit(self._channel.exit_code or 0)
+
+
+def _find_terminal(process: Process) -> Terminal | None:
+    if process.term_type is None:
+        return None
+    columns, rows, _, _ = process.term_size
+    return Terminal(rows or 24, columns or 80, process.term_type or "xterm-256color")
+
+
+def _is_settable(name: str, value: str) -> bool:
+    is_name = _VARIABLE.fullmatch(name) is not None and name not in _READ_ONLY
+    return is_name and not name.startswith("BERTH_") and "\0" not in value
+
+
+def _end(process: Process, message: str) -> None:
+    with suppress(OSError):  # the client may have closed the session
+        process.stderr.write(f"{message}\r\n".encode())
+        process.exit(_FAILED)

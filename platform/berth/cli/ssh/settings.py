@@ -1,0 +1,116 @@
+"""Settings that connect the user's OpenSSH client to pods, stored beside the settings of `berth`."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from berth.cli.exits import BadInput
+from berth.cli.ssh.hosts import SUFFIX
+
+KEY_ALIAS = "berth"  # host name of all pods in the file of known hosts
+KEY_TYPE = "ssh-ed25519"
+_HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
+
+
+class SshFiles:
+    """Files of this user: the host key of all pods, the known hosts, and the settings of `ssh`.
+
+    Only processes of this user serve SSH with the host key, on pipes to `ssh`. The key is stable, so that
+    `ssh` can check it and prints no warnings.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.host_key = directory / "host_key"
+        self.known_hosts = directory / "known_hosts"
+        self.config = directory / "config"
+
+    def prepare(self) -> None:
+        """Create the host key and the file of known hosts if they are missing."""
+        if self.host_key.is_file() and self.known_hosts.is_file():
+            return
+        import asyncssh  # slow import, needed once
+
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.host_key.is_file():
+            new = self.directory / f".host_key.{os.getpid()}"
+            key = asyncssh.generate_private_key(KEY_TYPE)
+            _write(new, key.export_private_key().decode())
+            with suppress(FileExistsError):  # another process was faster
+                os.link(new, self.host_key)
+            new.unlink()
+        public = asyncssh.read_private_key(self.host_key).export_public_key().decode()
+        _replace(self.known_hosts, f"{KEY_ALIAS} {' '.join(public.split()[:2])}\n")
+
+    def write_config(self) -> None:
+        """Write the settings of all hosts of pods.
+
+        A host name that contains a quote would end the quoted argument of the command.
+        """
+        self.prepare()
+        lines = [f"    {key} {value}\n" for key, value in self.options().items()]
+        _replace(self.config, f'{_HEADER}Host *{SUFFIX} "!*\'*"\n{"".join(lines)}')
+
+    def options(self) -> Mapping[str, str]:
+        """Return the options of `ssh` for all hosts of pods."""
+        command = " ".join(shlex.quote(part).replace("%", "%%") for part in own_command())
+        return {
+            "ProxyCommand": f"{command} ssh --stdio -- '%h'",
+            "UserKnownHostsFile": '"' + str(self.known_hosts).replace("%", "%%") + '"',
+            "HostKeyAlias": KEY_ALIAS,
+            "HostKeyAlgorithms": KEY_TYPE,
+            "StrictHostKeyChecking": "yes",
+        }
+
+
+def own_command() -> list[str]:
+    """Return the command line of this `berth`.
+
+    `python -m` is the last resort, because it also imports modules from the current directory.
+    """
+    program = shutil.which(sys.argv[0])
+    if program is not None and Path(program).name == "berth":
+        return [str(Path(program).absolute())]
+    return [sys.executable, "-m", "berth.cli.main"]
+
+
+def include(config: Path, user_config: Path) -> bool:
+    """Include the settings in those of the user. Return False if they were included before.
+
+    Raises BadInput if the file cannot be written.
+    """
+    line = f'Include "{config}"'
+    try:
+        text = user_config.read_text(encoding="utf-8") if user_config.exists() else ""
+        if line in (each.strip() for each in text.splitlines()):
+            return False
+        user_config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = user_config.resolve()  # the file may be a link into a repository
+        # Below a Host line, the Include would only apply to that host.
+        _replace(
+            target, f"{line}\n\n{text}", mode=target.stat().st_mode & 0o777 if target.exists() else 0o600
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"{user_config} cannot be changed: {error}. Add this line at its beginning: {line}"
+        ) from None
+    return True
+
+
+def _replace(path: Path, text: str, mode: int = 0o600) -> None:
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    _write(new, text, mode)
+    new.replace(path)
+
+
+def _write(path: Path, text: str, mode: int = 0o600) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        os.fchmod(file.fileno(), mode)

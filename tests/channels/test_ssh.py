@@ -1,0 +1,223 @@
+"""Tests of `berth ssh` with the real OpenSSH client and a real server."""
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projects.models import Membership, Workload
+from tests.channels.conftest import PATIENCE, Screen, Site
+from tests.contracts.pods import poll_until
+
+pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
+PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+HOST = "train.vision.berth"
+
+
+class SshUser:
+    """A user whose SSH client has the hosts of Berth."""
+
+    def __init__(self, site: Site, home: Path) -> None:
+        self.site, self.home = site, home
+        self.config = home / ".ssh" / "config"
+        self.env = {
+            **site.environment(), "HOME": str(home),
+            "BERTH_CONFIG": str(home / "settings" / "config.toml"),
+        }  # fmt: skip
+
+    def berth(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        program = self.site.start(*arguments, **PIPES, environment=self.env)
+        output, errors = program.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(arguments, program.returncode, output, errors)
+
+    def proxy_command(self) -> list[str]:
+        """Return the command that serves SSH, without the host."""
+        text = (self.home / "settings" / "ssh" / "config").read_text()
+        line = next(line for line in text.splitlines() if "ProxyCommand" in line)
+        return shlex.split(line)[1:-1]
+
+    def start(self, program: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        """Start a program of OpenSSH."""
+        started = subprocess.Popen([program, "-F", str(self.config), *arguments], env=self.env, **options)
+        self.site.programs.append(started)
+        return started
+
+    def run(
+        self, *arguments: str, data: bytes = b"", program: str = "ssh"
+    ) -> "subprocess.CompletedProcess[bytes]":
+        started = self.start(program, *arguments, **PIPES)
+        output, errors = started.communicate(data, timeout=PATIENCE)
+        return subprocess.CompletedProcess(arguments, started.returncode, output, errors)
+
+
+@pytest.fixture
+def user(site: Site, tmp_path: Path) -> SshUser:
+    user = SshUser(site, tmp_path / "home")
+    done = user.berth("ssh", "--config")
+    assert done.returncode == 0, done.stderr
+    return user
+
+
+def test_command_transfers_input_output_variables_and_its_exit_code(user: SshUser) -> None:
+    data = os.urandom(3 * 2**20)
+    done = user.run(HOST, "cat; echo problem >&2; exit 5", data=data)
+    assert (done.stdout == data, done.stderr, done.returncode) == (True, b"problem\n", 5)
+    done = user.run("-o", "SetEnv=COLOR=blue\\ and\\ green BERTH_WORKLOAD_ID=x", HOST, 'echo "$COLOR"; pwd')
+    color, directory = done.stdout.decode().splitlines()
+    assert (color, directory) == ("blue and green", f"{user.site.runtime.root}/pods/{user.site.pod.pk}/work")
+    assert user.run(HOST, "echo $TOKEN $RANK").stdout == b"hush 0\n", "sessions have the pod's variables"
+    script = "".join(f"echo line {number}\n" for number in range(3))
+    assert user.run("-T", HOST, data=script.encode()).stdout == b"line 0\nline 1\nline 2\n"
+    assert user.run(HOST, "kill -KILL $$").returncode == 255, "ssh reports signals with this code"
+    assert user.run(HOST, "no-such-program").returncode == 127
+    done = user.run("-s", HOST, "netconf")
+    assert (done.returncode, done.stderr) == (255, b"berth: Pods have no SSH subsystem 'netconf'.\r\n")
+
+
+def test_shell_on_a_terminal_is_resized_and_interrupted(user: SshUser) -> None:
+    screen = SshScreen(user, HOST)
+    screen.type("stty size; tty; echo $((40 + 2)) $TERM\n")
+    screen.wait_for("/dev/pts/")
+    screen.wait_for("42 xterm")
+    screen.resize(33, 99)
+    screen.type("stty size\n")
+    screen.wait_for("33 99")
+    screen.type("echo re''ady; cat\n")
+    screen.wait_for("ready")
+    screen.type("\x03")
+    screen.wait_for("^C")
+    screen.type("\nexit 7\n")
+    assert screen.program.wait(PATIENCE) == 7
+    screen.close()
+
+
+class SshScreen(Screen):
+    """Terminal in which `ssh` runs."""
+
+    def __init__(self, user: SshUser, *arguments: str) -> None:
+        self._user = user
+        super().__init__(user.site, *arguments)
+
+    def _start(self, site: Site, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        return self._user.start("ssh", *arguments, **options)
+
+
+def test_sessions_share_a_connection_and_background_processes_end_with_it(
+    user: SshUser, tmp_path: Path
+) -> None:
+    control = ("-o", f"ControlPath={tmp_path}/c")
+    master = user.start("ssh", "-N", "-o", "ControlMaster=yes", *control, HOST, **PIPES)
+    poll_until((tmp_path / "c").exists)
+    mark = f"5000.{time.monotonic_ns()}"
+    done = user.run(*control, HOST, f"nohup sleep {mark} > /dev/null 2>&1 & echo started")
+    assert done.stdout == b"started\n"
+    assert user.run(*control, HOST, "echo second").stdout == b"second\n"
+    poll_until(lambda: len([row for row in user.site.audit() if row[1] == "close shell"]) == 2)
+    assert user.site.processes(f"sleep {mark}"), "the process outlives the session that started it"
+    master.kill()
+    poll_until(lambda: not user.site.processes(f"sleep {mark}"))
+    (opened, *_), (_, _, after) = poll_until(lambda: user.site.audit(" ssh"), lambda rows: len(rows) == 2)
+    assert opened == "dave"
+    assert set(after) == {"pod", "run", "seconds", "exit_code"}  # type: ignore[call-overload]
+
+
+def test_signal_reaches_the_command_and_its_end_by_a_signal_is_reported(user: SshUser) -> None:
+    import asyncio
+
+    import asyncssh
+
+    async def run() -> tuple[Any, Any]:
+        command = [*user.proxy_command(), HOST]
+        hosts = str(user.home / "settings" / "ssh" / "known_hosts")
+        options: dict[str, Any] = {"known_hosts": hosts, "host_key_alias": "berth", "config": None}
+        async with asyncssh.connect("berth", proxy_command=command, username="any", **options) as connection:
+            trapping = await connection.create_process(
+                "trap 'echo caught; exit 3' USR1; echo up; while :; do sleep 0.1; done"
+            )
+            assert await trapping.stdout.readline() == "up\n"
+            trapping.send_signal("USR1")
+            first = await trapping.wait()
+            killed = await connection.create_process("echo up; exec sleep 1000")
+            assert await killed.stdout.readline() == "up\n"
+            killed.terminate()
+            return first, await killed.wait()
+
+    before = dict(os.environ)
+    os.environ.update(user.env)
+    try:
+        first, second = asyncio.run(run())
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert (first.exit_status, first.stdout) == (3, "caught\n")
+    assert second.exit_signal[0] == "TERM"
+
+
+def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: SshUser) -> None:
+    def end_by(end: object) -> bytes:
+        started = user.start("ssh", HOST, "echo up; exec sleep 1000", **PIPES)
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"up\n"
+        end()  # type: ignore[operator]
+        _, errors = started.communicate(timeout=PATIENCE)
+        assert started.returncode == 255
+        return errors
+
+    role = Membership.objects.get(user=user.site.cast.dave.user)
+    assert end_by(role.delete), "the message depends on which of the permissions is noticed first"
+    Membership.objects.create(user=user.site.cast.dave.user, project=user.site.cast.vision, role="member")
+    errors = end_by(lambda: user.site.runtime.stop(str(user.site.pod.pk), 0))
+    assert b"The pod has ended" in errors
+
+
+def test_users_without_permission_and_unknown_hosts_are_refused(user: SshUser) -> None:
+    def refuse(host: str) -> str:
+        done = user.run(host, "true")
+        assert done.returncode == 255
+        return done.stderr.decode()
+
+    assert "Workload vision/other does not exist" in refuse("other.vision.berth")
+    assert "There is no pod worker-7" in refuse(f"worker-7.{HOST}")
+    assert "is not the host name of a pod" in refuse("a.b.c.d.berth")
+    assert user.run(f"worker-0.{HOST}", "echo fine").stdout == b"fine\n"
+    assert user.run(f"{user.site.workload_id}.berth", "echo fine").stdout == b"fine\n"
+    for person, reason in (("erin", "You need the role project_admin"), ("grace", "does not exist")):
+        user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
+        assert reason in refuse(HOST)
+    user.env["BERTH_TOKEN"] = user.site.secret(user.site.cast.dave)
+    Workload.objects.update(phase="pending")
+    assert "train is pending" in refuse(HOST)
+
+
+def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site, tmp_path: Path) -> None:
+    user = SshUser(site, tmp_path / "home")
+    done = user.berth("ssh", "train", "--", "-o", "SetEnv=COLOR=red", "echo", "$COLOR")
+    assert (done.returncode, done.stdout) == (0, b"red\n"), done.stderr
+    assert user.berth("ssh", "vision/train", "--pod", "worker-0", "--", "exit 4").returncode == 4
+    done = user.berth("ssh", "missing")
+    assert (done.returncode, b"missing does not exist" in done.stderr) == (4, True)
+    done = user.berth("ssh")
+    assert (done.returncode, b"Name a workload, or use --config" in done.stderr) == (2, True)
+
+
+def test_settings_are_private_and_included_once_before_the_settings_of_the_user(user: SshUser) -> None:
+    before = "Host other\n    User me\n"
+    included = user.config.read_text()
+    user.config.write_text(before)
+    user.config.chmod(0o644)
+    for _ in range(2):
+        assert user.berth("ssh", "--config").returncode == 0
+        assert user.config.read_text() == f"{included}{before}"
+    assert stat.S_IMODE(user.config.stat().st_mode) == 0o644
+    directory = user.home / "settings" / "ssh"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()} == {0o600}
+    marker = user.home / "marker"
+    done = user.run(f"x'$(touch {marker})'.berth", "true")
+    assert (done.returncode, marker.exists()) == (255, False), "no shell may read a host name"
