@@ -9,7 +9,9 @@ from rest_framework.request import Request
 from berth.core.errors import Unauthenticated
 from berth.server.api.problems import CHALLENGE
 from berth.server.api.rate_limits import client_address, spend
+from berth.server.front.bodies import Sender
 from projects.actor import Actor
+from projects.connections.credentials import Credential, load_active_user
 from projects.services.people import tokens
 from projects.services.sessions.workers import authenticate_pod
 
@@ -58,17 +60,19 @@ def _request_id(request: Request) -> str:
     return getattr(request, "request_id", "")
 
 
-async def may_send_large_bodies(secret: str) -> bool:
-    """Return whether the secret is a valid API token or belongs to a live session pod.
+async def may_send_large_bodies(sender: Sender) -> bool:
+    """Return whether the request has a valid API token, a live browser session or a session pod's secret.
 
-    Only these callers may exceed the usual body size limit, to send functions and their results.
+    Only these clients may exceed the usual body size limit, to send code, functions and their results.
     """
-    return await sync_to_async(_is_valid_secret, thread_sensitive=False)(secret)
+    return await sync_to_async(_is_valid_sender, thread_sensitive=False)(sender)
 
 
-def _is_valid_secret(secret: str) -> bool:
+def _is_valid_sender(sender: Sender) -> bool:
     try:
-        return tokens.authenticate(secret) is not None or bool(authenticate_pod(secret))
+        if sender.session_key:
+            return load_active_user(Credential(session_key=sender.session_key)) is not None
+        return tokens.authenticate(sender.secret) is not None or bool(authenticate_pod(sender.secret))
     except Unauthenticated:
         return False
     finally:

@@ -8,10 +8,11 @@ class Wire:
     """An ASGI client that sends `parts` as the body, and disconnects when `disconnected` is set."""
 
     def __init__(
-        self, path: str, query: str = "", *, secret: str = "", method: str = "GET",
+        self, path: str, query: str = "", *, secret: str | None = "", method: str = "GET",
         headers: dict[str, str] | None = None, parts: tuple[bytes, ...] = (b"",),
     ) -> None:  # fmt: skip
-        fields = {"host": "testserver", "authorization": f"Bearer {secret}", **(headers or {})}
+        bearer = {} if secret is None else {"authorization": f"Bearer {secret}"}
+        fields = {"host": "testserver", **bearer, **(headers or {})}
         self.scope = {
             "type": "http", "method": method, "path": path, "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in fields.items()],

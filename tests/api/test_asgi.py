@@ -5,6 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.core import signals
 
 from berth.server.api.parsers import BODY_MAX
@@ -16,6 +18,7 @@ from projects.models import Workload
 from projects.services.people import tokens
 from tests.api.asgi_client import Wire
 from tests.cast import make_cast, training
+from tests.session_cookies import session_cookie
 
 CHUNK = b"x" * 65536
 CALLS = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"
@@ -27,7 +30,7 @@ def secret(transactional_db: None) -> str:
     return tokens.issue(actor=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
 
 
-def submission(secret: str, path: str = "/api/v1/workloads", **fields: Any) -> Wire:
+def submission(secret: str | None, path: str = "/api/v1/workloads", **fields: Any) -> Wire:
     headers = {"content-type": "application/json", **fields.pop("headers", {})}
     return Wire(path, secret=secret, method="POST", headers=headers, **fields)
 
@@ -91,14 +94,27 @@ async def test_large_body_requires_a_valid_token(secret: str) -> None:
     assert authorized.status == 404, authorized.body
 
 
+async def test_large_body_is_accepted_from_a_live_browser_session(transactional_db: None) -> None:
+    cookie = await sync_to_async(lambda: session_cookie(make_cast().dave.user))()
+    parts, kind = (CHUNK,) * 40, {"content-type": "application/x"}
+    guessed = submission(
+        None, CALLS, headers=kind | {"cookie": f"{settings.SESSION_COOKIE_NAME}=guessed"}, parts=parts
+    )
+    assert (await run_app(guessed)).status == 401
+    live = submission(None, CALLS, headers=kind | {"cookie": f"theme=dark; {cookie}"}, parts=parts)
+    await front()(live.scope, live.receive, live.send)
+    assert live.status == 403, live.body
+    assert b"CSRF" in live.body, "the body is accepted, and the view rejects the request"
+
+
 async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> None:
     app = front()
     for _ in range(bodies.LARGE_BODIES_MAX):
-        await app.begin_large_body(secret)
+        await app.begin_large_body(bodies.Sender(secret))
     wire = await run_app(submission(secret, CALLS, parts=(CHUNK,) * 40), app)
     assert wire.status == 429
     assert (b"retry-after", b"1") in wire.sent[0]["headers"]
-    app.end_large_body(secret)
+    app.end_large_body(bodies.Sender(secret))
     wire = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=(CHUNK,) * 40)
     await app(wire.scope, wire.receive, wire.send)
     assert wire.status == 404

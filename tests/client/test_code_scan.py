@@ -109,6 +109,16 @@ def test_directory_without_git_is_sent_except_ignored_files(tmp_path: Path) -> N
     assert paths(tmp_path) == [".berthignore", ".gitignore", "a.py", "src/b.py"]
 
 
+def test_gitignore_files_in_subdirectories_apply_without_git_too(tmp_path: Path) -> None:
+    for name in ("a.log", "keep.log", "sub/b.log", "sub/keep.log", "sub/x/b.log", "cache/x", "sub2/b.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "sub" / ".gitignore").write_text("!keep.log\n!/b.log\n")
+    (tmp_path / "cache" / ".gitignore").write_text("*\n")
+    assert paths(tmp_path) == [".gitignore", "sub/.gitignore", "sub/b.log", "sub/keep.log"]
+
+
 def test_links_inside_the_tree_are_kept_as_links(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").touch()

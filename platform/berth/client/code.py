@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,19 +165,31 @@ def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all files in a directory without Git, except files that its top-level .gitignore
-    excludes.
-    """
-    ignored = _ignore_spec(root / ".gitignore")
+    """Yield the paths of all files in a directory without Git, except files that .gitignore files exclude."""
+    specs: dict[str, Any] = {}  # patterns of each directory's .gitignore
     for directory, names, files in os.walk(root):
         inside = Path(directory).relative_to(root).as_posix()
         prefix = "" if inside == "." else f"{inside}/"
+        if ".gitignore" in files:
+            specs[prefix] = _ignore_spec(root / f"{prefix}.gitignore")
         links = [name for name in names if (Path(directory) / name).is_symlink()]
         names[:] = [
             name for name in sorted(names)
-            if name != ".git" and name not in links and not ignored.match_file(f"{prefix}{name}/")
+            if name != ".git" and name not in links and not _is_ignored(specs, f"{prefix}{name}/")
         ]  # fmt: skip
-        yield from (f"{prefix}{name}" for name in (*files, *links) if not ignored.match_file(prefix + name))
+        paths = (prefix + name for name in (*files, *links))
+        yield from (path for path in paths if not _is_ignored(specs, path))
+
+
+def _is_ignored(specs: Mapping[str, Any], path: str) -> bool:
+    """Return whether the deepest .gitignore with a pattern for the path excludes it."""
+    at = path.rstrip("/").rfind("/") + 1
+    while True:
+        prefix = path[:at]
+        included = specs[prefix].check_file(path[at:]).include if prefix in specs else None
+        if included is not None or not at:
+            return bool(included)
+        at = path.rfind("/", 0, at - 1) + 1
 
 
 def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
+from scheduler.web.submit.form.code import shown_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
@@ -139,6 +140,7 @@ def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 
     context = {
         "text": draft.text,
         "draft": draft,
+        "code": shown_code(request.actor, draft.form_data),
         "shown": prepare_form(draft, offer, answer.problems),
         "answer": answer,
         "offer": offer,

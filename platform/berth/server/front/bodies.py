@@ -9,8 +9,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.conf import settings
 from pydantic_core import to_json
 
 from berth.core.errors import BerthError, RateLimited, RequestTimeout, TooLarge, Unauthenticated
@@ -22,7 +23,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
-Check = Callable[[str], Awaitable[bool]]
+Check = Callable[["Sender"], Awaitable[bool]]
 
 FIRST_SECONDS = 30.0  # seconds allowed for any body, no matter how short
 BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after FIRST_SECONDS
@@ -31,19 +32,26 @@ LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
 
 
+class Sender(NamedTuple):
+    """Bearer secret or session key of a request. Both are empty for an anonymous client."""
+
+    secret: str = ""
+    session_key: str = ""
+
+
 @dataclass
 class BoundedBodies:
     """ASGI middleware that rejects bodies with 413, 408, 401 or 429 before the application runs.
 
     A body above BODY_MAX is accepted only if `max_body_size` allows it and `may_send_large` confirms the
-    bearer secret in the request, so that anonymous clients cannot fill the disk.
+    credential in the request, so that anonymous clients cannot fill the disk.
     """
 
     app: App
     may_send_large: Check
 
     def __post_init__(self) -> None:
-        self._large: Counter[str] = Counter()
+        self._large: Counter[Sender] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,26 +66,27 @@ class BoundedBodies:
         finally:
             body.release()
 
-    async def begin_large_body(self, secret: str) -> None:
+    async def begin_large_body(self, sender: Sender) -> None:
         """Count a large body of this credential until `end_large_body` is called.
 
         Raises _Rejection if the body is not allowed.
         """
-        if not secret or not await self.may_send_large(secret):
-            raise _Rejection(Unauthenticated(f"A body of more than {BODY_MAX} bytes needs a valid token."))
-        if self._large[secret] >= LARGE_BODIES_MAX:
+        if not any(sender) or not await self.may_send_large(sender):
+            message = f"A body of more than {BODY_MAX} bytes needs a valid token or browser session."
+            raise _Rejection(Unauthenticated(message))
+        if self._large[sender] >= LARGE_BODIES_MAX:
             raise _Rejection(
                 RateLimited(
                     1,
                     f"At most {LARGE_BODIES_MAX} large bodies can be sent at once. Try again in 1 s.",
                 )
             )
-        self._large[secret] += 1
+        self._large[sender] += 1
 
-    def end_large_body(self, secret: str) -> None:
-        self._large[secret] -= 1
-        if not self._large[secret]:
-            del self._large[secret]
+    def end_large_body(self, sender: Sender) -> None:
+        self._large[sender] -= 1
+        if not self._large[sender]:
+            del self._large[sender]
 
 
 class _Rejection(Exception):
@@ -92,7 +101,7 @@ class _Body:
     def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
         self._receive = receive
         self._bounds = bounds
-        self._secret = bearer_secret(scope)
+        self._sender = read_sender(scope)
         self._size_max = max_body_size(scope["path"])
         self._size = 0
         self._is_large = False
@@ -109,7 +118,7 @@ class _Body:
                 TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")
             )
         if size > BODY_MAX and not self._is_large:
-            await self._bounds.begin_large_body(self._secret)
+            await self._bounds.begin_large_body(self._sender)
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
@@ -131,7 +140,7 @@ class _Body:
 
     def release(self) -> None:
         if self._is_large:
-            self._bounds.end_large_body(self._secret)
+            self._bounds.end_large_body(self._sender)
 
 
 async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
@@ -165,6 +174,16 @@ def content_length(scope: Scope) -> int:
     """Return the value of the Content-Length header, or 0 if the header is missing."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() else 0
+
+
+def read_sender(scope: Scope) -> Sender:
+    """Return the bearer secret of a request, or the key of its browser session."""
+    if secret := bearer_secret(scope):
+        return Sender(secret=secret)
+    cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
+    pairs = (cookie.strip().partition("=") for cookie in cookies.split(";"))
+    key = next((value for name, _, value in pairs if name == settings.SESSION_COOKIE_NAME), "")
+    return Sender(session_key=key)
 
 
 def bearer_secret(scope: Scope) -> str:

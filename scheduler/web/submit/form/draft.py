@@ -31,6 +31,7 @@ from scheduler.web.submit.form.fields import (
 )
 
 PREFIX = "f:"
+CODE = "code"  # key of the section that names the files of pods
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
 TEXT_ONLY_HINT = "This value can only be edited in the document."
 
@@ -89,13 +90,17 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 
 
 def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
-    """Add or remove a part of the form, as in `add:roles` or `remove:roles[1]`."""
+    """Add or remove a part of the form, as in `add:roles` or `remove:roles[1]`, or set the code, as in
+    `code:TREE`.
+    """
     verb, _, path = step.partition(":")
-    at = parse_location(path)
-    if draft.data is None or not at or verb not in ("add", "remove"):
+    at = (CODE,) if verb == CODE else parse_location(path)
+    if draft.data is None or not at or verb not in ("add", "remove", CODE):
         return
     value: Any = ABSENT
-    if verb == "add":
+    if verb == CODE:
+        value = {"tree": path}
+    elif verb == "add":
         there = value_at(draft.data, at)
         count = len(there) if isinstance(there, list) else 0
         role = {"name": f"role-{count + 1}", "replicas": 1}
@@ -104,7 +109,7 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     try:
         draft.text = draft.agreed = edit_text(draft.text, at, value, order=ORDER)
     except CannotEdit:
-        draft.problems.append(Problem(path, TEXT_ONLY_HINT))
+        draft.problems.append(Problem(join_path(at), TEXT_ONLY_HINT))
     _parse_draft(draft)
 
 

@@ -33,6 +33,7 @@
     if (!old.contains(document.activeElement)) return old.replaceWith(fresh);
     const here = old.querySelector("input:not([type=hidden]), select, textarea");
     const there = fresh.querySelector("input:not([type=hidden]), select, textarea");
+    if (!here || !there) return old.replaceWith(fresh);
     for (const name of ["aria-invalid", "aria-describedby"]) {
       if (there?.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
       else here.removeAttribute(name);
@@ -72,7 +73,8 @@
   form.addEventListener("submit", () => clearTimeout(timer));
   document.addEventListener("htmx:beforeRequest", (event) => {
     event.detail.xhr.edits = edits;
-    if (event.detail.elt === form) sending = true;
+    const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
+    if (event.detail.elt === form) sending = !submitter?.value.includes(":"); // such as add:roles, which edits the form
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
     const source = event.detail.requestConfig.elt;

@@ -1,0 +1,177 @@
+// The part of the submission form that sends files from this computer.
+(() => {
+  "use strict";
+  const { CodeError, HashedFiles, checkFiles, collectFiles, formatSize, fromDrop, fromInput, readLimits, sendFiles } = window.berthCode;
+  const LISTED = 500;
+  const form = document.getElementById("submit-form");
+  const element = (id) => document.getElementById(`code-${id}`);
+  if (!form) return;
+  let selection = null; // files to send: { name, files, links, ignored, size, hashed, sentTo }
+  let running = null; // AbortController of the current work
+  let reading = 0; // number of the latest selection
+
+  const project = () => form.elements["f:project"]?.value ?? "";
+  const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+  const isSent = () => Boolean(selection?.sentTo) && selection.sentTo === project();
+
+  function show({ error = "", status = "" } = {}) {
+    if (!element("upload")) return; // the document is not a workload's at the moment
+    element("error").textContent = error;
+    element("status").textContent = status;
+    element("selection").hidden = !selection;
+    element("actions").hidden = !selection && !running;
+    element("send").hidden = Boolean(running) || !selection || selection.refused || isSent();
+    element("send").textContent = selection?.started ? "Resume sending" : `Send ${plural(selection?.files.length ?? 0, "file")}`;
+    element("stop").hidden = !running;
+    element("discard").hidden = Boolean(running);
+    element("progress").hidden = !running;
+    for (const id of ["pick-directory", "pick-files"]) element(id).disabled = Boolean(running);
+  }
+
+  function describe({ name, files, links, ignored, size }) {
+    const parts = [`${plural(files.length, "file")}, ${formatSize(size)}${name ? ` in ${name}` : ""}.`];
+    if (ignored) parts.push(`Left out by ignore files: ${ignored === 1 ? "1 file or directory" : `${ignored.toLocaleString("en")} files or directories`}.`);
+    if (links.length) parts.push(`Left out, because browsers cannot read symbolic links: ${links.slice(0, 5).join(", ")}${links.length > 5 ? " …" : ""}.`);
+    element("summary").textContent = parts.join(" ");
+    element("list").replaceChildren(...files.slice(0, LISTED).map(({ path, file }) => {
+      const item = document.createElement("li");
+      item.textContent = `${path} (${formatSize(file.size)})`;
+      return item;
+    }));
+    if (files.length > LISTED) element("list").append(Object.assign(document.createElement("li"), { textContent: `and ${plural(files.length - LISTED, "more file")}` }));
+  }
+
+  async function limitsOf(name) {
+    if (!name) throw new CodeError("Select a project first. Files are stored in the project of the workload.");
+    return readLimits(name, new AbortController().signal);
+  }
+
+  /** Read the names of the selected files, and show which would be sent. */
+  async function select(source) {
+    reading += 1;
+    const mine = reading;
+    selection = null;
+    show({ status: "Reading the directory…" });
+    try {
+      const limits = await limitsOf(project());
+      const [name, directory] = await source();
+      const found = await collectFiles(directory);
+      if (mine !== reading) return;
+      selection = { name, ...found };
+      describe(selection);
+      checkFiles(found, limits);
+      show({ status: "Nothing has been sent yet." });
+      element("send").focus();
+    } catch (error) {
+      if (mine !== reading) return;
+      if (selection) selection.refused = true;
+      show({ error: messageOf(error) });
+    }
+  }
+
+  const messageOf = (error) => (error instanceof CodeError ? error.message : `The files cannot be read: ${error.message || error}`);
+
+  function showProgress(step, done, total) {
+    element("bar").value = total ? done / total : 1;
+    element("bar").setAttribute("aria-label", step);
+    element("amount").textContent = `${step}: ${formatSize(done)} of ${formatSize(total)}`;
+  }
+
+  async function send() {
+    const mine = selection, target = project();
+    running = new AbortController();
+    const { signal } = running;
+    mine.started = true;
+    showProgress("Reading files", 0, mine.size);
+    show({ status: "Reading files…" });
+    element("stop").focus();
+    let outcome = {}, tree = "";
+    try {
+      checkFiles(mine, await limitsOf(target));
+      mine.hashed ??= await HashedFiles.compute(mine.files, signal, (done) => showProgress("Reading files", done, mine.size));
+      let sent = 0;
+      element("status").textContent = "Sending what the project does not have yet…";
+      tree = await sendFiles(target, mine.hashed, signal, (done, total) => {
+        sent = done;
+        showProgress("Sending files", done, total);
+      });
+      mine.sentTo = target;
+      outcome = { status: sent ? `Sent ${formatSize(sent)}. The document names the files.` : "The project has all files already. The document names them." };
+    } catch (error) {
+      const kept = "The project keeps the parts that were sent: sending again continues there.";
+      outcome = signal.aborted ? { status: `Stopped. ${kept}` } : { error: `${messageOf(error)} ${kept}` };
+    }
+    running = null;
+    show(outcome);
+    if (tree) nameInDocument(tree);
+    else element("send").focus();
+  }
+
+  /** Ask the server to write the tree into the document, like a button that adds a part of the form. */
+  function nameInDocument(tree) {
+    const button = Object.assign(document.createElement("button"), { name: "step", value: `code:${tree}`, hidden: true });
+    form.append(button);
+    button.click();
+    button.remove();
+    element("pick-directory").focus({ preventScroll: true });
+  }
+
+  function discard() {
+    reading += 1;
+    selection = null;
+    show();
+    element("pick-directory").focus();
+  }
+
+  function prepare() {
+    if (!element("upload")?.hidden) return;
+    const directories = "webkitdirectory" in element("directory");
+    element("upload").hidden = false;
+    element("pick-directory").hidden = !directories;
+    for (const kind of ["directory", "files"]) {
+      element(`pick-${kind}`).addEventListener("click", () => element(kind).click());
+      element(kind).addEventListener("change", () => {
+        const files = [...element(kind).files];
+        element(kind).value = ""; // so that the same directory can be selected again
+        if (files.length) select(async () => fromInput(files));
+      });
+    }
+    element("send").addEventListener("click", send);
+    element("stop").addEventListener("click", () => running?.abort(new CodeError("Stopped.")));
+    element("discard").addEventListener("click", discard);
+    const drop = element("drop");
+    for (const kind of ["dragenter", "dragover"]) {
+      drop.addEventListener(kind, (event) => {
+        if (!event.dataTransfer?.types.includes("Files")) return;
+        event.preventDefault();
+        drop.dataset.over = "";
+      });
+    }
+    drop.addEventListener("dragleave", (event) => { if (!drop.contains(event.relatedTarget)) delete drop.dataset.over; });
+    drop.addEventListener("drop", (event) => {
+      event.preventDefault();
+      delete drop.dataset.over;
+      const read = fromDrop(event.dataTransfer.items); // which are readable only now
+      if (!running) select(() => read);
+    });
+    if (selection) describe(selection);
+    show();
+  }
+
+  // Selected files are not lost by accident: a workload is submitted after they were sent or discarded.
+  document.addEventListener("submit", (event) => {
+    const step = event.submitter?.value;
+    if (event.target !== form || !["submit", "save"].includes(step) || !selection || isSent() || !element("upload")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const what = running ? "Wait until the selected files are sent, or stop sending." : "Send the selected files first, or discard the selection.";
+    element("error").textContent = what;
+    element(running ? "stop" : selection.refused ? "discard" : "send").focus();
+  }, true);
+  form.addEventListener("change", (event) => { if (event.target.name === "f:project" && selection && !running) show(); });
+  form.addEventListener("click", (event) => { // the button disappears
+    if (event.target.value === "remove:code") element("pick-directory")?.focus();
+  });
+  document.addEventListener("htmx:afterSettle", prepare);
+  prepare();
+})();
