@@ -12,6 +12,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ def real_cluster(work: Path) -> Iterator[str]:
         yield flatten(work / "run" / "kubeconfig")
     finally:
         subprocess.run(["bash", script, "down"], env=environ, check=False, timeout=START_SECONDS)
+
+
+@contextmanager
+def nodes_without_machines(api: Api, names: list[str], labels: dict[str, str]) -> Iterator[None]:
+    """Create nodes with two devices, which run no pods. They stay ready for about a minute."""
+    path, now = "/api/v1/nodes", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    resources = {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: "2"}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "lastHeartbeatTime": now}
+    status = {
+        "capacity": resources, "allocatable": resources, "conditions": [ready],
+        "addresses": [{"type": "InternalIP", "address": "10.64.0.1"}],
+    }  # fmt: skip
+    try:
+        for name in names:
+            metadata = {"name": name, "labels": labels}
+            api.create(path, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
+        yield
+    finally:
+        for name in names:
+            api.delete(f"{path}/{name}")
 
 
 def set_gpus(kubeconfig: str, node: str, count: int) -> None:

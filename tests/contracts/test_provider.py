@@ -11,9 +11,10 @@ import pytest
 
 from pools import services
 from pools.joining import secrets
+from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess
-from pools.kubernetes.credentials import Connection
-from pools.kubernetes.settings import KubernetesSettings
+from pools.kubernetes.credentials import Connection, parse_kubeconfig
+from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.models import NodePool, SshHost
 from pools.providers.base import (
     InstanceState,
@@ -38,6 +39,7 @@ from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from pools.services.ssh.hosts import settings_digest
 from tests import factories
+from tests.contracts.kubernetes_cluster import GPU, nodes_without_machines, with_shipped_role
 from tests.contracts.slurm_cluster import SlurmCluster
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
@@ -60,6 +62,7 @@ PROVIDERS = [
     "local", "fake", "static", "ssh", "aws", "kubernetes", "slurm",
     pytest.param("aws on bare moto", marks=pytest.mark.heavy),
     pytest.param("real slurm", marks=pytest.mark.heavy),
+    pytest.param("real kubernetes", marks=pytest.mark.heavy),
 ]  # fmt: skip
 
 
@@ -81,6 +84,9 @@ def provider(
         case "kubernetes":
             with kubernetes_provider() as provider:
                 yield provider
+        case "real kubernetes":
+            with real_kubernetes_provider(request.getfixturevalue("kubeconfig")) as provider:
+                yield provider
         case "slurm":
             yield slurm_provider(FakeSlurm(tmp_path / "slurm").commands, tmp_path)
         case "real slurm":
@@ -98,17 +104,39 @@ def provider(
 
 @contextmanager
 def kubernetes_provider() -> Iterator[Provider]:
-    """Yield the provider of a cluster with four nodes, which two pools select."""
+    """Yield the provider of a simulated cluster with four nodes."""
     cluster = FakeCluster()
     for number in range(4):
         cluster.add_node(f"node-{number}", gpus=2)
+    with serve(cluster) as url, provider_on_cluster(Connection(url), KubernetesSettings()) as provider:
+        yield provider
+
+
+@contextmanager
+def real_kubernetes_provider(kubeconfig: str) -> Iterator[Provider]:
+    """Yield the provider of four new nodes of a real cluster, with the permissions of the shipped role."""
+    name = f"contract-{next(INSTALLATIONS)}"
+    settings = kubernetes_settings({"node_selector": {"berth.dev/contract": name}, "gpu_resource": GPU})
+    api = Api(parse_kubeconfig(kubeconfig))
+    names = [f"{name}-{number}" for number in range(4)]
+    connection = parse_kubeconfig(with_shipped_role(kubeconfig))
+    with (
+        nodes_without_machines(api, names, dict(settings.node_selector)),
+        provider_on_cluster(connection, settings) as provider,
+    ):
+        yield provider
+    api.close()
+
+
+@contextmanager
+def provider_on_cluster(connection: Connection, settings: KubernetesSettings) -> Iterator[Provider]:
+    """Yield the provider of a cluster whose nodes two pools select."""
     for name in ("small", "large"):
         factories.pool(name, gpus=2)
-    with serve(cluster) as url:
-        clusters = Clusters(lambda: "test")
-        access = PoolAccess(clusters.get(Connection(url)), KubernetesSettings())
-        yield KubernetesProvider(lambda: access, lambda: nullcontext(access), lambda: START)
-        clusters.close()
+    clusters = Clusters(lambda: "test")
+    access = PoolAccess(clusters.get(connection), settings)
+    yield KubernetesProvider(lambda: access, lambda: nullcontext(access), lambda: START)
+    clusters.close()
 
 
 def static_provider() -> Provider:
