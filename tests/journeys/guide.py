@@ -1,4 +1,4 @@
-"""Examples of the researcher guide, run in a shell."""
+"""Examples of the guides, run in a shell."""
 
 import os
 import shlex
@@ -10,9 +10,9 @@ from tests.journeys.command import Terminal
 from tests.journeys.installation import PATIENCE, ROOT
 
 
-def guide_examples(heading: str) -> list[str]:
+def guide_examples(heading: str, guide: str = "researchers") -> list[str]:
     """Return the code blocks of a chapter, without their languages."""
-    chapter = (ROOT / "docs" / "researchers.md").read_text().partition(f"## {heading}\n")[2]
+    chapter = (ROOT / "docs" / f"{guide}.md").read_text().partition(f"## {heading}\n")[2]
     return [block.partition("\n")[2] for block in chapter.partition("\n## ")[0].split("```")[1::2]]
 
 
