@@ -28,7 +28,7 @@ COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-an
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test pytest test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
+.PHONY: help run test packages pytest test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
 
 help:
 	@echo "make run          start Berth with a demo organization; Ctrl-C stops it"
@@ -53,14 +53,18 @@ run: $(BASE)
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 # The checks run beside the tests, which often wait for other processes.
-test: $(DEV) chromium bubblewrap podman openssh
-	@$(MAKE) --jobs=2 check pytest
+test:
+	@$(MAKE) --jobs=3 check pytest
+
+# Programs that the tests run. Only one apt-get may run at a time.
+packages:
+	@env -u MAKEFLAGS -u MFLAGS $(MAKE) --no-print-directory chromium bubblewrap podman openssh
 
 # Tests also call make, which must not use the job server of this make.
-pytest: collect
+pytest: packages collect
 	@env -u MAKEFLAGS -u MFLAGS $(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
 
-test-heavy: $(DEV) chromium bubblewrap podman openssh slurm
+test-heavy: $(DEV) packages slurm
 	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10
 	@$(PY) -m pytest -q -m heavy $(ARGS)
 	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
@@ -131,6 +135,10 @@ $(DEV): requirements/dev.txt $(BASE)
 	@$(call or_explain,$(INSTALL) --require-hashes -r requirements/dev.txt)
 	@touch $@
 
+# Install Debian packages. The lists of packages are updated if that was not done in the last ten minutes.
+apt_install = { ls /var/lib/apt/lists/*_Packages* && [ -n "$$(find /var/lib/apt/lists -maxdepth 0 -mmin -10)" ] \
+		|| apt-get update -qq; } > /dev/null 2>&1; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1)
+
 or_explain = $(1) || { \
 	echo; echo "Could not install the packages. Without a network, point pip at a mirror or a folder of wheels"; \
 	echo "(PIP_INDEX_URL, PIP_FIND_LINKS) and run the command again."; exit 1; }
@@ -139,8 +147,7 @@ or_explain = $(1) || { \
 chromium:
 	@command -v chromium-headless-shell >/dev/null || { [ "$$(id -u)" = 0 ] && { \
 		echo "Installing Chromium for the browser tests ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-			chromium-headless-shell; } >/dev/null 2>&1; }; } || command -v chromium >/dev/null || { \
+		{ $(call apt_install,chromium-headless-shell); } >/dev/null 2>&1; }; } || command -v chromium >/dev/null || { \
 		echo "The browser tests need Chromium: sudo apt-get install chromium-headless-shell"; exit 1; }
 
 # Berth isolates pods with bubblewrap. Without it, Berth runs and prints a notice.
@@ -148,7 +155,7 @@ bubblewrap:
 	@command -v bwrap >/dev/null || { \
 		[ "$$(id -u)" = 0 ] || { echo "To isolate pods, install bubblewrap: sudo apt-get install bubblewrap"; exit 1; }; \
 		echo "Installing bubblewrap, which isolates pods ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends bubblewrap; } \
+		{ $(call apt_install,bubblewrap); } \
 			>/dev/null || { echo "bubblewrap could not be installed: apt-get install bubblewrap"; exit 1; }; }
 
 # For the tests of container images, which only root can run; without these programs, they are skipped.
@@ -156,15 +163,14 @@ podman:
 	@[ "$$(id -u)" != 0 ] || { command -v podman && command -v runc && command -v catatonit && \
 		command -v docker-registry && command -v busybox; } >/dev/null || { \
 		echo "Installing podman and a registry for the tests of container images ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-			podman runc catatonit docker-registry busybox-static; } \
+		{ $(call apt_install,podman runc catatonit docker-registry busybox-static); } \
 			>/dev/null 2>&1 || echo "They could not be installed, so these tests are skipped."; }
 
 # For the tests of SSH hosts, which are skipped without it.
 openssh:
 	@[ "$$(id -u)" != 0 ] || { command -v sshd || [ -e /usr/sbin/sshd ]; } >/dev/null || { \
 		echo "Installing an SSH server for the tests of SSH hosts ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server; } \
+		{ $(call apt_install,openssh-server); } \
 			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 # For the tests of Slurm pools, which only root can run; without these programs, they are skipped.
@@ -172,8 +178,7 @@ slurm:
 	@[ "$$(id -u)" != 0 ] || { command -v slurmctld && command -v slurmd && command -v sbatch && \
 		command -v munged; } >/dev/null || { \
 		echo "Installing Slurm for the tests of Slurm pools ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-			slurmctld slurmd slurm-client munge; } \
+		{ $(call apt_install,slurmctld slurmd slurm-client munge); } \
 			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 clean:
