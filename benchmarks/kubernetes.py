@@ -5,8 +5,8 @@ running. The kubeconfig needs the token of an admin. Workloads of one GPU and fo
 The benchmark measures ticks of the loop and passes of the reconciler without changes, the memory of the
 mirror, the requests to the API server, and the start of pods after others have ended. Ticks with the same
 rows and a runtime in memory are the baseline. The two kinds of ticks alternate, and the benchmark compares
-their median CPU times. Starts are compared with pods that one thread creates without Berth, because the
-speed of the API server depends on the load of the machine.
+their median CPU times. In the same way, starts alternate with pods that one thread creates without Berth,
+because the speed of the API server depends on the load of the machine.
 
 With --tiny, the API server is a simulation in this process.
 """
@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.bare_pods import create_bare_pods
 from benchmarks.setup.own_database import own_database
 from benchmarks.ticks import timed_steps
 from berth.core.garbage import relax_garbage_collection
 
-NODES, GPUS, ENDING, PAIRS, PASSES = 500, 8, 500, 60, 7
+NODES, GPUS, ENDING, PAIRS, PASSES, ROUNDS = 500, 8, 500, 60, 7, 3
 TINY_NODES = 4
 PATIENCE = 1800.0
 KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
@@ -106,7 +107,10 @@ def simulated_cluster(nodes: int) -> Iterator[Running]:
         cluster.add_foreign_pod(f"others-{number}", f"n-{number}", gpus=1)
 
     def end(count: int) -> None:
-        running = [pod for pod in cluster.store.of_kind("pods") if pod["metadata"]["namespace"] != "others"]
+        running = [
+            pod for pod in cluster.store.of_kind("pods")
+            if pod["metadata"]["namespace"] != "others" and pod["status"]["phase"] == "Running"
+        ]  # fmt: skip
         for pod in running[:count]:
             cluster.end_pod(pod["metadata"]["name"], 0)
 
@@ -126,20 +130,15 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
         bench = Bench(cluster, nodes)
         figures: dict[str, Any] = {"mirror": bench.read_cluster()}
         _show("mirror", figures["mirror"])
-        if cluster.is_real:
-            figures["bare pods at first"] = bench.create_bare_pods()
-            _show("bare pods", figures["bare pods at first"])
         steps = {
             "first start": bench.start_first, "nothing changed": bench.tick, "reconcile": bench.reconcile,
-            f"{bench.ending} start": bench.replace,
+            f"{bench.ending} end and start": bench.replace, f"{bench.ending} start": bench.compare_starts,
         }  # fmt: skip
         for name, measure in steps.items():
             requests.clear()
-            figures[name] = {**measure(), **_summary(requests)}
+            result = measure()
+            figures[name] = result if "bare" in result else {**result, **_summary(requests)}
             _show(name, figures[name])
-            if name.endswith("start") and cluster.is_real:
-                figures[f"bare pods after {name}"] = bench.create_bare_pods()
-                _show("bare pods", figures[f"bare pods after {name}"])
     return figures
 
 
@@ -165,6 +164,7 @@ class Bench:
             provider_settings={"node_selector": cluster.selector},
         )  # fmt: skip
         self.clock = FixedClock(datetime.now(UTC))
+        self.template: Any = None  # pending workload of which copies are submitted
         self.runtime: Any = None  # replaces the pool's runtime for the baseline
         held_lease = lease.acquire("scheduler", "bench", 3600 * 4)
         assert held_lease is not None
@@ -201,45 +201,52 @@ class Bench:
         """Let pods end, and run the loop until as many others have taken their place."""
         from projects.models import Workload
 
+        self.template = Workload.objects.filter(phase="pending")[0]
         self.cluster.end(self.ending)
-        ended = Workload.objects.filter(phase="completed")
         return self._tick_until(
-            lambda: ended.count() == self.ending and self._running() == self.capacity, self.ending
+            lambda: self._completed() == self.ending and self._running() == self.capacity, self.ending
         )
 
-    def create_bare_pods(self) -> dict[str, Any]:
-        """Create pods one after the other from one thread, on the same nodes and without Berth.
+    def compare_starts(self) -> dict[str, Any]:
+        """Start pods with Berth and without it, alternately, so that other load affects both."""
+        rounds: dict[str, list[dict[str, Any]]] = {"berth": [], "bare": []}
+        for number in range(ROUNDS if self.cluster.is_real else 1):
+            self._empty_nodes(total=self._completed() + self.ending)
+            self._submit_copies(number)
+            rounds["berth"].append(self._tick_until(lambda: self._running() == self.capacity, self.ending))
+            if self.cluster.is_real:
+                rounds["bare"].append(
+                    create_bare_pods(self.cluster.kubeconfig, self.cluster.selector, IMAGE, self.ending)
+                )
+        medians = {
+            f"{name}_pods_per_s": statistics.median(each["pods_per_s"] for each in figures)
+            for name, figures in rounds.items() if figures
+        }  # fmt: skip
+        return {**medians, **rounds}
 
-        Return how many were created, and how many began to run, per second. Wait until they are deleted,
-        which would slow down the next step.
+    def _empty_nodes(self, total: int) -> None:
+        """Let pods end until this many have ended in total. Then delete the ended pods.
+
+        The scheduler deletes them while it has nothing else to do.
         """
-        from pools.kubernetes.api import Api
-        from pools.kubernetes.credentials import parse_kubeconfig
+        self.cluster.end(self.ending)
+        self._tick_until(lambda: self._completed() == total, self.ending)
+        self.clock.advance(600)
+        self.loop.tick()
 
-        api = Api(parse_kubeconfig(self.cluster.kubeconfig))
-        namespace = f"bare-{time.monotonic_ns()}"
-        place = f"/api/v1/namespaces/{namespace}"
-        api.create("/api/v1/namespaces", _manifest("Namespace", namespace))
-        spec = {
-            "nodeSelector": self.cluster.selector, "automountServiceAccountToken": False,
-            "containers": [{"name": "main", "image": IMAGE}],
-        }  # fmt: skip
-        _, version = api.list(f"{place}/pods")
-        began, cpu = time.monotonic(), time.process_time()
-        for number in range(self.ending):
-            pod = _manifest("Pod", f"bare-{number}", namespace=namespace)
-            api.create(f"{place}/pods", {**pod, "spec": spec})
-        created, used = time.monotonic() - began, time.process_time() - cpu
-        _watch_pods(api, f"{place}/pods", version, self.ending, _is_running)
-        ran = time.monotonic() - began
-        version = api.list(f"{place}/pods")[1]
-        api.delete(place)
-        _watch_pods(api, f"{place}/pods", version, self.ending, lambda change, pod: change == "DELETED")
-        api.close()
-        return {
-            "pods": self.ending, "created_per_s": round(self.ending / created, 1),
-            "pods_per_s": round(self.ending / ran, 1), "cpu_s": round(used, 1),
-        }  # fmt: skip
+    def _submit_copies(self, number: int) -> None:
+        from projects.models import Workload
+
+        names = [each.attname for each in Workload._meta.concrete_fields if each.name not in ("id", "name")]
+        values = {name: getattr(self.template, name) for name in names}
+        Workload.objects.bulk_create(
+            Workload(**values, name=f"more{number}-{count}") for count in range(self.ending)
+        )
+
+    def _completed(self) -> int:
+        from projects.models import Workload
+
+        return Workload.objects.filter(phase="completed").count()
 
     def tick(self) -> dict[str, Any]:
         """Compare ticks on the cluster and in memory.
@@ -347,27 +354,6 @@ def _describe(method: str, url: Any) -> str:
     is_list = method == "GET" and parts[-1] == kinds[-1]
     verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
     return f"{verb} {kinds[-1]}"
-
-
-def _watch_pods(
-    api: Any, path: str, version: str, count: int, matches: Callable[[str, dict[str, Any]], bool]
-) -> None:
-    """Wait until this many pods have matched."""
-    names: set[str] = set()
-    for change, pod in api.watch(path, version, int(PATIENCE)):
-        if change in ("ADDED", "MODIFIED", "DELETED") and matches(change, pod):
-            names.add(pod["metadata"]["name"])
-            if len(names) == count:
-                return
-    sys.exit(f"only {len(names)} of {count} pods changed")
-
-
-def _is_running(_: str, pod: dict[str, Any]) -> bool:
-    return bool((pod.get("status") or {}).get("phase") == "Running")
-
-
-def _manifest(kind: str, name: str, **metadata: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **metadata}}
 
 
 def _resident_mib() -> float:
