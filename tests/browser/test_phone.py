@@ -1,4 +1,4 @@
-"""Browser tests on a phone: bars stay on the screen, and lists keep their selection."""
+"""Browser tests on a phone: bars stay on the screen, lists keep their selection and show states first."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -8,6 +8,11 @@ from tests.browser.driver.chromium import NARROW
 
 OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
   .filter(box => box.width < 100 || box.left < 0 || box.right > innerWidth).length"""
+
+MISPLACED_CHIPS = """rows => rows.filter((row) => {
+  const chip = row.querySelector("td > .chip").getBoundingClientRect(), box = row.getBoundingClientRect();
+  return chip.top - box.top > 24 || box.right - chip.right > 24;
+}).length"""
 
 
 def bars(page: Page) -> int:
@@ -41,4 +46,16 @@ def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> 
         page.get_by_role("checkbox", name="Select lr-sweep").check()
         page.get_by_role("button", name="Cancel selected workloads").click()
         expect(page.get_by_role("dialog")).to_contain_text("and 1 array?")
+        assert faults == []
+
+
+def test_state_of_each_row_is_at_its_top_right_and_the_account_stays_visible(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        for path in ("/workloads", "/secrets", "/access", "/decisions"):
+            page.goto(path)
+            rows = page.locator("table.stacked").first.locator("tbody tr:has(> td > .chip)")
+            assert rows.count() > 1 and rows.evaluate_all(MISPLACED_CHIPS) == 0, path
+        page.set_viewport_size({"width": 1440, "height": 700})
+        sign_out = page.get_by_role("button", name="Sign out")
+        assert sign_out.evaluate("button => button.getBoundingClientRect().bottom <= innerHeight")
         assert faults == []
