@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,9 @@ from tests import factories as make
 from tests.cast import Cast, Person, make_cast
 from tests.contracts.pods import ended, order, poll_until, running
 from tests.visits.pod import served
+
+if TYPE_CHECKING:
+    from tests.channels.ssh_user import SshUser
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -156,6 +159,16 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         poll_until(lambda: not WATCHER.count(cast.dave.user.pk))
     poll_until(lambda: WATCHER._thread is None)  # the thread reads the database
     poll_until(lambda: not site.processes(pod_id))
+
+
+@pytest.fixture
+def user(site: Site, tmp_path: Path) -> "SshUser":
+    from tests.channels.ssh_user import SshUser
+
+    user = SshUser(site, tmp_path / "home")
+    done = user.berth("ssh", "--config")
+    assert done.returncode == 0, done.stderr
+    return user
 
 
 def _command_line(pid: int) -> str:

@@ -12,6 +12,10 @@ from berth.client.errors import ClientError
 _OUTPUT_END, _ERRORS_END = bytes((OUTPUT,)), bytes((ERRORS,))  # errors end when the port is connected
 
 
+class NotListening(ClientError):
+    """Raised if no process in the pod accepts the connection."""
+
+
 class Reader(Protocol):
     async def read(self, n: int = -1, /) -> bytes: ...
 
@@ -30,65 +34,104 @@ class PodPort:
 
     async def check(self) -> str:
         """Connect once. Return why the port is not available, or "". Raises ClientError if refused."""
-        errors = b""
-        async with self._open() as channel:
-            while True:
-                kind, payload = await channel.receive()
-                if kind == ERRORS:
-                    errors += payload
-                elif kind == STATUS:
-                    return _describe(errors)
-                elif kind == OUTPUT or (kind == END and payload == _ERRORS_END and not errors):
-                    return ""
+        try:
+            connection = await self.connect()
+        except NotListening as error:
+            return str(error)
+        await connection.close()
+        return ""
+
+    async def connect(self) -> "PortConnection":
+        """Return a connection, which the caller closes. Raises NotListening or another ClientError."""
+        request = {"connect": self._port}
+        channel = AsyncChannel(self._settings, self._workload_id, request, pod=self._pod)
+        connection = PortConnection(await channel.__aenter__())
+        try:
+            await connection.wait_connected()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
         """Connect the streams to the port until both directions have ended. Raises ClientError."""
-        async with self._open() as channel:
-            credit = asyncio.Event()
-            sender = asyncio.create_task(_send(channel, reader, credit))
-            try:
-                await _receive(channel, writer, credit)
-            finally:
-                sender.cancel()
-                with suppress(asyncio.CancelledError, OSError):
-                    await sender
-
-    def _open(self) -> AsyncChannel:
-        return AsyncChannel(self._settings, self._workload_id, {"connect": self._port}, pod=self._pod)
+        connection = await self.connect()
+        try:
+            await connection.serve(reader, writer)
+        finally:
+            await connection.close()
 
 
-def _describe(errors: bytes) -> str:
-    return errors.decode("utf-8", "replace").strip()
+class PortConnection:
+    """Open channel to a port."""
 
+    def __init__(self, channel: AsyncChannel) -> None:
+        self._channel = channel
+        self._first = b""  # output that was received together with the announcement
+        self._errors, self._ended = b"", set[bytes]()
+        self._has_credit = asyncio.Event()
 
-async def _send(channel: AsyncChannel, reader: Reader, credit: asyncio.Event) -> None:
-    while True:
-        while channel.window <= 0:
-            credit.clear()
-            await credit.wait()
-        data = await reader.read(min(CHUNK, channel.window))
-        if not data:
-            await channel.end_input()
-            return
-        await channel.send_input(data)
+    async def wait_connected(self) -> None:
+        """Wait until the port has accepted the connection. Raises ClientError."""
+        while True:
+            kind, payload = await self._channel.receive()
+            if kind == ERRORS:
+                self._errors += payload
+            elif kind == STATUS:
+                raise NotListening(self._describe() or "The connection was reset.")
+            elif kind == OUTPUT:
+                self._first = payload
+                return
+            elif kind == END:
+                self._ended.add(payload)
+                if payload == _ERRORS_END and not self._errors:
+                    return
 
+    async def serve(self, reader: Reader, writer: Writer) -> None:
+        """Connect the streams to the port until both directions have ended. Raises ClientError."""
+        sender = asyncio.create_task(self._send(reader))
+        try:
+            await self._receive(writer)
+        finally:
+            sender.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await sender
 
-async def _receive(channel: AsyncChannel, writer: Writer, credit: asyncio.Event) -> None:
-    errors, ended = b"", set[bytes]()
-    while True:
-        kind, payload = await channel.receive()
-        if kind == OUTPUT:
-            writer.write(payload)
+    async def close(self) -> None:
+        await self._channel.__aexit__(None, None, None)
+
+    def _describe(self) -> str:
+        return self._errors.decode("utf-8", "replace").strip()
+
+    async def _send(self, reader: Reader) -> None:
+        while True:
+            while self._channel.window <= 0:
+                self._has_credit.clear()
+                await self._has_credit.wait()
+            data = await reader.read(min(CHUNK, self._channel.window))
+            if not data:
+                await self._channel.end_input()
+                return
+            await self._channel.send_input(data)
+
+    async def _receive(self, writer: Writer) -> None:
+        if self._first:
+            writer.write(self._first)
             await writer.drain()
-        elif kind == ERRORS:
-            errors += payload
-        elif kind == CREDIT:
-            credit.set()
-        elif kind == END:
-            ended.add(payload)
-            if ended == {_OUTPUT_END, _ERRORS_END} and not errors:
-                writer.write_eof()
-        elif kind == STATUS:
-            if channel.exit_code:
-                raise ClientError(_describe(errors) or "The connection was reset.")
-            return
+        while True:
+            kind, payload = await self._channel.receive()
+            if kind == OUTPUT:
+                writer.write(payload)
+                await writer.drain()
+            elif kind == ERRORS:
+                self._errors += payload
+            elif kind == CREDIT:
+                self._has_credit.set()
+            elif kind == END:
+                self._ended.add(payload)
+                if self._ended == {_OUTPUT_END, _ERRORS_END} and not self._errors:
+                    writer.write_eof()
+            elif kind == STATUS:
+                if self._channel.exit_code:
+                    raise ClientError(self._describe() or "The connection was reset.")
+                return

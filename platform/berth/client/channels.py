@@ -19,7 +19,7 @@ CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
 Request = Mapping[
     str, object
-]  # one of `command`, `copy_to`, `copy_from`, `connect` and `ssh`, with its options
+]  # one of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _PARTS = (
     "pools/runtimes/pod_files.py",
     "pools/runtimes/device_usage.py", "pools/runtimes/process_usage.py", "pools/runtimes/group_usage.py",
     "pools/runtimes/rendezvous.py", "pools/runtimes/shims.py", "pools/runtimes/shim/*.py",
-    "pools/runtimes/shim/channels/*.py",
+    "pools/runtimes/shim/channels/*.py", "pools/runtimes/shim/channels/sftp/*.py",
     "pools/runtimes/enclosure/*.py", "pools/runtimes/images/*.py",
     "pools/runtimes/ray/__init__.py",
     "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",

@@ -44,6 +44,7 @@ USES: Mapping[str, ChannelUse] = {
     "copy_from": ChannelUse("copy", {"direction": "from pod"}),
     "connect": ChannelUse("forward"),
     "ssh": ChannelUse("ssh"),
+    "sftp": ChannelUse("sftp"),
 }
 
 

@@ -8,11 +8,13 @@ import asyncio
 import os
 import socket
 import threading
+from collections.abc import Awaitable
 from contextlib import suppress
 
 import asyncssh
 
-from berth.cli.ssh.sessions import PodChannels
+from berth.cli.ssh.ports import connect_port
+from berth.cli.ssh.sessions import PodChannels, Process
 from berth.cli.ssh.settings import SshFiles
 from berth.cli.text import safe
 from berth.client.aio.channels import AsyncChannel
@@ -25,8 +27,19 @@ CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly130
 
 
 class _Server(asyncssh.SSHServer):
+    def __init__(self, channels: PodChannels) -> None:
+        self._channels = channels
+
     def begin_auth(self, username: str) -> bool:
         return False
+
+    def session_requested(self) -> Process:
+        return Process(self._channels)
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
+        return connect_port(self._channels, dest_host, dest_port)
 
 
 async def serve(channels: PodChannels, files: SshFiles) -> None:
@@ -45,7 +58,7 @@ async def serve(channels: PodChannels, files: SshFiles) -> None:
         except (OSError, asyncssh.Error):  # the client has left before the handshake was complete
             ours.close()
             return
-        watcher = asyncio.create_task(_watch(channel, connection))
+        watcher = asyncio.create_task(_watch(channel, connection, channels))
         await connection.wait_closed()
         watcher.cancel()
         await asyncio.gather(watcher, return_exceptions=True)
@@ -64,9 +77,8 @@ async def _accept(
 ) -> asyncssh.SSHServerConnection:
     return await asyncssh.run_server(
         connection,
-        server_factory=_Server,
+        server_factory=lambda: _Server(channels),
         server_host_keys=[files.host_key],
-        process_factory=channels.serve_session,
         encoding=None,
         line_editor=False,
         agent_forwarding=False,
@@ -76,7 +88,9 @@ async def _accept(
     )
 
 
-async def _watch(channel: AsyncChannel, connection: asyncssh.SSHServerConnection) -> None:
+async def _watch(
+    channel: AsyncChannel, connection: asyncssh.SSHServerConnection, channels: PodChannels
+) -> None:
     """End the connection when the pod, the role or the token ends."""
     try:
         while (await channel.receive())[0] != STATUS:
@@ -84,6 +98,7 @@ async def _watch(channel: AsyncChannel, connection: asyncssh.SSHServerConnection
         reason = "The pod has ended."
     except ClientError as error:
         reason = str(error)
+    channels.end_sessions(reason)
     connection.disconnect(asyncssh.DISC_BY_APPLICATION, safe(reason))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncssh
 
+from berth.cli.forwarding import PodPort
 from berth.cli.text import safe
 from berth.client.aio.channels import AsyncChannel
 from berth.client.channels import (
@@ -22,7 +23,6 @@ from berth.client.channels import (
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-Process = asyncssh.SSHServerProcess[bytes]
 MARK = "BERTH_CHANNEL"  # variable with the mark of the channel whose end also ends the process
 # Runs the user's command in bash, if the pod has it. The mark is that of the connection, so a process in the
 # background outlives its session, but not the connection.
@@ -37,7 +37,29 @@ exec "$shell" -c "$1"
 """
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # shells refuse to set them
+REASON_SECONDS = 2.0  # time for the connection to end
 _FAILED = 255  # exit code of ssh if it cannot connect
+
+
+class Process(asyncssh.SSHServerProcess[bytes]):
+    """Session in which files are served by the pod, and not by asyncssh."""
+
+    def __init__(self, channels: "PodChannels") -> None:
+        super().__init__(channels.serve_session, None, 0, False)  # type: ignore[arg-type]
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        return subsystem == "sftp"
+
+    def session_started(self) -> None:
+        reader = asyncssh.SSHReader[bytes](self, self._chan)
+        writer, errors = (
+            asyncssh.SSHWriter[bytes](self, self._chan, kind)
+            for kind in (None, asyncssh.EXTENDED_DATA_STDERR)
+        )
+        handler = self._start_process(reader, writer, errors)
+        assert self._conn is not None
+        assert handler is not None
+        self._conn.create_task(handler)
 
 
 class PodChannels:
@@ -46,22 +68,33 @@ class PodChannels:
     def __init__(self, settings: Settings, workload_id: str, pod: str | None) -> None:
         self._settings, self._workload_id, self._pod = settings, workload_id, pod
         self.mark = ""
+        self._served = set[Process]()
 
     def open(self, request: Request) -> AsyncChannel:
         return AsyncChannel(self._settings, self._workload_id, request, pod=self._pod)
 
+    def port(self, number: int) -> PodPort:
+        return PodPort(self._settings, self._workload_id, number, self._pod)
+
     async def serve_session(self, process: Process) -> None:
         """Serve a session until its command has ended or the client has closed it."""
+        self._served.add(process)
         try:
             async with self.open(self._find_request(process)) as channel:
                 await _Session(process, channel).run()
         except ClientError as error:
-            _end(process, f"berth: {safe(str(error))}")
+            _end(process, str(error))
+        finally:
+            self._served.discard(process)
+
+    def end_sessions(self, reason: str) -> None:
+        """End all sessions with a message. `ssh` leaves with its last session and reads nothing after it."""
+        for process in self._served:
+            _end(process, reason)
 
     def _find_request(self, process: Process) -> Request:
-        """Return the request for the command of a session. Raises ClientError."""
-        if process.subsystem:
-            raise ClientError(f"Pods have no SSH subsystem {process.subsystem!r}.")
+        if process.subsystem == "sftp":
+            return {"sftp": True}
         variables = [
             f"{name}={value}" for name, value in process.env.items() if _is_settable(str(name), str(value))
         ]
@@ -126,6 +159,11 @@ class _Session:
                 break
         if self._channel.failure:
             self._process.stderr.write(f"berth: {safe(self._channel.failure)}\r\n".encode())
+        if (
+            self._channel.signal == "KILL"
+        ):  # perhaps the pod has ended, and the connection ends with the reason
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait_closed(), REASON_SECONDS)
         if self._channel.signal:
             self._process.exit_with_signal(self._channel.signal)
         else:
@@ -146,5 +184,5 @@ def _is_settable(name: str, value: str) -> bool:
 
 def _end(process: Process, message: str) -> None:
     with suppress(OSError):  # the client may have closed the session
-        process.stderr.write(f"{message}\r\n".encode())
+        process.stderr.write(f"berth: {safe(message)}\r\n".encode())
         process.exit(_FAILED)

@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-COPY_TO, COPY_FROM, CONNECT, SSH = "copy_to", "copy_from", "connect", "ssh"
-KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH)
+COPY_TO, COPY_FROM, CONNECT, SSH, SFTP = "copy_to", "copy_from", "connect", "ssh", "sftp"
+KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH, SFTP)
 
 
 def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) -> Callable[[], int]:
@@ -36,6 +36,14 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
         return lambda: _forward_port(port, env)
     if kinds == [SSH]:
         return lambda: _hold_connection(mark)
+    if kinds == [SFTP]:
+        from pools.runtimes.shim.channels.sftp import (
+            server,
+            wire,
+        )  # slow import that most requests do not need
+
+        wire.long_name(b"", os.lstat("/"))  # loads the names of months before the process enters the pod
+        return lambda: _serve_files(server.serve, env.get("HOME", "."))
     path = request[kinds[0]]
     if not isinstance(path, str) or "\0" in path:
         raise TypeError(f"{kinds[0]} must be a path")
@@ -114,6 +122,15 @@ def _hold_connection(mark: str) -> int:
     _write(1, mark.encode())
     while os.read(0, BLOCK):
         pass
+    return 0
+
+
+def _serve_files(serve: Callable[[Callable[[bytes], None], str], None], home: str) -> int:
+    try:
+        serve(lambda packet: _write(1, packet), home)
+    except Exception as error:
+        _report(f"The SFTP server has failed: {error!r}")
+        return 1
     return 0
 
 

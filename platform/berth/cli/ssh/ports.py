@@ -1,0 +1,57 @@
+"""Forwarded connections (`ssh -L` and `-D`) to ports of the pod."""
+
+import asyncio
+import ipaddress
+
+import asyncssh
+from asyncssh.stream import SSHTCPStreamSession
+
+from berth.cli.forwarding import PortConnection
+from berth.cli.ssh.sessions import PodChannels
+from berth.cli.text import safe
+from berth.client.errors import ClientError
+
+ONLY_POD = "Only ports of the pod itself can be forwarded. Write localhost instead of {host}."
+
+
+async def connect_port(channels: PodChannels, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
+    """Return a session that is connected to a port of the pod. Raises ChannelOpenError with the reason."""
+    if not _is_own(host):
+        reason = ONLY_POD.format(host=safe(host))
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
+    try:
+        connection = await channels.port(port).connect()
+    except ClientError as error:
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, safe(str(error))) from None
+
+    async def serve(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
+        try:
+            await _forward(connection, reader, writer)
+        finally:
+            await connection.close()
+
+    return SSHTCPStreamSession[bytes](serve)
+
+
+async def _forward(
+    connection: PortConnection, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
+) -> None:
+    """Forward data until both directions have ended or the client has closed the connection."""
+    serving = asyncio.create_task(connection.serve(reader, writer))
+    closed = asyncio.create_task(writer.wait_closed())
+    try:
+        await asyncio.wait({serving, closed}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (serving, closed):
+            task.cancel()
+        await asyncio.gather(serving, closed, return_exceptions=True)
+        writer.close()
+
+
+def _is_own(host: str) -> bool:
+    """Return whether the name or address means the pod itself."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() in ("", "localhost")
+    return address.is_loopback or address.is_unspecified
