@@ -1,6 +1,7 @@
 """Queries for the metrics that workloads report."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -13,6 +14,12 @@ from projects.selectors import workloads
 
 Goal = Literal["min", "max"]
 NAMES_MAX = 500
+REPORTS_FOLLOW = timedelta(minutes=2)
+
+
+def may_report(ended_at: datetime | None, now: datetime) -> bool:
+    """Return whether metrics may still change. Logs are read for a while after their programs have ended."""
+    return ended_at is None or now - ended_at < REPORTS_FOLLOW
 
 
 def workload_metrics(workload: Workload) -> QuerySet[Metric]:

@@ -1,6 +1,5 @@
 """A day with four users on a running installation, in a real browser."""
 
-import contextlib
 import csv
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.driver.chromium import PROGRAM, chromium, reader
+from tests.browser.driver.chromium import PROGRAM, chromium
 from tests.journeys.installation import ROOT, Installation
+from tests.journeys.pages import SLOW, signed_in, wait_until_running
 
 pytestmark = [
     pytest.mark.heavy,
@@ -18,28 +18,12 @@ pytestmark = [
     pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed"),
 ]
 DOCUMENTS = ROOT / "examples" / "main-job"
-SLOW = 60_000  # milliseconds; nodes boot and gangs write checkpoints
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as launched:
         yield launched
-
-
-@contextlib.contextmanager
-def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
-    """Sign a user in with a password. No request or script of the page may fail."""
-    passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
-    passwords["admin"] = (berth.home / "admin-password").read_text().strip()
-    with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
-        page.goto("/login")
-        page.get_by_label("Username").fill(name)
-        page.get_by_label("Password").fill(passwords[name])
-        page.get_by_role("button", name="Sign in", exact=True).click()
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        yield page
-        assert faults == []
 
 
 def submit(page: Page, name: str) -> None:
@@ -51,11 +35,6 @@ def submit(page: Page, name: str) -> None:
 def send(page: Page, name: str) -> None:
     page.get_by_role("button", name="Submit workload", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
-
-
-def wait_until_running(page: Page) -> None:
-    """Wait until the page shows Running, without a reload."""
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
 
 
 def test_eviction_after_quota_change_is_explained_and_audited(

@@ -8,6 +8,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.spec import ArraySpec
@@ -22,6 +23,7 @@ from berth.server.web.pages import Request, confirm_page, done, form_page, page,
 from projects.access import Action, may, require
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
+from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
 from projects.services import arrays
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
@@ -133,6 +135,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         default="index",
         cursor=request.GET.get("cursor", ""),
     )
+    ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     context = {
         "array": array,
         "progress": progress,
@@ -149,7 +152,9 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "stop_rule": stop_rule(array),
         "stops": preview_stops(array),
         "preview_tasks_max": PREVIEW_TASKS_MAX,
-        "ranking": load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", "")),
+        "has_outputs": bool(array.spec.get("outputs")),
+        "ranking": ranking,
+        "metrics_follow": may_report(array.ended_at, timezone.now()) and bool(ranking or array.ended_at),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
 

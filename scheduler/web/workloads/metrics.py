@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.server.web.charts.lines import LineChart, line_chart
@@ -15,7 +16,7 @@ from berth.server.web.pages import Request, signed_in
 from projects.actor import Actor
 from projects.engine.metrics import Point, Series
 from projects.models import Metric, Workload
-from projects.reported_metrics import to_series, workload_metrics
+from projects.reported_metrics import may_report, to_series, workload_metrics
 from projects.selectors import find_workload, workloads
 
 POINTS = 200
@@ -59,7 +60,7 @@ def load_metrics(request: Request, workload: Workload) -> dict[str, Any]:
         "other": other,
         "candidates": _candidates(request.actor, workload) if rows else [],
         "address": reverse("workload-metric-charts", args=[workload.pk]),
-        "live": workload.ended_at is None,
+        "live": may_report(workload.ended_at, timezone.now()),
     }
 
 

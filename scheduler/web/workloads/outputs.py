@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from berth.server.web.pages import Request
 from projects.code.base import StoreFailure
-from projects.models import PodOutputs, Workload
+from projects.models import OutputState, PodOutputs, Workload
 from projects.services import code
 from projects.services.outputs import output_files, workload_outputs
 from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
@@ -26,6 +26,7 @@ def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
         "files": [_file_row(chosen, file) for file in files[:FILES_MAX]] if chosen else [],
         "more": max(len(files) - FILES_MAX, 0),
         "preview": _preview(chosen, request.GET.get("path", "")) if chosen else None,
+        "outputs_follow": any(row.state == OutputState.WAITING for row in rows),
         "declared": workload.spec.get("outputs", ()),
         **load_kept_files(request, workload),
     }

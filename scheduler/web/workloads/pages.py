@@ -181,7 +181,7 @@ TABS = {
     "logs": Tab("workload-logs", "Logs", _logs),
     "terminal": Tab("workload-terminal", "Terminal", load_terminal),
     "metrics": Tab("workload-metrics", "Metrics", load_metrics),
-    "outputs": Tab("workload-outputs", "Outputs", load_outputs),
+    "outputs": Tab("workload-outputs", "Outputs", load_outputs, "outputs_live"),
     "resources": Tab("workload-resources", "Resources", _resources),
     "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
     "spec": Tab("workload-spec", "Spec", _spec),

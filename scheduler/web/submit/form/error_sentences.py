@@ -29,6 +29,8 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
         name = suggest_name(problem.received)
         example = f", for example {name}" if name else ""
         return ErrorSentence(f"Use lowercase letters, digits and hyphens{example}.", name)
+    if (problem.path, message) == ("code", "is a path"):
+        return ErrorSentence("Select this directory under Code to send its files.")
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")

@@ -105,5 +105,8 @@
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden && due.size) flush(); });
   document.addEventListener("berth:done", () => note("everything"));
+  setInterval(() => { // parts that expect changes without messages, such as reported metrics
+    if (!document.hidden) parts().filter((part) => part.querySelector("[data-poll]")).forEach(fetchAnew);
+  }, POLL);
   if (document.querySelector(".live")) connect();
 })();

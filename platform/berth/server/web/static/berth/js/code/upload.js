@@ -11,6 +11,7 @@
 
   function wait(seconds, signal) {
     return new Promise((resolve, reject) => {
+      signal.throwIfAborted(); // an abort before this call raises no event
       const timer = setTimeout(resolve, seconds * 1000);
       signal.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
     });
@@ -18,6 +19,7 @@
 
   function requestOnce(method, address, body, kind, signal, onSent) {
     return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
       const request = new XMLHttpRequest(); // fetch does not report the progress of uploads
       request.open(method, address);
       request.setRequestHeader("Accept", "application/json");
