@@ -19,7 +19,7 @@
     element("error").textContent = error;
     element("status").textContent = status;
     element("selection").hidden = !selection;
-    element("actions").hidden = !selection && !running;
+    element("actions").hidden = (!selection || isSent()) && !running;
     element("send").hidden = Boolean(running) || !selection || selection.refused || isSent();
     element("send").textContent = selection?.started ? "Resume sending" : `Send ${plural(selection?.files.length ?? 0, "file")}`;
     element("stop").hidden = !running;
@@ -170,7 +170,7 @@
   }, true);
   form.addEventListener("change", (event) => { if (event.target.name === "f:project" && selection && !running) show(); });
   form.addEventListener("click", (event) => { // the button disappears
-    if (event.target.value === "remove:code") element("pick-directory")?.focus();
+    if (event.target.value === "remove:code") (isSent() && !running ? discard() : element("pick-directory")?.focus());
   });
   document.addEventListener("htmx:afterSettle", prepare);
   prepare();
