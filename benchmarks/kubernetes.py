@@ -164,7 +164,7 @@ class Bench:
             provider_settings={"node_selector": cluster.selector},
         )  # fmt: skip
         self.clock = FixedClock(datetime.now(UTC))
-        self.template: Any = None  # pending workload of which copies are submitted
+        self.template: Any = None  # pending workload that is copied
         self.runtime: Any = None  # replaces the pool's runtime for the baseline
         held_lease = lease.acquire("scheduler", "bench", 3600 * 4)
         assert held_lease is not None

@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +116,11 @@ def test_signal_reaches_the_command_and_its_end_by_a_signal_is_reported(user: Ss
 
 
 def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: SshUser) -> None:
-    def end_by(end: object) -> bytes:
+    def end_by(end: Callable[[], object]) -> bytes:
         started = user.start("ssh", HOST, "echo up; exec sleep 1000", **PIPES)
         assert started.stdout is not None
         assert started.stdout.readline() == b"up\n"
-        end()  # type: ignore[operator]
+        end()
         _, errors = started.communicate(timeout=PATIENCE)
         assert started.returncode == 255
         return errors

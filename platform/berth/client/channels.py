@@ -17,9 +17,8 @@ INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END, SIGNAL = range(9)
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
-Request = Mapping[
-    str, object
-]  # one of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options
+# One of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options.
+Request = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

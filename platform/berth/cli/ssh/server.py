@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import asyncssh
@@ -102,8 +102,8 @@ async def _watch(
     connection.disconnect(asyncssh.DISC_BY_APPLICATION, safe(reason))
 
 
-def _start(copy: "type[object] | object", peer: socket.socket) -> threading.Thread:
-    thread = threading.Thread(target=copy, args=(peer,), daemon=True)  # type: ignore[arg-type]
+def _start(copy: Callable[[socket.socket], None], peer: socket.socket) -> threading.Thread:
+    thread = threading.Thread(target=copy, args=(peer,), daemon=True)
     thread.start()
     return thread
 

@@ -37,7 +37,7 @@ exec "$shell" -c "$1"
 """
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # shells refuse to set them
-REASON_SECONDS = 2.0  # time for the connection to end
+_REASON_SECONDS = 2.0  # time that the end of the connection may take
 _FAILED = 255  # exit code of ssh if it cannot connect
 
 
@@ -159,11 +159,10 @@ class _Session:
                 break
         if self._channel.failure:
             self._process.stderr.write(f"berth: {safe(self._channel.failure)}\r\n".encode())
-        if (
-            self._channel.signal == "KILL"
-        ):  # perhaps the pod has ended, and the connection ends with the reason
+        # Commands also end by these signals when their pod ends. The connection then ends with the reason.
+        if self._channel.signal in ("TERM", "KILL"):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait_closed(), REASON_SECONDS)
+                await asyncio.wait_for(self._process.wait_closed(), _REASON_SECONDS)
         if self._channel.signal:
             self._process.exit_with_signal(self._channel.signal)
         else:

@@ -37,10 +37,7 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
     if kinds == [SSH]:
         return lambda: _hold_connection(mark)
     if kinds == [SFTP]:
-        from pools.runtimes.shim.channels.sftp import (
-            server,
-            wire,
-        )  # slow import that most requests do not need
+        from pools.runtimes.shim.channels.sftp import server, wire  # slow import that most do not need
 
         wire.long_name(b"", os.lstat("/"))  # loads the names of months before the process enters the pod
         return lambda: _serve_files(server.serve, env.get("HOME", "."))
