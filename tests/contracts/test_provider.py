@@ -30,6 +30,7 @@ from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.preview import Severity
+from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.provider import SshProvider
@@ -196,8 +197,8 @@ def slurm_provider(commands: LocalCommands, root: Path) -> Provider:
     settings = slurm_settings({"partition": "gpu", "directory": str(root / "shared")})
     variables = {"url": "http://127.0.0.1:9", "pool": "small", "token": "s3cret"}
     return StartedJobs(
-        settings, commands, f"contract-{next(INSTALLATIONS)}", variables=lambda order: variables,
-        now=lambda: START,
+        settings, SlurmPrograms(settings, commands), f"contract-{next(INSTALLATIONS)}",
+        variables=lambda order: variables, now=lambda: START,
     )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.providers.reachable import ReachableNodes
+from pools.providers.slurm.client import SlurmClient
+from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.commands import SshCommands
@@ -98,7 +100,7 @@ def _build_wiring(fakes: str) -> Wiring:
             ),
             NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
                 slurm_settings(pool.provider_settings),
-                slurm_commands(pool),
+                slurm_client(pool),
                 installation(),
                 variables=pilot_variables,
                 now=clock.now,
@@ -139,15 +141,16 @@ def aws(settings_json: str) -> AwsProvider:
     )
 
 
-def slurm_commands(pool: NodePool) -> Commands:
-    """Return the machine that runs Slurm commands: the pool's login node, or this machine."""
-    login = slurm_settings(pool.provider_settings).login
-    if login is None:
-        return LocalCommands()
-    return SshCommands(
-        f"the login node {login.address}",
-        lambda: PoolKeys(pool, pool.unstored_ssh_keys).endpoint(login.resolved()),
-    )
+def slurm_client(pool: NodePool) -> SlurmClient:
+    """Return Slurm's programs, on the pool's login node or on this machine."""
+    values = slurm_settings(pool.provider_settings)
+    commands: Commands = LocalCommands()
+    if (login := values.login) is not None:
+        commands = SshCommands(
+            f"the login node {login.address}",
+            lambda: PoolKeys(pool, pool.unstored_ssh_keys).endpoint(login.resolved()),
+        )
+    return SlurmPrograms(values, commands)
 
 
 def machine() -> Machine:

@@ -1,4 +1,4 @@
-"""The cluster's partitions and machines, parsed from the output of sinfo."""
+"""The cluster's partitions and machines, with a parser for the output of sinfo."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -48,17 +48,29 @@ def parse_partitions(output: str) -> Iterator[Partition]:
 
 def _node(row: dict[str, str]) -> PreviewedNode:
     allocated, _, _, total = ([int(part) for part in row["CPUsState"].split("/")] + [0] * 4)[:4]
-    model, gpus = _gpus(row["Gres"])
-    _, used = _gpus(row["GresUsed"])
-    state = row["StateLong"].rstrip("*~#!%$@^-+")
-    reason = "" if row["Reason"] in ("none", "") else f": {row['Reason']}"
-    is_silent = row["StateLong"].endswith("*")
+    state = row["StateLong"]
+    return make_node(
+        row["NodeList"], state.rstrip("*~#!%$@^-+"), cores=(allocated, total),
+        memory_mib=(_number(row["AllocMem"]), _number(row["Memory"])), gres=(row["GresUsed"], row["Gres"]),
+        reason="" if row["Reason"] == "none" else row["Reason"],
+        features="" if row["Features"] == "(null)" else row["Features"], is_silent=state.endswith("*"),
+    )  # fmt: skip
+
+
+def make_node(
+    name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
+    reason: str, features: str, is_silent: bool,
+) -> PreviewedNode:  # fmt: skip
+    """Return a machine in the lower-case state. The pairs are what is used, and what exists."""
+    model, gpus = _gpus(gres[1])
+    _, used_gpus = _gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)
-    features = "" if row["Features"] in ("(null)", "") else f", {row['Features']}"
+    explanation = f": {reason}" if reason else ""
     return PreviewedNode(
-        row["NodeList"], Shape(total * 1000, _number(row["Memory"]), gpus, model),
-        Shape(allocated * 1000, _number(row["AllocMem"]), used),
-        obstacle=f"Slurm reports {state}{reason}" if is_unusable else "", details=f"{state}{features}",
+        name, Shape(cores[1] * 1000, memory_mib[1], gpus, model),
+        Shape(cores[0] * 1000, memory_mib[0], used_gpus),
+        obstacle=f"Slurm reports {state}{explanation}" if is_unusable else "",
+        details=f"{state}, {features}" if features else state,
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from pools.models import Node
 from pools.models.node import NodeState
 from pools.providers.base import ProvisionOrder, Shape
+from pools.providers.commands import Commands
+from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
 from tests.fakes.slurm import FakeSlurm
@@ -20,9 +22,9 @@ def order(token: str = "0123456789ab", count: int = 2, start: int = 0, pool: str
 
 
 def slurm_provider(slurm: FakeSlurm, installation: str = "here", **settings: Any) -> SlurmProvider:
-    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), **settings}
+    values = slurm_settings({"partition": "gpu", "directory": str(slurm.root / "shared"), **settings})
     return SlurmProvider(
-        slurm_settings(values), slurm.commands, installation, variables=lambda order: VARIABLES,
+        values, SlurmPrograms(values, slurm.commands), installation, variables=lambda order: VARIABLES,
         now=lambda: START,
     )  # fmt: skip
 
@@ -40,6 +42,11 @@ class SlurmStage(Stage):
     def check(self) -> None:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         assert len(self.slurm.queue()) == len(nodes) == self.nodes_desired
+
+
+def use_commands(provider: SlurmProvider, commands: Commands) -> None:
+    """Let the provider run Slurm's programs on another machine."""
+    provider.client = SlurmPrograms(provider.settings, commands)
 
 
 def slurm_stage(slurm: FakeSlurm, nodes: object = (0, 8), **settings: Any) -> SlurmStage:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth.server.wiring import slurm_commands
+from berth.server.wiring import slurm_client
 from pools import services
 from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
@@ -45,7 +45,7 @@ def login_pool(slurm: FakeSlurm, server: SshServer, **login: Any) -> NodePool:
 
 def make_provider(pool: NodePool) -> SlurmProvider:
     return SlurmProvider(
-        slurm_settings(pool.provider_settings), slurm_commands(pool), "here",
+        slurm_settings(pool.provider_settings), slurm_client(pool), "here",
         variables=lambda order: VARIABLES, now=lambda: START,
     )  # fmt: skip
 

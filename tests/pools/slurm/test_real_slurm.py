@@ -14,6 +14,7 @@ from pools import services
 from pools.joining.pilot import pilot_variables
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
+from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
 from pools.reconciler import reconcile
@@ -49,8 +50,12 @@ class RealPool:
     provider: SlurmProvider = field(init=False)
 
     def __post_init__(self) -> None:
+        self.configure(self.settings)
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        values = slurm_settings(settings)
         self.provider = SlurmProvider(
-            slurm_settings(self.settings), self.slurm.commands, "real", variables=pilot_variables,
+            values, SlurmPrograms(values, self.slurm.commands), "real", variables=pilot_variables,
             now=timezone.now,
         )  # fmt: skip
 
@@ -193,7 +198,7 @@ def test_node_on_a_failed_machine_is_lost(stage: RealPool, slurm: SlurmCluster) 
 
 
 def test_job_with_a_failed_setup_counts_as_a_failed_boot(stage: RealPool) -> None:
-    stage.provider.settings = slurm_settings({**stage.settings, "setup": ["false"]})
+    stage.configure({**stage.settings, "setup": ["false"]})
     stage.resize(1)
     stage.reconcile_until(lambda: NodePool.objects.filter(boot_failures__gt=0).exists())
     stage.pool.refresh_from_db()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
+from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import slurm_settings
 from tests.contracts.slurm_accounting import missing_accounting, start_accounting, start_slurmdbd
@@ -35,9 +36,9 @@ def slurm(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 
 def provider_of(slurm: SlurmCluster, **settings: str) -> SlurmProvider:
-    values = {"partition": "gpu", "directory": str(slurm.root / "shared"), **settings}
+    values = slurm_settings({"partition": "gpu", "directory": str(slurm.root / "shared"), **settings})
     return SlurmProvider(
-        slurm_settings(values), slurm.commands, "accounting", variables=lambda order: VARIABLES,
+        values, SlurmPrograms(values, slurm.commands), "accounting", variables=lambda order: VARIABLES,
         now=lambda: START,
     )  # fmt: skip
 

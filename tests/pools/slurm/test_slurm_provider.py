@@ -15,7 +15,7 @@ from pools.providers.commands import LocalCommands
 from pools.providers.slurm.submission import pilot_script
 from tests.fakes.slurm import FakeSlurm
 from tests.journeys.installation import until
-from tests.pools.slurm.stage import make_slurm, order, slurm_provider
+from tests.pools.slurm.stage import make_slurm, order, slurm_provider, use_commands
 
 
 @pytest.fixture
@@ -208,21 +208,21 @@ def test_missing_slurm_commands_are_named_with_the_remedy(slurm: FakeSlurm) -> N
     provider = slurm_provider(slurm)
     (slurm.root / "bin" / "squeue").unlink()
     (slurm.root / "bin" / "sh").symlink_to("/bin/sh")
-    provider.commands = LocalCommands({"PATH": str(slurm.root / "bin")}, "the login node")
+    use_commands(provider, LocalCommands({"PATH": str(slurm.root / "bin")}, "the login node"))
     with pytest.raises(ProviderError, match="squeue is not installed on the login node"):
         provider.list_instances("small")
 
 
 def test_slurm_commands_are_found_in_the_configured_directory(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm, bin=str(slurm.root / "bin"))
-    provider.commands = LocalCommands({"PATH": "/usr/bin:/bin", "HOME": str(slurm.root)})
+    use_commands(provider, LocalCommands({"PATH": "/usr/bin:/bin", "HOME": str(slurm.root)}))
     assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
 
 
 def test_call_of_a_hanging_command_raises_a_timeout(
     slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pools.providers.slurm.provider.QUERY_SECONDS", 0.2)
+    monkeypatch.setattr("pools.providers.slurm.programs.QUERY_SECONDS", 0.2)
     (slurm.root / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(ProviderError) as raised:
         slurm_provider(slurm).list_instances("small")

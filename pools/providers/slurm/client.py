@@ -1,0 +1,66 @@
+"""Port to a Slurm cluster, with one implementation per way to reach it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pools.providers.base import ProviderError, ProvisionOrder
+from pools.providers.preview import Finding
+from pools.providers.slurm.cluster import Partition
+from pools.providers.slurm.jobs import PilotJob, PilotName
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Result of a submission: the number of accepted jobs, and the error that ended the submission early."""
+
+    accepted: int
+    error: ProviderError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Slurm's report about a cluster and an order's job.
+
+    `refusal` is Slurm's message if it would reject the job. `findings` concern the access to the cluster.
+    """
+
+    source: str
+    partitions: Sequence[Partition]
+    refusal: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+class SlurmClient(Protocol):
+    """Access to a Slurm cluster as one user. Every call raises ProviderError if it fails."""
+
+    def list_jobs(self) -> list[PilotJob]:
+        """Return this user's pilot jobs of all pools and installations.
+
+        Jobs that ended in the last minutes are included. An incomplete or unreadable list is an error.
+        """
+        ...
+
+    def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
+        """Return jobs with these names from the accounting database, or none if there is no database."""
+        ...
+
+    def submit(
+        self, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+        living: Sequence[PilotName],
+    ) -> Submission:  # fmt: skip
+        """Submit one job per name, in order, until Slurm rejects one.
+
+        Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
+        jobs that may not have read theirs yet. An error of the kind TIMEOUT or BROKEN leaves open whether
+        the job was submitted.
+        """
+        ...
+
+    def cancel(self, jobs: Sequence[PilotJob]) -> None:
+        """Cancel these jobs. Jobs that have ended meanwhile are ignored."""
+        ...
+
+    def examine(self, order: ProvisionOrder) -> Examination:
+        """Return the cluster's partitions, and whether Slurm would accept the order's job. Submit nothing."""
+        ...
