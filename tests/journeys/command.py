@@ -74,7 +74,11 @@ def sign_in(installation: Installation, name: str, config: Path) -> Terminal:
     else:
         lines = (installation.home / "demo-passwords").read_text().splitlines()
         password = dict(line.split(" ", 1) for line in lines)[name]
-    terminal = Terminal(f"http://127.0.0.1:{installation.port}", config)
+    return log_in(f"http://127.0.0.1:{installation.port}", name, password, config)
+
+
+def log_in(address: str, name: str, password: str, config: Path) -> Terminal:
+    terminal = Terminal(address, config)
     config.mkdir()
-    terminal.berth("login", terminal.address, "-u", name, "--password-stdin", stdin=password)
+    terminal.berth("login", address, "-u", name, "--password-stdin", stdin=password)
     return terminal

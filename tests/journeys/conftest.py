@@ -1,7 +1,7 @@
 """Installations for the journeys: one that most journeys share, and one per module."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -10,9 +10,7 @@ import pytest
 from berth.db.embedded import EmbeddedCluster
 from tests import prepared
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.installation import ROOT, Installation
-
-InstallContext = Callable[..., AbstractContextManager[Installation]]
+from tests.journeys.installation import ROOT, Installation, InstallContext, empty_installation
 
 
 @pytest.fixture(scope="session")
@@ -50,15 +48,25 @@ def installing(prepared_home: Path, pod_paths: dict[str, str]) -> InstallContext
     """Run an installation with the demo organization for the duration of a block."""
 
     @contextmanager
-    def install(port: int = 0, **settings: str) -> Iterator[Installation]:
+    def install(port: int = 0, *options: str, **settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
             prepared.copy_directory(prepared_home, Path(place) / "home")
             installation = Installation(Path(place) / "home", port, settings=pod_paths | settings)
             try:
-                installation.start("--demo")
+                installation.start("--demo", *options)
                 yield installation
             finally:
                 installation.clear()
+
+    return install
+
+
+@pytest.fixture(scope="session")
+def installing_empty(pod_paths: dict[str, str]) -> InstallContext:
+    """Run an installation without the demo organization for the duration of a block."""
+
+    def install(port: int = 0, *options: str, **settings: str) -> AbstractContextManager[Installation]:
+        return empty_installation(port, *options, **pod_paths, **settings)
 
     return install
 

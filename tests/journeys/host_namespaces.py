@@ -30,7 +30,18 @@ for file in /etc/machine-id {firmware}; do
   [ ! -e $file ] || mount --bind {directory}/machine-id $file
 done
 mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd
+mount --bind {directory}/sbin /usr/local/sbin
 exec {sshd} -D -e -f {directory}/config
+"""
+# Reports GPUs that do not exist, in each format that is asked for.
+DRIVER = """#!/bin/sh
+for index in $(seq 0 {last}); do
+  case "$*" in
+  *index*) echo "$index, GPU-{name}-$index, 0, 0" ;;
+  *uuid*) echo "GPU-{name}-$index, NVIDIA L4, 23034, 550.54.15" ;;
+  *) echo "NVIDIA L4" ;;
+  esac
+done
 """
 
 
@@ -94,8 +105,12 @@ class NamespaceHost:
 
 
 @contextmanager
-def namespace_hosts(directory: Path, names: list[str]) -> Iterator[tuple[list[NamespaceHost], Path]]:
+def namespace_hosts(
+    directory: Path, names: list[str], gpus: int = 0
+) -> Iterator[tuple[list[NamespaceHost], Path]]:
     """Run hosts on a separate network with this machine. Yield them and the file with their private key.
+
+    Their driver reports GPUs, which do not exist.
 
     One run at a time uses the network. Hosts that a killed run has left are deleted first.
     """
@@ -110,15 +125,20 @@ def namespace_hosts(directory: Path, names: list[str]) -> Iterator[tuple[list[Na
         _run("ip", "address", "add", f"{SERVER}/24", "dev", BRIDGE)
         _run("ip", "link", "set", BRIDGE, "up")
         hosts = [
-            stack.enter_context(_host(directory / name, name, number, key))
+            stack.enter_context(_host(directory / name, name, number, key, gpus))
             for number, name in enumerate(names, start=11)
         ]
         yield hosts, key
 
 
 @contextmanager
-def _host(directory: Path, name: str, number: int, key: Path) -> Iterator[NamespaceHost]:
+def _host(directory: Path, name: str, number: int, key: Path, gpus: int) -> Iterator[NamespaceHost]:
     (directory / "lib").mkdir(parents=True)
+    (directory / "sbin").mkdir()
+    if gpus:
+        driver = directory / "sbin/nvidia-smi"
+        driver.write_text(DRIVER.format(name=name, last=gpus - 1))
+        driver.chmod(0o755)
     # Hosts would otherwise have the ID of this machine.
     (directory / "machine-id").write_text(f"{name.encode().hex():f>32}\n")
     generate_key(directory / "host_key")
@@ -134,7 +154,9 @@ def _host(directory: Path, name: str, number: int, key: Path) -> Iterator[Namesp
     with ExitStack() as stack:
         _run("ip", "netns", "add", space)
         stack.callback(_run, "ip", "netns", "del", space)
+        _delete_link(link)
         _run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
+        stack.callback(_delete_link, link)
         _run("ip", "link", "set", link, "master", BRIDGE, "up")
         for words in (
             ["address", "add", f"{host.address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
@@ -161,6 +183,12 @@ def _delete_leftovers() -> None:
             _run("ip", "netns", "del", name)
     if Path("/sys/class/net", BRIDGE).exists():
         _run("ip", "link", "del", BRIDGE)
+
+
+def _delete_link(link: str) -> None:
+    """Delete a host's link. A deleted namespace keeps it while another mount namespace has a copy."""
+    if Path("/sys/class/net", link).exists():
+        _run("ip", "link", "del", link)
 
 
 def _kill_processes(namespace: str) -> None:

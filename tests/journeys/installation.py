@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -122,6 +124,21 @@ class Installation:
             self.process.kill()
             self.process.wait()
         until(lambda: not self.processes())
+
+
+InstallContext = Callable[..., AbstractContextManager[Installation]]
+
+
+@contextmanager
+def empty_installation(port: int = 0, *options: str, **settings: str) -> Iterator[Installation]:
+    """Start Berth for the first time, without the demo organization."""
+    with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
+        berth = Installation(Path(place) / "home", port, settings=settings)
+        try:
+            berth.start(*options)
+            yield berth
+        finally:
+            berth.clear()
 
 
 class Visitor:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.journeys.command import Terminal
-from tests.journeys.conftest import InstallContext
 from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts
-from tests.journeys.installation import Installation, command_line
+from tests.journeys.installation import Installation, InstallContext, command_line, free_port
 
 ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # needs a whole host
 
@@ -24,13 +23,14 @@ class SshInstallation:
     hosts: list[NamespaceHost]
     key: Path
     place: Path
+    options: tuple[str, ...]
 
     @property
     def workspaces(self) -> Path:
         return self.place / "workspaces"
 
     def start(self) -> None:
-        self.berth.start("--demo", "--host", "0.0.0.0")
+        self.berth.start(*self.options)
 
     def entries(self, hosts: Iterable[NamespaceHost]) -> list[dict[str, Any]]:
         """Return the hosts in the format of `--hosts`, without their keys."""
@@ -39,18 +39,22 @@ class SshInstallation:
 
 
 @contextmanager
-def ssh_installation(installing: InstallContext, place: Path, names: list[str]) -> Iterator[SshInstallation]:
+def ssh_installation(
+    installing: InstallContext, place: Path, names: list[str], *options: str, gpus: int = 0
+) -> Iterator[SshInstallation]:
+    """Run Berth and hosts that reach it. `options` are those of a restart."""
     (place / "workspaces").mkdir()
     (place / "workspaces").chmod(0o777)
-    with namespace_hosts(place, names) as (hosts, key), installing(BERTH_PLAIN_HTTP="1") as berth:
-        berth.end()
-        berth.settings |= {
-            "BERTH_PUBLIC_URL": f"http://{SERVER}:{berth.port}",
-            "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
-        }
-        running = SshInstallation(berth, hosts, key, place)
-        running.start()
-        yield running
+    port, listens = free_port(), ("--host", "0.0.0.0")
+    settings = {
+        "BERTH_PLAIN_HTTP": "1", "BERTH_PUBLIC_URL": f"http://{SERVER}:{port}",
+        "BERTH_ALLOWED_HOSTS": f"{SERVER},127.0.0.1",
+    }  # fmt: skip
+    with (
+        namespace_hosts(place, names, gpus) as (hosts, key),
+        installing(port, *listens, **settings) as berth,
+    ):
+        yield SshInstallation(berth, hosts, key, place, (*options, *listens))
 
 
 def set_quotas(admin: Terminal) -> None:

@@ -12,8 +12,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.conftest import InstallContext
-from tests.journeys.installation import ROOT, Installation, until
+from tests.journeys.installation import ROOT, Installation, InstallContext, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 FILES, FILE_BYTES = 24, 4 * 2**20

@@ -9,8 +9,7 @@ from random import Random, SystemRandom
 import pytest
 
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.conftest import InstallContext
-from tests.journeys.installation import Installation, until
+from tests.journeys.installation import Installation, InstallContext, until
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 

@@ -19,8 +19,7 @@ from tests.contracts.slurm_cluster import (
     slurm_cluster,
 )
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.conftest import InstallContext
-from tests.journeys.installation import Installation, command_line, free_port, until
+from tests.journeys.installation import Installation, InstallContext, command_line, free_port, until
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings

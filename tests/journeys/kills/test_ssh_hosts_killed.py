@@ -13,9 +13,8 @@ import yaml
 from berth.client.errors import ClientError
 from pools.providers.ssh.endpoint import normalize_host_key
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.conftest import InstallContext
 from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
-from tests.journeys.installation import until
+from tests.journeys.installation import InstallContext, until
 from tests.journeys.kills.faults import Fault, Hanging, kill, kill_berth, strike_at_random
 from tests.journeys.kills.hosts import (
     agent_and_node_faults,
@@ -91,7 +90,7 @@ class Story:
 @pytest.fixture
 def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
     print(f"seed: BERTH_KILLS_SEED={SEED}")
-    with ssh_installation(installing, tmp_path, ["box-1", "box-2"]) as running:
+    with ssh_installation(installing, tmp_path, ["box-1", "box-2"], "--demo") as running:
         users = {name: sign_in(running.berth, name, tmp_path / name) for name in ("admin", "dave", "grace")}
         create_pool(running, users["admin"])
         random = Random(SEED)

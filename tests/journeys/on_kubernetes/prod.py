@@ -67,14 +67,12 @@ def sign_in_users(berth: Installation, registry: Registry, folder: Path) -> User
     return Users(admin, dave, grace)
 
 
-def create_pool(admin: Terminal, prod: Prod) -> str:
-    """Create the pool. Return the preview."""
+def create_pool(admin: Terminal, prod: Prod) -> None:
     settings = f"{{gpu_resource: {GPU}, workspaces: {{host_path: {prod.workspaces}}}}}"
     options = (
         "--provider", "kubernetes", "--kubeconfig", str(prod.config), "--nodes", "2", "--gpus-per-node", "3",
         "--set", f"provider_settings={settings}", "--set", "reconcile_tick=1",
     )  # fmt: skip
-    shown = admin.berth("pool", "create", "prod", *options, "--dry-run")
     admin.berth("pool", "create", "prod", *options)
     for owner, gpus in (
         (["research", "--department"], 2),
@@ -83,4 +81,3 @@ def create_pool(admin: Terminal, prod: Prod) -> str:
         (["ads"], 2),
     ):
         admin.berth("quota", "set", *owner, "--pool", "prod", "--gpu", str(gpus))
-    return shown
