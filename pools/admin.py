@@ -40,7 +40,7 @@ class NodePoolAdmin(PlatformModelAdmin):
         "size",
         "nodes_desired",
         "node_shape",
-        "paused",
+        "state",
         "last_error",
     )
     list_filter = (("provider", ChoicesDropdownFilter), ("runtime", ChoicesDropdownFilter), "paused")
@@ -91,6 +91,10 @@ class NodePoolAdmin(PlatformModelAdmin):
     retry = bulk_action(
         "Retry failed boots", "retried", lambda actor, pool: services.retry_pool(actor=actor, pool=pool)
     )
+
+    @display(description="State", label={"paused": "warning", "active": "success"}, ordering="paused")
+    def state(self, pool: NodePool) -> str:
+        return "paused" if pool.paused else "active"
 
     @display(description="Nodes")
     def size(self, pool: NodePool) -> str:

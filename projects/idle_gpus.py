@@ -44,3 +44,14 @@ def mean_utilization(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid
     for workload, devices in rows.order_by().values_list("workload_id", "use__devices"):
         measured[workload] += [busy for busy, _ in devices if busy is not None]
     return {workload: round(sum(busy) / len(busy)) for workload, busy in measured.items() if busy}
+
+
+def last_measured(workloads: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+    """Return when the GPUs of each running workload were last measured.
+
+    Workloads whose GPUs were never measured are omitted.
+    """
+    measured = Pod.objects.filter(
+        workload__in=list(workloads), state__in=RUNNING_STATES, use__busy_at__isnull=False
+    )
+    return dict(measured.order_by().values_list("workload_id").annotate(at=Max("use__at")))

@@ -9,6 +9,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import display
 
 from berth.core.errors import RateLimited
+from berth.core.words import to_words
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
     bulk_action,
@@ -55,8 +56,8 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         "name",
         "project",
         "kind",
-        "phase_label",
-        "reason",
+        "state",
+        "reason_label",
         "gpus",
         "priority",
         "submitted_by",
@@ -126,8 +127,12 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         ("Document", {"fields": ("labels", "document")}),
     )
 
-    @display(description="Phase", label=PHASES, ordering="phase")
-    def phase_label(self, row: Workload) -> str:
+    @display(description="Reason", ordering="reason")
+    def reason_label(self, row: Workload) -> str:
+        return to_words(row.reason)
+
+    @display(description="State", label=PHASES, ordering="phase")
+    def state(self, row: Workload) -> str:
         return row.phase
 
     @display(description="GPUs", ordering="gpu_milli_min")
@@ -138,7 +143,8 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
     def pending_reason(self, row: Workload) -> Any:
         blockers = (row.explanation or {}).get("blockers") or []
         return render_table(
-            ("Reason", "Message"), [(blocker.get("reason"), blocker.get("message")) for blocker in blockers]
+            ("Reason", "Message"),
+            [(to_words(blocker.get("reason") or ""), blocker.get("message")) for blocker in blockers],
         )
 
     @display(description="Smallest change")
@@ -149,7 +155,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         except RateLimited as error:
             return error.detail
 
-    @display(description="Spec")
+    @display(description="Document")
     def document(self, row: Workload) -> Any:
         return render_json(row.spec)
 

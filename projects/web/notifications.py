@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Conflict
+from berth.core.spec.addresses import CHAT_PREFIX, Channel
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
@@ -39,6 +40,7 @@ TITLES = {
     "pool": "Node pool failing",
 }
 TEST_TITLE = "Test message"
+CHANNELS = {Channel.MAIL: "Email", Channel.CHAT: "Slack", Channel.WEBHOOK: "Webhook"}
 
 
 class SubscriptionForm(Form):
@@ -60,11 +62,11 @@ class SubscriptionForm(Form):
     )
 
 
-SubscriptionRow = tuple[Subscription, str, list[str]]  # the masked address and the event titles
-DeliveryRow = tuple[Delivery, str, str]
+SubscriptionRow = tuple[Subscription, str, str, list[str]]  # channel, masked address, short event titles
+DeliveryRow = tuple[Delivery, str, str, str]  # channel, masked address, event title
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("scope", "Scope", lambda row: row[0].scope_name),
-    Column("events", "Events", lambda row: ", ".join(row[2])),
+    Column("events", "Events", lambda row: ", ".join(row[3])),
     Column(
         "long",
         "Pending threshold",
@@ -73,29 +75,48 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
         "pending_minutes",
         in_file=True,
     ),
-    Column("to", "To", lambda row: row[1], order="channel"),
-    Column("channel", "Channel", lambda row: row[0].channel, in_file=True),
+    Column("channel", "Channel", lambda row: row[1], order="channel"),
+    Column("to", "To", lambda row: row[2]),
     Column("made", "Since", lambda row: row[0].created_at, order="pk"),
     Column("created-by", "Created by", lambda row: row[0].created_by, in_file=True),
 )
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
-    Column("event", "Event", lambda row: row[2], order="kind"),
+    Column("event", "Event", lambda row: row[3], order="kind"),
     Column("scope", "Scope", lambda row: _subject(row[0]), in_file=True),
-    Column("to", "To", lambda row: row[1]),
     Column("state", "State", lambda row: row[0].state, order="state"),
+    Column("channel", "Channel", lambda row: row[1], order="channel"),
+    Column("to", "To", lambda row: row[2]),
     Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
     Column("attempts", "Attempts", lambda row: row[0].attempts, order="attempts", number=True),
 )
 
 
 def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
-    return [(row, service.display_address(row.to), [TITLES[word] for word in row.events]) for row in rows]
+    return [
+        (row, *_channel_and_address(row), [_short_title(row, word) for word in row.events]) for row in rows
+    ]
+
+
+def _short_title(row: Subscription, event: str) -> str:
+    """Return the event without the word "workload", which nearly all would begin with."""
+    if event == "pending":
+        return f"Pending for {row.pending_minutes} minute{'' if row.pending_minutes == 1 else 's'}"
+    title = TITLES[event].removeprefix("Workload ")
+    return title[:1].upper() + title[1:]
 
 
 def _delivery_rows(rows: list[Delivery]) -> list[DeliveryRow]:
     titles = TITLES | {service.TEST: TEST_TITLE}
-    return [(row, service.display_address(row.to), titles.get(row.kind, row.kind)) for row in rows]
+    return [(row, *_channel_and_address(row), titles.get(row.kind, row.kind)) for row in rows]
+
+
+def _channel_and_address(row: Subscription | Delivery) -> tuple[str, str]:
+    return CHANNELS[Channel(row.channel)], service.display_address(row.to).removeprefix(CHAT_PREFIX)
+
+
+def _channels(word: str) -> list[str]:
+    return [channel for channel, title in CHANNELS.items() if word.lower() in (channel, title.lower())]
 
 
 def _subject(row: Delivery) -> str:
@@ -115,7 +136,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
         people = Q(user__username__icontains=word) | Q(created_by__icontains=word)
-        rows = rows.filter(owners | people | Q(channel=word.lower()))
+        rows = rows.filter(owners | people | Q(channel__in=_channels(word)))
     for word in table_state(request.GET, "log")["search"].split():
         name_matches = (
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")

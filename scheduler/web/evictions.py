@@ -45,6 +45,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = load_slice(
         rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
     )
+    totals = totals_by_project_pair(rows)
     context = {
         "filters": filters,
         "slice": listing,
@@ -54,7 +55,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),
         "is_filtered": any(filters.values()),
-        "grid": build_matrix(totals_by_project_pair(rows)),
+        "grid": build_matrix(totals),
+        "count": sum(pair.count for pair in totals),
+        "lost_gpu_seconds": sum(pair.lost_gpu_seconds for pair in totals),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
 

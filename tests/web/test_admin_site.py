@@ -81,6 +81,27 @@ def test_every_change_list_and_its_first_row_can_be_opened(
             assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
 
 
+def test_admin_site_uses_the_words_of_the_application(
+    admin_client: Client, running_workload: Workload
+) -> None:
+    make.workload(running_workload.project, "late", reason="WaitingForCapacity")
+    text = admin_client.get(reverse("admin:projects_workload_changelist")).content.decode()
+    assert "Waiting for capacity" in text and "WaitingForCapacity" not in text
+    for model, label, name in (
+        ("projects_workload", "State", "Phase"),
+        ("scheduler_eviction", "Node pool", "Pool name"),
+        ("scheduler_cycle", "Time", "At"),
+        ("projects_quota", "Can exceed quota", "Over quota"),
+    ):
+        heads = re.findall(
+            r"<th[^>]*>(.*?)</th>",
+            admin_client.get(reverse(f"admin:{model}_changelist")).content.decode(),
+            re.DOTALL,
+        )
+        words = {re.sub(r"<[^>]*>|\s+", " ", head).strip() for head in heads}
+        assert label in words and name not in words, (model, words)
+
+
 def test_eviction_shows_its_kind_as_a_title(admin_client: Client, running_workload: Workload) -> None:
     row = Eviction.objects.get()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()

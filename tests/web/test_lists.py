@@ -57,7 +57,7 @@ LISTS = (
     ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="user role scope since"),
     ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix expires"),
     ListPage("/templates", "begin", "begin", theirs="secret-start", sorts="name project changed"),
-    ListPage("/notifications", "workloads submitted by dave", "dave", theirs="grace", sorts="to made"),
+    ListPage("/notifications", "workloads submitted by dave", "dave", theirs="grace", sorts="channel made"),
     ListPage("/notifications", "vision/trainer", "trainer", name="log", sorts="at event state attempts"),
 )  # fmt: skip
 names = [f"{page.path} {page.name}".strip() for page in LISTS]

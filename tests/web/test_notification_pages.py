@@ -60,3 +60,15 @@ def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in: SignI
     assert "A test message was sent within the last minute." in again
     assert Delivery.objects.count() == 1
     assert "Test message" in carol.get("/notifications").content.decode()
+
+
+def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: SignIn) -> None:
+    hook = "slack:https://hooks.slack.com/services/T000/B000/secretsecret"
+    subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed", "pending"], pending_minutes=240)
+    carol = sign_in("carol")
+    for path in ("/notifications", "/notifications?search=slack"):
+        text = carol.get(path).content.decode()
+        row = text.split("<tbody>")[1].split("</tbody>")[0]
+        for fragment in ("vision", ">Failed<", ">Pending for 240 minutes<", ">Slack<", "hooks.slack.com"):
+            assert fragment in row, (path, fragment)
+    assert "No matches" in carol.get("/notifications?search=email").content.decode()

@@ -282,6 +282,8 @@ def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in: SignIn
 def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.eviction(running, None, cast.pool, kind="drain")
     make.eviction(running, None, cast.pool, rule="=cmd()")
+    listed = sign_in("dave").get("/evictions").content.decode()
+    assert listed.index("format=csv") < listed.index("<table"), "the download is above the table"
     answer = sign_in("dave").get("/evictions?format=csv&kind=reclaim")
     text = streamed(answer).decode()
     assert len(text.splitlines()) == 2

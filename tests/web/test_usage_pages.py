@@ -112,6 +112,8 @@ def test_unknown_time_zone_falls_back_to_utc(sign_in: SignIn) -> None:
 
 @pytest.mark.usefixtures("used")
 def test_usage_is_exported_as_csv(sign_in: SignIn) -> None:
+    shown = sign_in("alice").get("/usage?span=24h&by=user").content.decode()
+    assert shown.index("format=csv") < shown.index("<table"), "the download is above the table"
     answer = sign_in("alice").get("/usage?span=24h&by=user&format=csv")
     lines = streamed(answer).decode().split()
     assert lines[0] == "at,user,gpu_hours,cpu_hours,memory_gib_hours,cost"

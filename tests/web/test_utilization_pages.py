@@ -70,6 +70,23 @@ def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, po
         assert "25 %" in text and f'datetime="{at.isoformat()}"' in text, path
 
 
+def test_workload_list_says_since_when_a_workload_is_not_measured(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
+    client, stopped = sign_in("erin"), make.ago(minutes=20)
+    assert "not measured" not in page(client, "/workloads"), "nothing was ever measured"
+    use = make.used(pod, 25, at=stopped, busy_at=stopped)
+    text = page(client, "/workloads")
+    assert "not measured" in text and f'<time datetime="{stopped.isoformat()}" data-style="moment"' in text
+    assert "25 %" not in text, "an old value is not shown as the current one"
+    rows = csv.DictReader(io.StringIO(streamed(client.get("/workloads?format=csv")).decode()))
+    assert [row["GPU utilization (%)"] for row in rows] == [""]
+    use.at = timezone.now()
+    use.save()
+    text = page(client, "/workloads")
+    assert "25 %" in text and "not measured" not in text
+
+
 def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4

@@ -28,7 +28,7 @@ from projects.web.workloads.filters import (
     parse_filters,
 )
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.utilization import attach_utilization, is_measured
+from projects.web.workloads.utilization import attach_utilization, was_measured
 
 CSV_CHUNK = 500
 
@@ -107,7 +107,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
     with_values = set(columns)
-    if not any(is_measured(row) for row in row_slice.rows):
+    if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
     context = {
         "filters": filters,

@@ -7,21 +7,27 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
-from projects.idle_gpus import idle_since, mean_utilization
-from projects.models import Workload
+from projects.idle_gpus import idle_since, last_measured, mean_utilization
+from projects.models import Phase, Workload
 
 
 def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
     """Add the utilization in thousandths, its bar and `idle_since` to each row if they are shown.
 
-    None means not measured. Return the rows.
+    None means not measured. A running workload without a recent measurement gets `is_unmeasured`, and
+    the time of its last measurement, if any, in `measured_at`. Return the rows.
     """
-    ids = [row.pk for row in rows if row.gpu_milli_now] if "utilization" in columns else []
+    ids = {row.pk for row in rows if row.gpu_milli_now} if "utilization" in columns else set()
     now = timezone.now()
     idle, measured = (idle_since(ids, now), mean_utilization(ids, now)) if ids else ({}, {})
+    unmeasured = {
+        row.pk for row in rows if row.pk in ids and row.phase == Phase.RUNNING and row.pk not in measured
+    }
+    last = last_measured(unmeasured) if unmeasured else {}
     for row in rows:
         busy, shown = measured.get(row.pk), cast("Any", row)
         shown.utilization, shown.idle_since, shown.utilization_bar = busy, idle.get(row.pk), None
+        shown.is_unmeasured, shown.measured_at = row.pk in unmeasured, last.get(row.pk)
         if busy is not None:
             shown.utilization_percent = round(busy / 10)
             label = f"GPU utilization {shown.utilization_percent} %"
@@ -29,6 +35,6 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
     return rows
 
 
-def is_measured(row: Workload) -> bool:
+def was_measured(row: Workload) -> bool:
     shown = cast("Any", row)
-    return shown.utilization is not None or shown.idle_since is not None
+    return any(value is not None for value in (shown.utilization, shown.idle_since, shown.measured_at))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
+from django.contrib.admin import AdminSite
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -16,6 +17,7 @@ from unfold.decorators import action
 
 from berth.core.errors import BerthError
 from berth.server.api.transport.streaming import csv_response
+from berth.server.web.admin_site.labels import label_fields
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request
@@ -27,6 +29,10 @@ class PlatformModelAdmin(ModelAdmin):
     list_per_page = 50
     list_filter_submit = True
     compressed_fields = True
+
+    def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
+        label_fields(model)
+        super().__init__(model, admin_site)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return is_platform_admin(request)

@@ -92,7 +92,11 @@ def _background_tasks_card(now: datetime) -> Card:
     failed = Failure.objects.filter(stopped__gte=now - DAY).count()
     undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.FAILED).count()
     lines = [f"{failed:,} failed in 24 hours"] if failed else []
-    lines += [f"{undelivered:,} notifications not delivered"] if undelivered else []
+    lines += (
+        [f"{undelivered:,} notification{'' if undelivered == 1 else 's'} not delivered"]
+        if undelivered
+        else []
+    )
     queued = OrmQ.objects.count()
     return _card("Background tasks", f"{queued:,} queued", lines, "django_q_failure", is_healthy=not lines)
 

@@ -53,6 +53,7 @@ TONES = {
     "reserved": "info",
     "starting": "info",
     "running": "good",
+    "delivered": "good",
     "stopping": "warn",
     "suspended": "",
     "completed": "accent",

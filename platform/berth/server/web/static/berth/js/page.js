@@ -81,6 +81,7 @@
         || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
       root.dataset.theme = dark ? "light" : "dark";
       localStorage.setItem("berth-theme", root.dataset.theme);
+      localStorage.setItem("_x_adminTheme", JSON.stringify(root.dataset.theme)); // the admin site follows
     } else if (target.closest("[data-save-view]")) {
       htmx.ajax("GET", target.closest("[data-save-view]").dataset.saveView + location.search, "#dialog");
     } else if (target.closest("[data-print]")) {

@@ -13,9 +13,14 @@
   function name(scope) {
     for (const element of scope.querySelectorAll("[data-zone]")) element.textContent = zone;
     if (!isFirstPage) return;
-    for (const label of scope.querySelectorAll(".time-axis [data-at]")) {
-      const at = new Date(Number(label.dataset.at) * 1000), isMidnight = at.getHours() === 0 && at.getMinutes() === 0;
-      label.textContent = (isMidnight ? day : clock).format(at);
+    for (const axis of scope.querySelectorAll(".time-axis")) {
+      const labels = [...axis.querySelectorAll("[data-at]")];
+      // Columns of whole UTC days keep their dates: in another zone, each would begin at the same odd hour.
+      if (labels.every((label) => Number(label.dataset.at) % 86400 === 0)) continue;
+      for (const label of labels) {
+        const at = new Date(Number(label.dataset.at) * 1000), isMidnight = at.getHours() === 0 && at.getMinutes() === 0;
+        label.textContent = (isMidnight ? day : clock).format(at);
+      }
     }
   }
   name(document);
