@@ -176,9 +176,9 @@ openssh:
 # For the tests of Slurm pools, which only root can run; without these programs, they are skipped.
 slurm:
 	@[ "$$(id -u)" != 0 ] || { command -v slurmctld && command -v slurmd && command -v sbatch && \
-		command -v munged; } >/dev/null || { \
+		command -v slurmrestd && ls /usr/lib/*/slurm-wlm/auth_jwt.so && command -v munged; } >/dev/null 2>&1 || { \
 		echo "Installing Slurm for the tests of Slurm pools ..."; \
-		{ $(call apt_install,slurmctld slurmd slurm-client munge); } \
+		{ $(call apt_install,slurmctld slurmd slurmrestd slurm-wlm-jwt-plugin slurm-client munge); } \
 			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 clean:

@@ -23,6 +23,7 @@ from pools.engine.node_spec import FIELDS
 from pools.engine.pod_limits import DefaultLimits
 from pools.kubernetes.settings import Kubeconfig
 from pools.models import NodePool
+from pools.providers.slurm.rest.token import SlurmToken
 from pools.providers.ssh.settings import SshKeys
 from pools.selectors import PoolState, pool_state
 
@@ -171,6 +172,7 @@ class PoolValues(Body):
         default={}, description="Provider settings such as the region; must not contain secrets."
     )
     kubeconfig: Kubeconfig = None
+    slurm_token: SlurmToken = None
     ssh_keys: SshKeys = {}
     nodes: Nodes = 1
     nodes_min: Count = 1

@@ -12,6 +12,7 @@ Kubeconfig = Annotated[
     str | None,
     Field(
         max_length=BYTES_MAX,
+        repr=False,
         description="Credentials for the cluster of a Kubernetes pool: a kubeconfig that refers to no files "
         "and programs. Stored encrypted and never shown.",
     ),

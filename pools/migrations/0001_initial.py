@@ -119,6 +119,14 @@ class Migration(InitialMigration):
                         help_text="Credentials for the Kubernetes cluster, encrypted.",
                     ),
                 ),
+                (
+                    "slurm_token_sealed",
+                    models.TextField(
+                        blank=True,
+                        editable=False,
+                        help_text="Token of the user of slurmrestd, encrypted.",
+                    ),
+                ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
                 ("ready_threshold", models.PositiveIntegerField(blank=True, null=True)),
                 ("nodes_max", models.PositiveIntegerField(blank=True, null=True)),

@@ -54,6 +54,9 @@ class NodePool(FastRows):
     kubeconfig_sealed = models.TextField(
         blank=True, editable=False, help_text="Credentials for the Kubernetes cluster, encrypted."
     )
+    slurm_token_sealed = models.TextField(
+        blank=True, editable=False, help_text="Token of the user of slurmrestd, encrypted."
+    )
 
     # Size. Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.
     nodes_min = models.PositiveIntegerField(default=1)

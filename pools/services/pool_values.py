@@ -1,7 +1,7 @@
 """Validate pool settings and describe them in the audit log."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -23,13 +23,18 @@ from pools.gpu_models import group_model_problems
 from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime, runtime_capabilities
-from pools.services.kubernetes_access import check_credentials, set_kubeconfig
+from pools.services.access.kubernetes import check_credentials, set_kubeconfig
+from pools.services.access.slurm import check_slurm_token, drop_unused_token, set_slurm_token
 from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
 ) - {"name", "nodes_desired", "paused"}
 NAME_MAX = 40
+# Functions that store credentials, which are encrypted and in columns of other names.
+CREDENTIALS: Mapping[str, Callable[[NodePool, str | None], None]] = {
+    "kubeconfig": set_kubeconfig, "slurm_token": set_slurm_token,
+}  # fmt: skip
 NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max": "max"}
 
 
@@ -47,14 +52,14 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
             )
         spec = parse_node_spec(fields.pop("nodes"))
         fields |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
-    unknown = sorted(set(fields) - EDITABLE - {"kubeconfig"})
+    unknown = sorted(set(fields) - EDITABLE - CREDENTIALS.keys())
     if unknown:
         raise Invalid(
             Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
     check_offered(pool, fields)
-    has_kubeconfig, kubeconfig = "kubeconfig" in fields, fields.pop("kubeconfig", None)
+    credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
     if "disruption_budgets" in fields:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
     if "image_policy" in fields:
@@ -68,13 +73,19 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     for name, value in fields.items():
         setattr(pool, name, value)
-    if has_kubeconfig:
-        set_kubeconfig(pool, kubeconfig)
+    _set_credentials(pool, credentials)
     if "gpu_model" in fields and (problems := list(group_model_problems(pool))):
         raise Invalid(problems)
     with _report_by_requested_field(values):
         check_pool(pool)
     return pool
+
+
+def _set_credentials(pool: NodePool, credentials: Mapping[str, str | None]) -> None:
+    for name, credential in sorted(credentials.items()):
+        CREDENTIALS[name](pool, credential)
+    if "slurm_token" not in credentials:
+        drop_unused_token(pool)
 
 
 @contextmanager
@@ -97,6 +108,7 @@ def check_pool(pool: NodePool) -> None:
     check_settings(pool.provider, pool.provider_settings, pool.boot_timeout)
     check_runtime(pool.provider, pool.runtime)
     check_credentials(pool)
+    check_slurm_token(pool)
     misnamed = list(_name_problems(pool))
     problems = [
         *misnamed,
@@ -136,9 +148,10 @@ def pool_settings(pool: NodePool) -> dict[str, Any]:
     """Return all settings of the pool as JSON values."""
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
     settings = {name: _to_json(getattr(pool, name)) for name in names}
-    if pool.kubeconfig_sealed:
-        # Ciphertexts differ even for equal kubeconfigs, so the audit log shows every change.
-        settings["kubeconfig"] = f"set ({hashlib.sha256(pool.kubeconfig_sealed.encode()).hexdigest()[:8]})"
+    for name in sorted(CREDENTIALS):
+        if sealed := getattr(pool, f"{name}_sealed"):
+            # Ciphertexts differ even for equal credentials, so the audit log shows every change.
+            settings[name] = f"set ({hashlib.sha256(sealed.encode()).hexdigest()[:8]})"
     return settings
 
 

@@ -32,7 +32,7 @@ KEY_FIELDS: Mapping[str, str] = {NodePool.Provider.SSH: "private_key", NodePool.
 UNSTORED = {
     "name", "cpu", "version", "confirmed", "image_mode", "patterns", *KEY_FIELDS.values(), *LIMIT_FIELDS,
 }  # fmt: skip
-OMITTED_IF_EMPTY = {"kubeconfig", "runtime"}
+OMITTED_IF_EMPTY = {"kubeconfig", "runtime", "slurm_token"}
 PATHS = {
     "cpu_milli": "cpu",
     "image_policy.mode": "image_mode",
@@ -81,6 +81,13 @@ class PoolForm(Form):
         help_text="OpenSSH private key for the login node, without a passphrase. Stored encrypted as a pool "
         "secret and never shown. Leave empty to keep the stored key, or to use the login node's "
         "`key: secret:NAME`.",
+    )
+    slurm_token = forms.CharField(
+        label="slurmrestd token",
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Output of `scontrol token`. Stored encrypted and never shown. Leave empty to keep the "
+        "stored token.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
@@ -280,6 +287,8 @@ class SettingsForm(PoolForm):
             del self.fields[fixed]
         if pool.provider != KUBERNETES:
             del self.fields["kubeconfig"]
+        if pool.provider != NodePool.Provider.SLURM:
+            del self.fields["slurm_token"]
         for provider, name in KEY_FIELDS.items():
             if pool.provider != provider:
                 del self.fields[name]

@@ -21,9 +21,9 @@ EXPLANATIONS = {
     "aws": "Berth starts and terminates instances with the credentials of its own machine.",
     "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
-    "slurm": "Each node is a job in your cluster.",
+    "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-CREDENTIALS = {"kubernetes": ("kubeconfig",), "ssh": ("private_key",), "slurm": ("login_key",)}
+CREDENTIALS = {"kubernetes": ("kubeconfig",), "ssh": ("private_key",), "slurm": ("login_key", "slurm_token")}
 
 
 def provider_choices() -> list[tuple[str, str]]:

@@ -12,6 +12,9 @@ from pydantic.fields import FieldInfo
 from pools.providers.settings import MODELS
 from pools.web.environment_fields import LinesField
 
+# Extra schema of settings whose values are several lines of text.
+MULTILINE = {"multiline": True}
+
 
 class YamlField(forms.CharField):
     """Text area for a structured value in YAML."""
@@ -76,6 +79,9 @@ def _field(name: str, info: FieldInfo) -> forms.Field:
         return forms.BooleanField(initial=initial, **common)
     if kind in (int, float):
         return (forms.IntegerField if kind is int else forms.FloatField)(initial=initial, **common)
+    if kind is str and (info.json_schema_extra or {}) == MULTILINE:
+        attrs = {"rows": 3, "spellcheck": "false", "class": "mono", "placeholder": example}
+        return forms.CharField(initial=initial or "", widget=forms.Textarea(attrs=attrs), **common)
     if kind is str:
         widget = forms.TextInput(attrs={"placeholder": example})
         return forms.CharField(initial=initial or "", widget=widget, **common)

@@ -9,8 +9,11 @@ from pools.engine.ssh_hosts import HostState
 from pools.gpu_models import describe_models, differing_models
 from pools.models import Machine, NodePool, SshHost
 from pools.models.node import PENDING, NodeState
+from pools.providers.base import ProviderError
+from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
 from pools.runtimes.enclosure.levels import Level
 from pools.selectors import nodes, overdue_drains, ready_threshold, workloads_on_nodes
+from pools.services.access.slurm import read_slurm_token
 from pools.services.ssh.hosts import displayed_state
 from scheduler.reports.pool_findings import (
     MAX_NAMED,
@@ -291,6 +294,28 @@ def _gpu_models(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
+def _slurm_token(facts: PoolFacts) -> Iterator[Finding]:
+    """Report when the token for slurmrestd expires, as far in advance as possible."""
+    pool = facts.pool
+    try:
+        expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None
+    except ProviderError:
+        return  # reported as the provider's error
+    if expiry is None:
+        return
+    is_expired, is_urgent = expiry <= facts.now, expiry - facts.now < EXPIRES_SOON
+    severity = Severity.ERROR if is_expired else Severity.WARNING if is_urgent else Severity.NOTE
+    yield Finding(
+        severity,
+        "Slurm token",
+        f"The token for slurmrestd {'expired' if is_expired else 'expires'} on {expiry:%Y-%m-%d %H:%M} UTC."
+        + ("" if is_expired else " Slurm refuses it from then on, so no nodes are ordered or cancelled."),
+        f"Create another with `scontrol token lifespan=SECONDS`, and set it with `berth pool edit {pool} "
+        "--slurm-token FILE`.",
+        Fix.SETTINGS,
+    )
+
+
 def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     rows = SshHost.objects.filter(pool=pool).select_related("machine").order_by("name")
@@ -317,6 +342,7 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     _provider,
+    _slurm_token,
     _ssh_hosts,
     _boots,
     _queued,

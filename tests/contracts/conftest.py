@@ -7,6 +7,7 @@ import pytest
 from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
 from tests.contracts.ray_cluster import RayCluster, ray_cluster
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm_rest import VERSIONS, SlurmRestServer, allow_tokens, missing_rest
 
 
 @pytest.fixture(scope="package")
@@ -20,8 +21,19 @@ def slurm() -> Iterator[SlurmCluster]:
     missing = missing_programs()
     if missing:
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
-    with slurm_cluster() as running:
+    with slurm_cluster(allow_tokens) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def slurmrestd(slurm: SlurmCluster) -> dict[str, SlurmRestServer]:
+    """Return one slurmrestd for each version of its API. They end with the cluster."""
+    if missing := missing_rest():
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    servers = {version: SlurmRestServer(slurm, (version,)) for version in VERSIONS}
+    for server in servers.values():
+        server.start()
+    return servers
 
 
 @pytest.fixture(scope="package")

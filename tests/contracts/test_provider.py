@@ -1,7 +1,7 @@
 """Contract tests for every provider."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -25,14 +25,16 @@ from pools.providers.base import (
     ProvisionResult,
     Shape,
 )
-from pools.providers.commands import LocalCommands
 from pools.providers.hardware import Machine, simulated_devices
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.preview import Severity
+from pools.providers.slurm.client import SlurmClient
 from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
-from pools.providers.slurm.settings import slurm_settings
+from pools.providers.slurm.rest.client import SlurmRest
+from pools.providers.slurm.rest.connection import Server
+from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.upkeep import SshUpkeep
 from pools.providers.ssh.visitor import Visitor
@@ -42,9 +44,12 @@ from pools.services.ssh.hosts import settings_digest
 from tests import factories
 from tests.contracts.kubernetes_cluster import GPU, nodes_without_machines, with_shipped_role
 from tests.contracts.slurm_cluster import SlurmCluster
+from tests.contracts.slurm_rest import SlurmRestServer
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
 from tests.fakes.slurm import FakeSlurm
+from tests.fakes.slurm.rest import TOKEN, USER, FakeSlurmRest
+from tests.fakes.slurm.rest import serve as serve_slurm
 from tests.journeys.installation import until
 from tests.pools.aws.ec2_account import ec2_account
 from tests.pools.stage import START, SYSTEM
@@ -60,9 +65,12 @@ SERVER = "https://berth.example.org"
 
 
 PROVIDERS = [
-    "local", "fake", "static", "ssh", "aws", "kubernetes", "slurm",
+    "local", "fake", "static", "ssh", "aws", "kubernetes", "slurm", "slurm over slurmrestd v0.0.42",
+    "slurm over slurmrestd v0.0.38",
     pytest.param("aws on bare moto", marks=pytest.mark.heavy),
     pytest.param("real slurm", marks=pytest.mark.heavy),
+    pytest.param("real slurm over slurmrestd v0.0.38", marks=pytest.mark.heavy),
+    pytest.param("real slurm over slurmrestd v0.0.37", marks=pytest.mark.heavy),
     pytest.param("real kubernetes", marks=pytest.mark.heavy),
 ]  # fmt: skip
 
@@ -88,12 +96,8 @@ def provider(
         case "real kubernetes":
             with real_kubernetes_provider(request.getfixturevalue("kubeconfig")) as provider:
                 yield provider
-        case "slurm":
-            yield slurm_provider(FakeSlurm(tmp_path / "slurm").commands, tmp_path)
-        case "real slurm":
-            cluster: SlurmCluster = request.getfixturevalue("slurm")
-            yield slurm_provider(cluster.commands, cluster.root)
-            cluster.clear()
+        case name if "slurm" in name:
+            yield from slurm_providers(request, tmp_path)
         case "aws":
             with ec2_account(monkeypatch) as place:
                 place.proxy.capacity["on-demand"] = 4
@@ -101,6 +105,30 @@ def provider(
         case "aws on bare moto":
             with ec2_account(monkeypatch, with_proxy=False) as place:
                 yield place.provider()
+
+
+def slurm_providers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Provider]:
+    """Yield the provider of a simulated or real cluster, reached in the way that the name states."""
+    match request.param:
+        case "slurm":
+            commands = FakeSlurm(tmp_path / "slurm").commands
+            yield slurm_provider(tmp_path, lambda settings: SlurmPrograms(settings, commands))
+        case "slurm over slurmrestd v0.0.42" | "slurm over slurmrestd v0.0.38":
+            version = request.param.rpartition(" ")[2]
+            with serve_slurm(FakeSlurmRest(FakeSlurm(tmp_path / "slurm"), version)) as rest:
+                server = Server(rest.url, USER, TOKEN)
+                yield slurm_provider(
+                    tmp_path, lambda settings: SlurmRest(settings, lambda: server, {}, now=lambda: START)
+                )
+        case "real slurm":
+            cluster: SlurmCluster = request.getfixturevalue("slurm")
+            yield slurm_provider(cluster.root, lambda settings: SlurmPrograms(settings, cluster.commands))
+            cluster.clear()
+        case "real slurm over slurmrestd v0.0.38" | "real slurm over slurmrestd v0.0.37":
+            servers: dict[str, SlurmRestServer] = request.getfixturevalue("slurmrestd")
+            running = servers[request.param.rpartition(" ")[2]]
+            yield slurm_provider(running.cluster.root, running.client)
+            running.cluster.clear()
 
 
 @contextmanager
@@ -193,11 +221,11 @@ class StartedJobs(SlurmProvider):
         return result
 
 
-def slurm_provider(commands: LocalCommands, root: Path) -> Provider:
+def slurm_provider(root: Path, client: Callable[[SlurmSettings], SlurmClient]) -> Provider:
     settings = slurm_settings({"partition": "gpu", "directory": str(root / "shared")})
     variables = {"url": "http://127.0.0.1:9", "pool": "small", "token": "s3cret"}
     return StartedJobs(
-        settings, SlurmPrograms(settings, commands), f"contract-{next(INSTALLATIONS)}",
+        settings, client(settings), f"contract-{next(INSTALLATIONS)}",
         variables=lambda order: variables, now=lambda: START,
     )  # fmt: skip
 

@@ -1,13 +1,15 @@
-"""Parse the volumes and disruption budgets of pools."""
+"""Parse the volumes, disruption budgets, plugins and package indexes of pools."""
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from berth.cli.exits import invalid_value
+from berth.cli.exits import BadInput, invalid_value
 
 BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
 BUDGET_SEPARATOR = re.compile(rf",\s*(?=(?:{'|'.join(BUDGET_KEYS)})=)")  # schedules may contain commas
+PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
 BUDGET_ALLOWED = f"nodes=N or N%, and {', '.join(BUDGET_KEYS[1:])}, as comma-separated KEY=VALUE"
 
 
@@ -48,3 +50,42 @@ def parse_volume(entry: str) -> dict[str, object]:
         else:
             raise invalid_value("--volume", "has an unknown option", option, allowed)
     return volume
+
+
+def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
+    """Parse plugins, keeping their order. The server checks that they exist."""
+    return [_parse_plugin(entry) for entry in entries]
+
+
+def parse_index(text: str) -> dict[str, Any]:
+    """Parse URL or URL=numpy,scipy. A URL may contain "=". Package names may not contain "/"."""
+    url, equals, names = text.rpartition("=")
+    if not equals or "/" in names or "?" in url:
+        return {"url": text, "packages": []}
+    return {"url": url, "packages": [name.strip() for name in names.split(",") if name.strip()]}
+
+
+def _parse_plugin(entry: str) -> dict[str, Any]:
+    name, colon, settings = entry.partition(":")
+    parameters: dict[str, Any] = {}
+    for part in settings.split(",") if colon else ():
+        key, equals, text = part.partition("=")
+        if not equals or not key.strip() or key.strip() in parameters:
+            raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED)
+        parameters[key.strip()] = _parse_parameter(entry, text.strip())
+    return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
+
+
+def _parse_parameter(entry: str, text: str) -> Any:
+    import yaml
+
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
+    try:
+        read = yaml.safe_load(text)
+        return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
+    except yaml.YAMLError:
+        raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None

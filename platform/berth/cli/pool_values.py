@@ -1,5 +1,6 @@
 """Read the options of `berth pool create` and `berth pool edit`."""
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from berth.cli.arguments import IdleRuleOption
 from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
-from berth.cli.pool_entries import parse_budgets, parse_volume
+from berth.cli.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
 from berth.cli.quantities import (
     parse_idle_rule,
     parse_key_values,
@@ -67,6 +68,10 @@ class PoolValues:
             metavar="KEY",
             help="Private key for SSH hosts: a file, which is stored as a pool secret, or secret:NAME.",
         ),
+    ] = None
+    slurm_token: Annotated[
+        Text,
+        typer.Option(metavar="FILE", help="Token for slurmrestd: the output of scontrol token; - is stdin."),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
     gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
@@ -195,6 +200,8 @@ class PoolValues:
         if installed:
             options["environment"] = {**values.get("environment", {}), **installed}
         values = _merge_settings({**values, **options, **_parse_settings(self.sets or ())})
+        if self.slurm_token is not None:
+            values["slurm_token"] = _read_token(self.slurm_token)
         return {**values, **self._kubernetes(values), **read_ssh_values(self.hosts, self.key)}
 
     @property
@@ -344,43 +351,13 @@ def _read_kubeconfig(file: str | None, context: str | None) -> str:
         raise BadInput(str(error)) from None
 
 
-PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
-
-
-def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
-    """Parse plugins, keeping their order. The server checks that they exist."""
-    return [_parse_plugin(entry) for entry in entries]
-
-
-def parse_index(text: str) -> dict[str, Any]:
-    """Parse URL or URL=numpy,scipy. A URL may contain "=". Package names may not contain "/"."""
-    url, equals, names = text.rpartition("=")
-    if not equals or "/" in names or "?" in url:
-        return {"url": text, "packages": []}
-    return {"url": url, "packages": [name.strip() for name in names.split(",") if name.strip()]}
-
-
-def _parse_plugin(entry: str) -> dict[str, Any]:
-    name, colon, settings = entry.partition(":")
-    parameters: dict[str, Any] = {}
-    for part in settings.split(",") if colon else ():
-        key, equals, text = part.partition("=")
-        if not equals or not key.strip() or key.strip() in parameters:
-            raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED)
-        parameters[key.strip()] = _parse_parameter(entry, text.strip())
-    return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
-
-
-def _parse_parameter(entry: str, text: str) -> Any:
-    import yaml
-
-    if text.startswith("@"):
-        try:
-            return Path(text[1:]).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
+def _read_token(file: str) -> str:
+    """Return the content of the file. A user could otherwise pass the token itself, which `ps` would show."""
     try:
-        read = yaml.safe_load(text)
-        return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1
-    except yaml.YAMLError:
-        raise invalid_value("--plugin", "is not a valid plugin", entry, PLUGIN_ALLOWED) from None
+        text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise BadInput(f"--slurm-token: the file cannot be read: {reason}") from None
+    if not text.strip():
+        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to it")
+    return text

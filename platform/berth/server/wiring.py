@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,8 @@ from pools.providers.reachable import ReachableNodes
 from pools.providers.slurm.client import SlurmClient
 from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
+from pools.providers.slurm.rest.client import SlurmRest
+from pools.providers.slurm.rest.versions import Api
 from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.commands import SshCommands
 from pools.providers.ssh.provider import SshProvider
@@ -44,10 +47,12 @@ from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import installation, pending_instances, ray_nodes
-from pools.services.kubernetes_access import KubernetesAccess
+from pools.services.access.kubernetes import KubernetesAccess
+from pools.services.access.slurm import slurm_server
 from pools.services.ssh.keys import PoolKeys
 
 T = TypeVar("T")
+_slurm_versions: dict[str, Api] = {}  # of each slurmrestd that this process has called, by URL
 
 
 class UnavailableImplementation(LookupError):
@@ -100,7 +105,7 @@ def _build_wiring(fakes: str) -> Wiring:
             ),
             NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
                 slurm_settings(pool.provider_settings),
-                slurm_client(pool),
+                slurm_client(pool, clock.now),
                 installation(),
                 variables=pilot_variables,
                 now=clock.now,
@@ -141,9 +146,11 @@ def aws(settings_json: str) -> AwsProvider:
     )
 
 
-def slurm_client(pool: NodePool) -> SlurmClient:
-    """Return Slurm's programs, on the pool's login node or on this machine."""
+def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
+    """Return the pool's slurmrestd, or Slurm's programs on its login node or on this machine."""
     values = slurm_settings(pool.provider_settings)
+    if values.rest_url is not None:
+        return SlurmRest(values, partial(slurm_server, pool), _slurm_versions, now=now)
     commands: Commands = LocalCommands()
     if (login := values.login) is not None:
         commands = SshCommands(

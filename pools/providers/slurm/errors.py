@@ -1,4 +1,4 @@
-"""Classify the error output of Slurm's programs."""
+"""Classify Slurm's error messages."""
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
@@ -40,7 +40,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
         )
         return ProviderError(Kind.SETTINGS, message)
     message = clean(result.stderr) or f"{program} exited with {result.exit_code}"
-    return ProviderError(_classify(message), message)
+    return ProviderError(classify(message), message)
 
 
 def clean(errors: str) -> str:
@@ -57,6 +57,7 @@ def _without_program(line: str) -> str:
     return line
 
 
-def _classify(message: str) -> Kind:
+def classify(message: str) -> Kind:
+    """Return the kind of error that Slurm's message describes."""
     text = message.lower()
     return next((kind for kind, marks in MARKS if any(mark in text for mark in marks)), Kind.BROKEN)

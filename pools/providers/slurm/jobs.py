@@ -99,7 +99,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
             yield PilotJob(
                 row["JobID"], name, row["State"], row["Reason"], parse_time(row["TimeLimit"]),
                 parse_time(row["TimeLeft"]), _number(row["exit_code"]) >> 8, _number(row["restartcnt"]),
-                _trailing_number(row["tres-per-node"]), row["NodeList"],
+                trailing_number(row["tres-per-node"]), row["NodeList"],
             )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _trailing_number(text: str) -> int:
+def trailing_number(text: str) -> int:
     """Return the number of devices in a request such as gres:gpu:a100:2. The default is one."""
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():

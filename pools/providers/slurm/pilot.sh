@@ -1,15 +1,12 @@
 #!/bin/bash -l
 # Pilot job of Berth. It runs the agent of one node until the node or the allocation ends. It has no secret:
-# the token is in a private file, which is deleted first.
+# the token is in a private file, which is deleted first, or in the job's environment.
 umask 077
 fail() {
   echo "berth: $2" >&2
   exit "$1"
 }
-file=@FILE@
-[ -r "$file" ] || fail 71 "$file does not exist on $(hostname)"
-. "$file"
-rm -f "$file"
+@LOAD@
 
 setup() {
   :

@@ -1,5 +1,6 @@
 """Validate the settings of a pool on Slurm."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -8,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from berth.core.durations import format_duration, parse_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
+from pools.providers.slurm.rest.address import check_certificate, check_url
 from pools.providers.ssh.endpoint import PORT
 from pools.providers.ssh.settings import (
     DEFAULT_KEY,
@@ -58,6 +60,9 @@ def _check_option(option: str) -> str:
     return option
 
 
+# Additional options that every understood version of slurmrestd has under the same name.
+REST_OPTIONS = ("licenses", "reservation", "wckey")
+_PATH = "provider_settings"
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@-]*$", max_length=200)]
 Constraint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:&|*!()\[\]-]+$", max_length=300)]
 Gres = Annotated[
@@ -69,6 +74,8 @@ Option = Annotated[
     str, StringConstraints(pattern=r"^--[a-z][a-z-]+(=[^\x00-\x1f\x7f]*)?$", max_length=300),
     AfterValidator(_check_option),
 ]  # fmt: skip
+RestUrl = Annotated[str, Field(max_length=500), AfterValidator(check_url)]
+Certificate = Annotated[str, Field(max_length=64 * 1024), AfterValidator(check_certificate)]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]+$", max_length=1000)]
 Duration = Annotated[str, BeforeValidator(_check_duration)]
 
@@ -112,7 +119,27 @@ class SlurmSettings(BaseModel):
         description="Machine on which Slurm's programs run, reached over SSH. Default: Berth's machine.",
         examples=["address: login.example.org\nuser: berth\nhost_key: ssh-ed25519 A..."],
     )
-    partition: Names | None = Field(None, description="Default: the cluster's default partition.")
+    rest_url: RestUrl | None = Field(
+        None,
+        title="slurmrestd URL",
+        description="Address of Slurm's REST API, used instead of Slurm's programs. Plain HTTP only on "
+        "Berth's machine. Also `unix:PATH`.",
+        examples=["https://slurm.example.org"],
+    )
+    rest_user: User | None = Field(
+        None, title="slurmrestd user", description="User of the token, who owns the jobs.", examples=["berth"]
+    )
+    rest_ca: Certificate | None = Field(
+        None,
+        title="slurmrestd CA",
+        description="Certificate of the CA that signed the server's, in PEM format. Default: those of the "
+        "operating system.",
+        examples=["-----BEGIN CERTIFICATE-----"],
+        json_schema_extra={"multiline": True},
+    )
+    partition: Names | None = Field(
+        None, description="Default: the cluster's default partition. Required with slurmrestd."
+    )
     account: Names | None = Field(
         None, description="Account for the jobs. Default: the user's default account."
     )
@@ -153,6 +180,12 @@ class SlurmSettings(BaseModel):
     )
 
     @property
+    def rest_options(self) -> Mapping[str, str]:
+        """Additional options as keys of slurmrestd's job."""
+        pairs = (option.removeprefix("--").partition("=") for option in self.options)
+        return {name: value for name, _, value in pairs}
+
+    @property
     def shared_workspaces(self) -> str:
         return self.workspaces or f"{self.directory}/workspaces"
 
@@ -172,7 +205,33 @@ class SlurmSettings(BaseModel):
 
 def slurm_settings(value: Any) -> SlurmSettings:
     """Parse a pool's settings. Raises Invalid with the path of each problem within `provider_settings`."""
-    return parse_settings(SlurmSettings, value)
+    settings = parse_settings(SlurmSettings, value)
+    if problems := list(access_problems(settings)):
+        raise Invalid(problems)
+    return settings
+
+
+def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
+    """Yield a problem for each setting that does not fit the pool's way to reach Slurm."""
+    if settings.rest_url is None:
+        for name in ("rest_user", "rest_ca"):
+            if getattr(settings, name) is not None:
+                yield Problem(f"{_PATH}.{name}", "has no effect without rest_url", "", "nothing")
+        return
+    needed = "required with rest_url"
+    if settings.rest_user is None:
+        yield Problem(f"{_PATH}.rest_user", f"is {needed}", "", "the user of the token, such as berth")
+    if settings.partition is None:
+        # Newer versions of slurmrestd do not say which partition is the default.
+        yield Problem(f"{_PATH}.partition", f"is {needed}", "", "the name of a partition")
+    for name in ("login", "bin"):
+        if getattr(settings, name) is not None:
+            yield Problem(f"{_PATH}.{name}", "conflicts with rest_url", "", "either this setting or rest_url")
+    for option in settings.options:
+        name, _, value = option.removeprefix("--").partition("=")
+        if name not in REST_OPTIONS or not value:
+            allowed = ", ".join(f"--{each}=VALUE" for each in REST_OPTIONS)
+            yield Problem(f"{_PATH}.options", "is not available with rest_url", option, allowed)
 
 
 def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:

@@ -40,6 +40,12 @@ submit() {{
 }}
 script={pilot}
 {calls}"""
+# Load the values of the job from its private file.
+_LOAD = """file={directory}/pilots/@NAME@
+[ -r "$file" ] || fail 71 "$file does not exist on $(hostname)"
+. "$file"
+rm -f "$file"
+"""
 _CALL = """submit {name} <<'BERTH_PILOT_FILE'
 {variables}
 BERTH_PILOT_FILE
@@ -60,8 +66,7 @@ def submission_script(
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
     `living` are jobs that may not have read their files yet.
     """
-    values = {**variables, "order": order.client_token[:8]}
-    assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
+    assignments = shell_assignments(order, variables)
     return _SUBMIT.format(
         environment=environment_lines(settings), directory=shell_path(settings.directory), days=LOG_DAYS,
         pool=str(names[0]).rsplit(".", 2)[0], minutes=ABANDONED_MINUTES,
@@ -109,14 +114,22 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
         yield "--exclusive"
 
 
-def pilot_script(settings: SlurmSettings) -> str:
+def shell_assignments(order: ProvisionOrder, variables: Mapping[str, str]) -> str:
+    """Return the lines with which a shell sets the variables of an order's jobs."""
+    values = {**variables, "order": order.client_token[:8]}
+    return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
+
+
+def pilot_script(settings: SlurmSettings, load: str = "") -> str:
     """Return the script of the pilot jobs.
 
-    The script is the same for all jobs. @NAME@ is a placeholder for the job's name.
+    The script is the same for all jobs. @NAME@ is a placeholder for the job's name. `load` are the lines that
+    set the job's variables. By default, these are in the job's private file.
     """
+    load = load or _LOAD.format(directory=shell_path(settings.directory))
     return (
         _pilot_template()
-        .replace("@FILE@", f"{shell_path(settings.directory)}/pilots/@NAME@")
+        .replace("@LOAD@", load.rstrip())
         .replace("@WORKSPACES@", shell_path(settings.shared_workspaces))
         .replace("@SETUP@", "\n".join(settings.setup))
         .rstrip()

@@ -1,5 +1,7 @@
 """Tests for individual provider settings in the node pool commands."""
 
+from pathlib import Path
+
 from tests.cli.cluster.test_cli_pools import pool, sent_body
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer
@@ -17,3 +19,17 @@ def test_editing_one_provider_setting_keeps_the_others(terminal: Terminal) -> No
     server = StubServer(stored, stored)
     terminal.run("pool", "edit", "train", "--set", "provider_settings.time_limit=48h", server=server)
     assert sent_body(server) == {"provider_settings": {"partition": "gpu", "time_limit": "48h"}}
+
+
+def test_slurm_token_is_read_from_a_file(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("SLURM_JWT=a.b.c\n")
+    server = StubServer(pool(), pool())
+    terminal.run("pool", "create", "train", "--slurm-token", str(tmp_path / "token"), server=server)
+    assert sent_body(server)["slurm_token"] == "SLURM_JWT=a.b.c\n"
+
+
+def test_slurm_token_on_the_command_line_is_refused_without_being_repeated(terminal: Terminal) -> None:
+    result = terminal.run("pool", "edit", "train", "--slurm-token", "eyJ.secret.c")
+    assert result.exit_code == 2
+    assert "--slurm-token: the file cannot be read: No such file or directory" in result.stderr
+    assert "secret" not in result.stderr

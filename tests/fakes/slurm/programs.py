@@ -58,8 +58,11 @@ def start_jobs(state: State) -> None:
 def sbatch(state: State, arguments: Sequence[str]) -> str:
     named = options(arguments)
     check(state, named)
-    if "test-only" in named:
-        return ""
+    return "" if "test-only" in named else submit(state, named, sys.stdin.read(), arguments)
+
+
+def submit(state: State, named: dict[str, str], script: str, arguments: Sequence[str]) -> str:
+    """Add a job with these options, and return its number."""
     submitted = state.get("accepts")
     if submitted is not None and len([job for job in state["jobs"] if job["State"] in LIVING]) >= submitted:
         raise Failed(
@@ -71,7 +74,7 @@ def sbatch(state: State, arguments: Sequence[str]) -> str:
     state["jobs"].append({
         "JobID": number, "State": "PENDING", "Reason": "None", "TimeLimit": limit, "TimeLeft": limit,
         "exit_code": "0", "restartcnt": "0", "tres-per-node": f"gres:{named.get('gres', '')}".rstrip(":"),
-        "NodeList": "", "Name": named["job-name"], "script": sys.stdin.read(), "arguments": list(arguments),
+        "NodeList": "", "Name": named["job-name"], "script": script, "arguments": list(arguments),
     })  # fmt: skip
     start_jobs(state)
     if state.get("loses_response"):

@@ -16,7 +16,7 @@ from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.models import NodeClaim, NodePool
 from pools.providers.kubernetes import KubernetesProvider
 from pools.reconciler import reconcile
-from pools.services.kubernetes_access import KubernetesAccess
+from pools.services.access.kubernetes import KubernetesAccess
 from scheduler.loop.observe.nodes import NodeCache, load_node_rows
 from tests.contracts.pods import poll_until
 from tests.fakes.kubernetes import FakeCluster, serve

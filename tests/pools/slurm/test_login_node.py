@@ -45,7 +45,7 @@ def login_pool(slurm: FakeSlurm, server: SshServer, **login: Any) -> NodePool:
 
 def make_provider(pool: NodePool) -> SlurmProvider:
     return SlurmProvider(
-        slurm_settings(pool.provider_settings), slurm_client(pool), "here",
+        slurm_settings(pool.provider_settings), slurm_client(pool, lambda: START), "here",
         variables=lambda order: VARIABLES, now=lambda: START,
     )  # fmt: skip
 

@@ -14,11 +14,13 @@ from pools import services
 from pools.joining.pilot import pilot_variables
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
+from pools.providers.slurm.client import SlurmClient
 from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
-from pools.providers.slurm.settings import slurm_settings
+from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.reconciler import reconcile
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.pools.stage import SYSTEM
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]
@@ -29,8 +31,18 @@ PATIENCE = 200.0
 def slurm() -> Iterator[SlurmCluster]:
     if missing := missing_programs():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
-    with slurm_cluster() as cluster:
+    with slurm_cluster(allow_tokens) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def slurmrestd(slurm: SlurmCluster) -> SlurmRestServer:
+    """Return a slurmrestd, which ends with the cluster."""
+    if missing := missing_rest():
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    server = SlurmRestServer(slurm)
+    server.start()
+    return server
 
 
 class WithoutScripts:
@@ -47,6 +59,7 @@ class RealPool:
     slurm: SlurmCluster
     pool: NodePool
     settings: dict[str, Any]
+    client: Callable[[SlurmSettings], SlurmClient]
     provider: SlurmProvider = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,8 +68,7 @@ class RealPool:
     def configure(self, settings: dict[str, Any]) -> None:
         values = slurm_settings(settings)
         self.provider = SlurmProvider(
-            values, SlurmPrograms(values, self.slurm.commands), "real", variables=pilot_variables,
-            now=timezone.now,
+            values, self.client(values), "real", variables=pilot_variables, now=timezone.now
         )  # fmt: skip
 
     def resize(self, nodes: int) -> None:
@@ -100,10 +112,11 @@ class RealPool:
         return "\n".join(lines)
 
 
-@pytest.fixture
+@pytest.fixture(params=["programs", "slurmrestd"])
 def stage(
-    slurm: SlurmCluster, live_server: LiveServer, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[RealPool]:
+    request: pytest.FixtureRequest, slurm: SlurmCluster, live_server: LiveServer, settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[RealPool]:  # fmt: skip
     settings.BERTH_PUBLIC_URL = live_server.url
     settings.BERTH_PLAIN_HTTP = True
     monkeypatch.setattr("pools.api.joining.load_wiring", WithoutScripts)
@@ -111,11 +124,17 @@ def stage(
         "partition": "gpu", "directory": str(slurm.root / "shared"), "notice_lead": "10m",
         "setup": [f"export TMPDIR={slurm.root}/tmp"],
     }  # fmt: skip
+    client: Callable[[SlurmSettings], SlurmClient] = lambda settings: SlurmPrograms(settings, slurm.commands)  # noqa: E731
+    credentials = {}
+    if request.param == "slurmrestd":
+        server: SlurmRestServer = request.getfixturevalue("slurmrestd")
+        values |= {"rest_url": server.url, "rest_user": server.user}
+        client, credentials = server.client, {"slurm_token": server.token()}
     pool = services.create_pool(
         actor=SYSTEM, name="hpc", nodes=(0, 4), provider="slurm", runtime="fake", gpus_per_node=2,
-        cpu_milli=2000, memory_mib=2048, provider_settings=values,
+        cpu_milli=2000, memory_mib=2048, provider_settings=values, **credentials,
     )  # fmt: skip
-    stage = RealPool(slurm, pool, values)
+    stage = RealPool(slurm, pool, values, client)
     yield stage
     slurm.clear()
     stage.wait(lambda: slurm.leftovers() == [])
@@ -126,7 +145,7 @@ def test_node_has_the_resources_that_slurm_allocated(stage: RealPool, slurm: Slu
     stage.wait_for("ready", "ready")
     node = Node.objects.get(ordinal=1)
     assert (node.devices, node.gpus, node.cpu_milli, node.memory_mib) == (["0", "1"], 2, 2000, 2048)
-    assert list((slurm.root / "shared" / "pilots").iterdir()) == [], "the token is deleted"
+    assert list((slurm.root / "shared").glob("pilots/*")) == [], "the token is deleted"
     stage.resize(0)
     stage.wait(lambda: stage.states() == [] and slurm.queue() == [])
     assert not ScalingEvent.objects.filter(kind__in=["lost", "boot_failed"]).exists()
@@ -152,7 +171,7 @@ def test_nodes_survive_an_unresponsive_slurm_controller(stage: RealPool, slurm: 
     stage.resize(2)
     assert stage.states() == ["ready"], stage.story()
     stage.pool.refresh_from_db()
-    assert "Unable to contact slurm controller" in stage.pool.last_error
+    assert "slurmctld" in stage.pool.last_error or "slurm controller" in stage.pool.last_error
     slurm.start_controller()
     stage.wait_for("ready", "ready")
     stage.pool.refresh_from_db()

@@ -5,12 +5,15 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from pools.joining.sealed import seal
 from pools.models import Machine, Node, NodePool, QuotaGroup
 from pools.runtimes.base import RuntimeFailure
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Finding, Severity
 from tests import factories as make
 from tests.cast import Cast
+from tests.fakes.slurm.rest import TOKEN
+from tests.pools.slurm.test_slurmrestd import token_expiring_at
 from tests.scheduler.stage import Stage
 
 REPORT = {"level": "users", "policy": "auto", "obstacle": "", "limits": ["memory"], "limits_obstacle": "",
@@ -157,6 +160,29 @@ def test_pods_that_the_cluster_rejects_are_named_with_the_reason(stage: Stage) -
     assert finding.finding == (
         f"train-1 worker 0, train-1 worker 1, train-1 worker 2 and 1 more cannot be started: {reason}."
     )
+
+
+@pytest.mark.parametrize(
+    ("days", "severity", "words"),
+    [
+        (-1, Severity.ERROR, "expired on"),
+        (3, Severity.WARNING, "expires on"),
+        (90, Severity.NOTE, "expires on"),
+    ],
+)
+def test_expiry_of_the_slurm_token_is_reported_in_advance(
+    cast: Cast, days: int, severity: Severity, words: str
+) -> None:
+    expiry = timezone.now() + timedelta(days=days)
+    pool = healthy_pool(cast, provider="slurm", slurm_token_sealed=seal(token_expiring_at(expiry)))
+    finding = findings(pool)["Slurm token"]
+    assert finding.severity is severity
+    assert f"The token for slurmrestd {words} {expiry:%Y-%m-%d %H:%M} UTC." in finding.finding
+    assert "berth pool edit train --slurm-token FILE" in finding.remedy
+
+
+def test_slurm_token_without_an_expiry_is_not_reported(cast: Cast) -> None:
+    assert findings(healthy_pool(cast, provider="slurm", slurm_token_sealed=seal(TOKEN))) == {}
 
 
 def test_node_with_another_gpu_model_than_its_quota_group_is_reported(cast: Cast) -> None:

@@ -53,12 +53,19 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
         return Problem(path, "missing", "", "a value")
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
     message = "is empty" if not details["input"] and kind in TOO_SHORT else MESSAGES.get(kind, details["msg"])
-    return Problem(path, message, format_value(details["input"]), allowed or EXPECTED.get(kind, ""))
+    received = "" if _is_secret(location, root_model) else format_value(details["input"])
+    return Problem(path, message, received, allowed or EXPECTED.get(kind, ""))
 
 
 def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:
     allowed = sorted(_find_model(location[:-1], root_model).model_fields)
     return Problem(path, "unknown key", format_value(location[-1]), suggest(str(location[-1]), allowed))
+
+
+def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
+    """Return whether the value is a secret, which errors do not repeat. Models mark it with repr=False."""
+    field = root_model.model_fields.get(str(location[0])) if location else None
+    return field is not None and not field.repr
 
 
 def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:

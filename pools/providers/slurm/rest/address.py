@@ -1,0 +1,48 @@
+"""Validate the address and the certificate of slurmrestd."""
+
+import ssl
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pydantic_core import PydanticCustomError
+
+URL_ALLOWED = "https://HOST[:PORT], http://127.0.0.1:PORT on Berth's machine, or unix:/PATH of a socket"
+
+
+def check_url(url: str) -> str:
+    """Return the URL. Raises PydanticCustomError if it would expose the token or cannot be used."""
+    if url.startswith("unix:"):
+        if not url.startswith("unix:/") or not url.isprintable():
+            raise PydanticCustomError("rest_url", "has no absolute path", {"allowed": URL_ALLOWED})
+        return url
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    is_plain = host and not parts.username and not parts.password and not parts.query and not parts.fragment
+    if not is_plain or parts.scheme not in ("http", "https") or not url.isascii() or not url.isprintable():
+        raise PydanticCustomError("rest_url", "is not a URL of slurmrestd", {"allowed": URL_ALLOWED})
+    if parts.scheme == "http" and not _is_loopback(str(host)):
+        message = "would send the token over an unencrypted connection"
+        raise PydanticCustomError("rest_url", message, {"allowed": URL_ALLOWED})
+    return url.rstrip("/")
+
+
+def check_certificate(text: str) -> str:
+    """Return the certificates. Raises PydanticCustomError if they are not in PEM format."""
+    try:
+        ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError):
+        allowed = "-----BEGIN CERTIFICATE----- and so on"
+        raise PydanticCustomError(
+            "rest_ca", "is not a certificate in PEM format", {"allowed": allowed}
+        ) from None
+    return text
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,146 @@
+"""Parse the jobs, machines and partitions in responses of slurmrestd, in all understood versions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pools.providers.preview import PreviewedNode
+from pools.providers.slurm.cluster import Partition, make_node
+from pools.providers.slurm.jobs import RUNNING_STATES, PilotJob, PilotName, parse_name, trailing_number
+
+Row = Mapping[str, Any]
+# Flags of a job that squeue shows instead of its state, in order of precedence.
+JOB_FLAGS = (
+    "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT",
+    "STOPPED", "REVOKED", "SIGNALING", "STAGE_OUT",
+)  # fmt: skip
+
+
+class Unreadable(ValueError):
+    """Raised if a response lacks a value that every version of the API contains."""
+
+
+def rows(answer: Row, key: str) -> list[Row]:
+    """Return the objects in a list of the response. Raises Unreadable if it is not such a list."""
+    listed = answer.get(key)
+    if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
+        raise Unreadable(key)
+    return listed
+
+
+def parse_jobs(answer: Row, user: str, now: float) -> Iterator[PilotJob]:
+    """Yield the user's pilot jobs of all installations. `now` is the time in seconds since 1970."""
+    for row in rows(answer, "jobs"):
+        name = parse_name(str(row.get("name")))
+        if name is not None and row.get("user_name") == user:
+            yield _job(row, name, now)
+
+
+def parse_accounting(answer: Row, user: str) -> Iterator[PilotJob]:
+    """Yield the user's pilot jobs in a response of the accounting database."""
+    for row in rows(answer, "jobs"):
+        name = parse_name(str(row.get("name")))
+        state = row.get("state")
+        if name is not None and row.get("user") == user:
+            current = state.get("current") if isinstance(state, dict) else None
+            yield PilotJob(_job_id(row), name, _job_state(current))
+
+
+def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
+    """Yield the partitions with their machines."""
+    machines = [(_names(row.get("partitions")), _node(row)) for row in rows(nodes, "nodes")]
+    for row in rows(partitions, "partitions"):
+        name = row.get("name")
+        if not isinstance(name, str):
+            raise Unreadable("name")
+        defaults, maximums = _object(row.get("defaults")), _object(row.get("maximums"))
+        state = _object(row.get("partition")).get("state", row.get("state"))
+        yield Partition(
+            name, _is_default(row), "UP" in _names(state),
+            _minutes(defaults.get("time", row.get("default_time_limit"))),
+            _minutes(maximums.get("time", row.get("max_time_limit"))),
+            tuple(node for names, node in machines if name in names),
+        )  # fmt: skip
+
+
+def release(answer: Row) -> str:
+    """Return the version of Slurm that sent the response, or an empty string."""
+    meta = _object(answer.get("meta"))
+    return str(_object(meta.get("Slurm") or meta.get("slurm")).get("release") or "")
+
+
+def number(value: object) -> int | None:
+    """Return the number, or None for infinite and missing values."""
+    if isinstance(value, dict):
+        is_number = value.get("set") and not value.get("infinite")
+        return number(value.get("number")) if is_number else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return int(value) if is_number else None  # type: ignore[call-overload]
+
+
+def _job(row: Row, name: PilotName, now: float) -> PilotJob:
+    state, time_limit = _job_state(row.get("job_state")), _minutes(row.get("time_limit"))
+    end = number(row.get("end_time"))
+    is_timed = state in RUNNING_STATES and end is not None and time_limit is not None
+    return PilotJob(
+        _job_id(row), name, state, str(row.get("state_reason") or ""), time_limit,
+        max(0, int((end or 0) - now)) if is_timed else None, _exit_code(row.get("exit_code")),
+        number(row.get("restart_cnt")) or 0, trailing_number(str(row.get("tres_per_node") or "")),
+        str(row.get("nodes") or ""),
+    )  # fmt: skip
+
+
+def _job_id(row: Row) -> str:
+    job_id = number(row.get("job_id"))
+    if not job_id:
+        raise Unreadable("job_id")
+    return str(job_id)
+
+
+def _job_state(value: object) -> str:
+    states = _names(value)
+    if not states:
+        raise Unreadable("job_state")
+    return next((flag for flag in JOB_FLAGS if flag in states), states[0])
+
+
+def _exit_code(value: object) -> int:
+    if isinstance(value, dict):
+        return number(value.get("return_code")) or 0
+    return (number(value) or 0) >> 8
+
+
+def _node(row: Row) -> PreviewedNode:
+    states = [*_names(row.get("state")), *_names(row.get("state_flags"))]
+    words = [state.lower() for state in states]
+    if not states or not isinstance(row.get("name"), str):
+        raise Unreadable("state")
+    return make_node(
+        row["name"], "+".join(word for word in words if word != "not_responding"),
+        cores=(number(row.get("alloc_cpus")) or 0, number(row.get("cpus")) or 0),
+        memory_mib=(number(row.get("alloc_memory")) or 0, number(row.get("real_memory")) or 0),
+        gres=(str(row.get("gres_used") or ""), str(row.get("gres") or "")),
+        reason=str(row.get("reason") or ""), features=",".join(_names(row.get("features"))),
+        is_silent="not_responding" in words,
+    )  # fmt: skip
+
+
+def _is_default(row: Row) -> bool:
+    flags = _names(row.get("flags"))
+    return "default" in [flag.lower() for flag in flags]
+
+
+def _minutes(value: object) -> int | None:
+    """Convert minutes to seconds. Return None for no limit."""
+    minutes = number(value)
+    return None if minutes is None else minutes * 60
+
+
+def _names(value: object) -> Sequence[str]:
+    """Return the names in a list, or in text that separates them with commas."""
+    if isinstance(value, str):
+        return [name for name in value.split(",") if name]
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _object(value: object) -> Row:
+    return value if isinstance(value, dict) else {}

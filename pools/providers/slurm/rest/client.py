@@ -1,0 +1,163 @@
+"""Access to a Slurm cluster through slurmrestd."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from pools.providers.base import ProviderError, ProvisionOrder
+from pools.providers.preview import Finding, error, warning
+from pools.providers.slurm.client import Examination, Submission
+from pools.providers.slurm.jobs import PilotJob, PilotName
+from pools.providers.slurm.rest import answers
+from pools.providers.slurm.rest.answers import Unreadable
+from pools.providers.slurm.rest.connection import Connection, Server
+from pools.providers.slurm.rest.errors import (
+    ALREADY_ENDED,
+    NO_SUCH_JOB,
+    NOTHING_FOUND,
+    error_code,
+    failure,
+    reported_errors,
+    unreadable,
+)
+from pools.providers.slurm.rest.submission import submission_body
+from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
+from pools.providers.slurm.rest.versions import Api, negotiate
+from pools.providers.slurm.settings import SlurmSettings
+
+T = TypeVar("T")
+QUERY_SECONDS = 30.0
+SUBMIT_SECONDS = 60.0
+HISTORY = timedelta(days=2)
+
+
+class SlurmRest:
+    """Cluster behind slurmrestd.
+
+    `server` returns its address and credentials, or raises ProviderError if they cannot be used. `versions`
+    are the negotiated versions by URL, which pools share.
+    """
+
+    def __init__(
+        self, settings: SlurmSettings, server: Callable[[], Server], versions: MutableMapping[str, Api], *,
+        now: Callable[[], datetime],
+    ) -> None:  # fmt: skip
+        self.settings, self._server, self._versions, self._now = settings, server, versions, now
+
+    def list_jobs(self) -> list[PilotJob]:
+        connection = self._connect()
+        user, now = connection.server.user, self._now().timestamp()
+        answer = self._get(connection, "/jobs/")
+        return self._read(connection, "a list of jobs", lambda: list(answers.parse_jobs(answer, user, now)))
+
+    def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
+        connection = self._connect()
+        if not self._api(connection).has_accounting:
+            return []
+        since = f"{self._now() - HISTORY:%Y-%m-%dT%H:%M:%S}"
+        answer = self._call(
+            connection, "GET", "/jobs", params={"job_name": ",".join(map(str, names)), "start_time": since},
+            ignored=(NOTHING_FOUND,), api="slurmdb",
+        )  # fmt: skip
+        user = connection.server.user
+        return self._read(
+            connection, "a list of ended jobs", lambda: list(answers.parse_accounting(answer, user))
+        )
+
+    def submit(
+        self, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+        living: Sequence[PilotName],
+    ) -> Submission:  # fmt: skip
+        connection = self._connect()
+        api = self._api(connection)
+        for accepted, name in enumerate(names):
+            body = submission_body(api, self.settings, order, name, variables)
+            try:
+                answer = self._call(connection, "POST", "/job/submit", body=body, seconds=SUBMIT_SECONDS)
+            except ProviderError as failed:
+                return Submission(accepted, failed)
+            if not answers.number(answer.get("job_id")):
+                return Submission(accepted, unreadable(connection.server, "a response to a submission"))
+        return Submission(len(names))
+
+    def cancel(self, jobs: Sequence[PilotJob]) -> None:
+        connection = self._connect()
+        failures = []
+        for job in jobs:
+            try:
+                self._call(connection, "DELETE", f"/job/{job.job_id}", ignored=(NO_SUCH_JOB, ALREADY_ENDED))
+            except ProviderError as failed:
+                failures.append(failed)
+        if failures:
+            raise failures[0]
+
+    def examine(self, order: ProvisionOrder) -> Examination:
+        """Return the partitions. slurmrestd cannot validate a job without submitting it."""
+        connection = self._connect()
+        server = connection.server
+        findings = tuple(token_findings(server.token, self._now()))
+        partitions, nodes = self._get(connection, "/partitions/"), self._get(connection, "/nodes/")
+        listed = self._read(
+            connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
+        )
+        release = answers.release(partitions)
+        source = f"slurm {release} at {server.url}, API {self._api(connection).version}"
+        return Examination(source, listed, findings=findings)
+
+    def _connect(self) -> Connection:
+        return Connection(self._server())
+
+    def _api(self, connection: Connection) -> Api:
+        """Return the version of the API, which is negotiated once per server."""
+        url = connection.server.url
+        api = self._versions.get(url)
+        if api is None:
+            api = self._versions[url] = negotiate(connection)
+        return api
+
+    def _get(self, connection: Connection, path: str) -> Mapping[str, Any]:
+        return self._call(connection, "GET", path)
+
+    def _call(
+        self, connection: Connection, method: str, path: str, *, params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
+        seconds: float | None = None,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        """Return the JSON object of the response. Raises ProviderError if it reports other errors than these.
+
+        After a response that a path does not exist, the version is negotiated again by the next call, because
+        slurmrestd may have been upgraded.
+        """
+        server = connection.server
+        full_path = f"/{api}/{self._api(connection).version}{path}"
+        response = connection.call(
+            method, full_path, params=params, body=body, seconds=seconds or QUERY_SECONDS
+        )
+        answer = response.json()
+        if response.status == 404:
+            self._versions.pop(server.url, None)
+        all_errors = reported_errors(answer or {})
+        errors = [each for each in all_errors if error_code(each) not in ignored]
+        is_ignored = bool(all_errors) and not errors
+        if errors or (response.status != 200 and not is_ignored):
+            raise failure(server, response, errors)
+        if answer is None:
+            raise unreadable(server, "a response")
+        return answer
+
+    def _read(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
+        try:
+            return parse()
+        except Unreadable as missing:
+            raise unreadable(connection.server, f"{subject} without {missing}") from None
+
+
+def token_findings(token: str, now: datetime) -> Iterable[Finding]:
+    """Yield a finding if the token has expired or will soon."""
+    expiry = token_expiry(token)
+    remedy = "Create another with `scontrol token lifespan=SECONDS`."
+    if expiry is not None and expiry <= now:
+        yield error(f"The Slurm token expired on {expiry:%Y-%m-%d %H:%M} UTC.", remedy)
+    elif expiry is not None and expiry - now < EXPIRES_SOON:
+        message = f"The Slurm token expires on {expiry:%Y-%m-%d %H:%M} UTC, and Slurm then refuses it."
+        yield warning(message, remedy)

@@ -1,0 +1,43 @@
+"""Tokens (JWT) with which Slurm authenticates a user."""
+
+import base64
+import binascii
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+EXPIRES_SOON = timedelta(days=7)
+LENGTH_MAX = 16 * 1024
+ALLOWED = "a token as printed by `scontrol token`: three parts of base64url, joined by dots"
+SlurmToken = Annotated[
+    str | None,
+    Field(
+        max_length=LENGTH_MAX,
+        repr=False,
+        description="Token of the user of slurmrestd, for a Slurm pool with `rest_url`: the output of "
+        "`scontrol token`. Stored encrypted and never shown.",
+    ),
+]
+_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
+
+
+def parse_token(text: str) -> str | None:
+    """Return the token in the output of `scontrol token`, or in a file with only the token.
+
+    Return None if the text contains no token.
+    """
+    token = text.strip().removeprefix("SLURM_JWT=")
+    return token if len(token) <= LENGTH_MAX and _JWT.fullmatch(token) else None
+
+
+def token_expiry(token: str) -> datetime | None:
+    """Return when the token expires, or None if it does not say so."""
+    payload = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return datetime.fromtimestamp(int(claims["exp"]), UTC)
+    except (binascii.Error, ValueError, TypeError, KeyError, OverflowError, OSError):
+        return None

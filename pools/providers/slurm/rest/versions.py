@@ -1,0 +1,62 @@
+"""Versions of slurmrestd's API."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.providers.slurm.rest.connection import Connection, Server
+from pools.providers.slurm.rest.errors import failure, reported_errors, unreadable
+
+# In order of preference. The tests run on real servers with each of these versions.
+UNDERSTOOD = ("v0.0.42", "v0.0.41", "v0.0.40", "v0.0.38", "v0.0.37")
+# From this version on, numbers are objects, states are lists, and submissions have other keys.
+FIRST_STRUCTURED = (0, 0, 39)
+DESCRIPTION = "/openapi/v3"
+SECONDS = 30.0
+_PATH = re.compile(r"/(slurm|slurmdb)/(v\d+\.\d+\.\d+)/jobs/?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """Version of the API to use, and whether the accounting database can be read with the same version."""
+
+    version: str
+    has_accounting: bool
+
+    @property
+    def is_structured(self) -> bool:
+        return _numbers(self.version) >= FIRST_STRUCTURED
+
+
+def negotiate(connection: Connection) -> Api:
+    """Return the newest version that both sides understand. Raises ProviderError if there is none."""
+    server = connection.server
+    response = connection.call("GET", DESCRIPTION, seconds=SECONDS)
+    answer = response.json()
+    if response.status != 200:
+        raise failure(server, response, reported_errors(answer or {}))
+    if answer is None or not isinstance(answer.get("paths"), dict):
+        raise unreadable(server, "a description of its API")
+    return choose(server, answer["paths"])
+
+
+def choose(server: Server, paths: Mapping[str, Any]) -> Api:
+    """Return the newest understood version among these paths of the API. Raises ProviderError."""
+    matches = [match for path in paths if (match := _PATH.fullmatch(path))]
+    offered = {kind: {match[2] for match in matches if match[1] == kind} for kind in ("slurm", "slurmdb")}
+    version = next((version for version in UNDERSTOOD if version in offered["slurm"]), None)
+    if version is None:
+        listed = ", ".join(sorted(offered["slurm"], key=_numbers)) or "none for jobs"
+        message = (
+            f"{server.place} offers these versions of its API: {listed}. Berth understands "
+            f"{', '.join(reversed(UNDERSTOOD))}. Start slurmrestd with one of them (option -s or -d), or let "
+            "the pool use Slurm's programs"
+        )
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    return Api(version, version in offered["slurmdb"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.removeprefix("v").split("."))

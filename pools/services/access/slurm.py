@@ -1,0 +1,59 @@
+"""Access of Slurm pools to slurmrestd, based on pool rows and encrypted tokens."""
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from pools.joining.sealed import UnsealError, seal, unseal
+from pools.models import NodePool
+from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.providers.slurm.rest.connection import Server
+from pools.providers.slurm.rest.token import ALLOWED, parse_token
+from pools.providers.slurm.settings import slurm_settings
+
+SLURM = NodePool.Provider.SLURM.value
+PATH = "slurm_token"
+
+
+def set_slurm_token(pool: NodePool, text: str | None) -> None:
+    """Store the token on the pool without saving it. Raises Invalid if it cannot be used."""
+    token = parse_token(text) if text else ""
+    if token is None:
+        raise Invalid([Problem(PATH, "is not a Slurm token", "", ALLOWED)])
+    if token and pool.provider != SLURM:
+        raise Invalid(
+            [Problem(PATH, f"is not used by the provider {pool.provider}", "", "the provider slurm")]
+        )
+    pool.slurm_token_sealed = seal(token) if token else ""
+
+
+def drop_unused_token(pool: NodePool) -> None:
+    """Delete the stored token, without saving the pool, if the pool no longer uses slurmrestd."""
+    if pool.provider != SLURM or "rest_url" not in pool.provider_settings:
+        pool.slurm_token_sealed = ""
+
+
+def check_slurm_token(pool: NodePool) -> None:
+    """Raise Invalid unless the pool has a token exactly if it uses slurmrestd."""
+    if pool.provider != SLURM:
+        return
+    uses_rest = slurm_settings(pool.provider_settings).rest_url is not None
+    if uses_rest and not pool.slurm_token_sealed:
+        message = "is required with provider_settings.rest_url"
+        raise Invalid([Problem(PATH, message, "", ALLOWED)])
+    if pool.slurm_token_sealed and not uses_rest:
+        message = "has no effect without provider_settings.rest_url"
+        raise Invalid([Problem(PATH, message, "", "nothing")])
+
+
+def read_slurm_token(pool: NodePool) -> str:
+    """Return the pool's token. Raises ProviderError if it cannot be decrypted."""
+    try:
+        return unseal(pool.slurm_token_sealed)
+    except UnsealError as error:
+        message = f"the Slurm token cannot be used: {error}"
+        raise ProviderError(ProviderErrorKind.CREDENTIALS, message) from None
+
+
+def slurm_server(pool: NodePool) -> Server:
+    """Return the address of the pool's slurmrestd, with its credentials. Raises ProviderError."""
+    values = slurm_settings(pool.provider_settings)
+    return Server(values.rest_url or "", values.rest_user or "", read_slurm_token(pool), values.rest_ca or "")

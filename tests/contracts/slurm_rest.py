@@ -1,0 +1,80 @@
+"""A real slurmrestd of a test cluster, with tokens of the cluster's own key."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pools.providers.slurm.rest.client import SlurmRest
+from pools.providers.slurm.rest.connection import Server
+from pools.providers.slurm.rest.versions import Api
+from pools.providers.slurm.settings import SlurmSettings
+from tests.contracts.slurm_cluster import SlurmCluster
+from tests.journeys.installation import free_port, until
+
+# slurmrestd refuses to run as root.
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+VERSIONS = ("v0.0.38", "v0.0.37")
+
+
+def missing_rest() -> list[str]:
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    return [name for name in ("slurmrestd",) if shutil.which(name, path=path) is None]
+
+
+def allow_tokens(cluster: SlurmCluster) -> None:
+    """Let the cluster accept tokens that its controller has signed."""
+    key = cluster.root / "jwt.key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    with (cluster.root / "slurm.conf").open("a") as configuration:
+        configuration.write(f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n")
+
+
+@dataclass
+class SlurmRestServer:
+    """slurmrestd with some versions of its API. It needs the accounting database to list ended jobs."""
+
+    cluster: SlurmCluster
+    versions: tuple[str, ...] = VERSIONS
+    has_accounting: bool = False
+    port: int = field(default_factory=free_port)
+    user: str = "root"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def name(self) -> str:
+        return f"slurmrestd-{self.port}"
+
+    def start(self) -> None:
+        plugins = [f"openapi/{version}" for version in self.versions]
+        if self.has_accounting:
+            plugins += [f"openapi/db{version}" for version in self.versions]
+        self.cluster.start_daemon(
+            "env", "SLURM_JWT=daemon", *NOBODY, "slurmrestd", "-a", "rest_auth/jwt", "-s", ",".join(plugins),
+            f"127.0.0.1:{self.port}", key=self.name,
+        )  # fmt: skip
+        until(self._responds, 60)
+
+    def stop(self) -> None:
+        self.cluster.stop_daemon(self.name, kills_after=10)
+        del self.cluster.processes[self.name]
+
+    def token(self, seconds: int = 3600) -> str:
+        output = self.cluster.run("scontrol", "token", f"lifespan={seconds}", f"username={self.user}")
+        match = re.search(r"SLURM_JWT=(\S+)", output)
+        assert match, output
+        return match[1]
+
+    def client(self, settings: SlurmSettings) -> SlurmRest:
+        server, versions = Server(self.url, self.user, self.token()), dict[str, Api]()
+        return SlurmRest(settings, lambda: server, versions, now=lambda: datetime.now(UTC))
+
+    def _responds(self) -> bool:
+        call = ["curl", "-s", "-o", os.devnull, f"{self.url}/openapi/v3"]
+        return subprocess.run(call, check=False).returncode == 0
