@@ -170,10 +170,19 @@ class PodCalls:
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, and delete the pod's object."""
+        """Copy the end of the log, and delete the pod's object and its record."""
+        if self._ledger.find(pod_id) is None:
+            return
         self._save_log(pod_id, cluster, path)
         with failures(cluster.api.server):
             cluster.api.delete(path, 0)
+        self.drop_record(pod_id)
+
+    def drop_record(self, pod_id: str) -> None:
+        """Move the copy of the log to its final path, and delete the pod's record."""
+        if not self._ledger.log_path(pod_id).exists():
+            self._copies.move_to(pod_id, self._ledger.log_path(pod_id))
+        self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the log, unless its node has been unresponsive for a long time."""

@@ -42,8 +42,8 @@ from pools.runtimes.local import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 T = TypeVar("T")
-START = "start"
-SHARED_SECONDS = 1.0  # starts within this period reuse the access to the clusters
+START, FORGET = "start", "forget"
+SHARED_SECONDS = 1.0  # calls for pods within this period reuse the access to the clusters
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
@@ -61,8 +61,8 @@ class _Running:
 
 
 @dataclass(frozen=True, slots=True)
-class _Starts:
-    """Cached access to the clusters of all pools. Pod starts reuse it until the monotonic time `until`."""
+class _Shared:
+    """Access to the clusters of all pools. Calls for pods reuse it until the monotonic time `until`."""
 
     pools: Mapping[str, PoolAccess | UnusableCluster]
     until: float
@@ -80,7 +80,7 @@ class KubernetesRuntime:
         self._copies = LogCopies(root / "copies")
         self._pods = PodCalls(self.ledger, self._copies, self.notify)
         self._pools = pools
-        self._starts = _Starts({}, 0.0)
+        self._shared = _Shared({}, 0.0)
         self._running: dict[str, _Running] = {}
         ports = list(range(FIRST_PORT, LAST_PORT))
         random.shuffle(ports)
@@ -102,17 +102,17 @@ class KubernetesRuntime:
     def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return a function that creates it."""
         validate_name(order.workspace)
-        access = _check_access(order.pool, self._pools_for_starts().get(order.pool))
+        access = _check_access(order.pool, self._shared_pools().get(order.pool))
         namespace = namespace_name(access.cluster.installation, order.project)
         self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
         return access, partial(self._pods.start, order, access, namespace)
 
-    def _pools_for_starts(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the access to each pool's cluster, cached for starts in quick succession."""
+    def _shared_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
+        """Return the access to each pool's cluster, cached for calls in quick succession."""
         now = time.monotonic()
-        if now >= self._starts.until:
-            self._starts = _Starts(self._pools(), now + SHARED_SECONDS)
-        return self._starts.pools
+        if now >= self._shared.until:
+            self._shared = _Shared(self._pools(), now + SHARED_SECONDS)
+        return self._shared.pools
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         del notice  # pods that request a notice are never placed on Kubernetes
@@ -238,11 +238,22 @@ class KubernetesRuntime:
         if entry is None or self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
         if entry.received:
-            access, path = self._entry_access(entry), _path(entry, pod_id)
-            self._call(pod_id, access, "forget", partial(self._pods.forget, pod_id, access.cluster, path))
-        if not self.ledger.log_path(pod_id).exists():
-            self._copies.move_to(pod_id, self.ledger.log_path(pod_id))
-        self.ledger.forget(pod_id)
+            self._call(pod_id, *self._forget_call(pod_id, entry))
+        else:
+            self._pods.drop_record(pod_id)
+
+    def begin_forget(self, pod_id: str) -> None:
+        """Queue the calls for the worker threads of the pod's cluster. `forget` reports errors."""
+        with suppress(RuntimeFailure, OSError, ValueError):
+            entry = self.ledger.find(pod_id)
+            if entry is not None and entry.ended is not None and entry.received:
+                access, action, call = self._forget_call(pod_id, entry)
+                access.cluster.worker.begin(pod_id, action, call)
+
+    def _forget_call(self, pod_id: str, entry: Entry) -> tuple[PoolAccess, str, Callable[[], None]]:
+        access = _check_access(_pool(entry), self._shared_pools().get(_pool(entry)))
+        path = _path(entry, pod_id)
+        return access, FORGET, partial(self._pods.forget, pod_id, access.cluster, path)
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:

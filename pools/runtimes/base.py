@@ -303,6 +303,13 @@ class Runtime(Protocol):
         """Delete the record of an ended pod but not its log. Ignore a pod that has not ended."""
         ...
 
+    def begin_forget(self, pod_id: str) -> None:
+        """Begin to forget an ended pod in the background, if the runtime forgets several pods at a time.
+
+        This method raises no errors. `forget` waits for the result.
+        """
+        ...
+
     def drop_log(self, pod_id: str) -> None:
         """Delete the log of a forgotten pod. Afterwards, no data is stored under the ID."""
         ...

@@ -226,6 +226,9 @@ class LocalRuntime:
     def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
+    def begin_forget(self, pod_id: str) -> None:
+        """Do nothing, because pods are forgotten one at a time."""
+
     def forget(self, pod_id: str) -> None:
         pod = self._pod_dir(pod_id)
         if not pod.has("exit"):

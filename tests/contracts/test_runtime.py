@@ -206,10 +206,12 @@ def test_forgotten_pod_keeps_its_log_and_never_restarts(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.write_output("p-1", b"one\ntwo\n")
+    stage.runtime.begin_forget("p-1")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ("p-1",), "a running pod is not forgotten"
     stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
+    stage.runtime.begin_forget("p-1")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ()
     stage.runtime.start(stage.long("p-1"))

@@ -202,6 +202,9 @@ class FakeRuntime:
     def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(self._pods))
 
+    def begin_forget(self, pod_id: str) -> None:
+        """Do nothing, because pods are forgotten one at a time."""
+
     def forget(self, pod_id: str) -> None:
         pod = self._pods.get(pod_id)
         if pod is not None and pod.report.state == PodState.EXITED:

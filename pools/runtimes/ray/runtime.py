@@ -200,6 +200,9 @@ class RayRuntime(RayFiles):
         self._adopt(self._nodes_by_instance().values())
         return self.ledger.ids()
 
+    def begin_forget(self, pod_id: str) -> None:
+        """Do nothing, because pods are forgotten one at a time."""
+
     def forget(self, pod_id: str) -> None:
         if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return

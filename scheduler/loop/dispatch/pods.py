@@ -131,10 +131,11 @@ class _Attempts:
     """Results of starting pods.
 
     `failures` contains the failure of each pod, or an empty string. `missing_secrets` is keyed by workload,
-    `refused` by pod.
+    `refused` by pod. `failed` contains the pods with each error.
     """
 
     notes: list[str] = field(default_factory=list)
+    failed: dict[str, list[Pod]] = field(default_factory=dict)
     failures: dict[uuid.UUID, str] = field(default_factory=dict)
     missing_secrets: dict[uuid.UUID, str] = field(default_factory=dict)
     refused: dict[uuid.UUID, str] = field(default_factory=dict)
@@ -143,31 +144,44 @@ class _Attempts:
 def _start_each(
     pods: Iterable[Pod], build: Callable[[Pod], PodOrder], now: datetime, context: SchedulerContext
 ) -> _Attempts:
-    """Start the pods until this process no longer leads."""
+    """Start the pods until this process no longer leads. Log one warning for all pods with the same error."""
     attempts = _Attempts()
+    _try_each(pods, build, now, context, attempts)
+    for error, failed in attempts.failed.items():
+        first, others = failed[0], f" and {len(failed) - 1} others" if len(failed) > 1 else ""
+        log.warning("pod %s%s could not be started: %s", first.pk, others, error)
+        attempts.notes.append(
+            f"Pod {first.role} {first.index} of {first.workload.handle}{others} could not be started: {error}"
+        )
+    return attempts
+
+
+def _try_each(
+    pods: Iterable[Pod],
+    build: Callable[[Pod], PodOrder],
+    now: datetime,
+    context: SchedulerContext,
+    attempts: _Attempts,
+) -> None:
     for pod, order in _begin_starts(pods, build, context):
         if not context.leads():
             attempts.notes.append("This scheduler lost leadership while starting pods.")
-            return attempts
+            return
         attempts.failures[pod.pk] = ""
         try:
             if isinstance(order, Exception):
                 raise order
             context.runtimes(pod.node.pool).start(order)
         except START_ERRORS as error:
-            log.warning("pod %s could not be started: %s", pod.pk, error)
+            attempts.failed.setdefault(str(error), []).append(pod)
             if isinstance(error, MissingSecret):
                 attempts.missing_secrets.setdefault(pod.workload_id, str(error))
             if isinstance(error, StartRefused):
                 attempts.refused[pod.pk] = str(error)
-            attempts.notes.append(
-                f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}"
-            )
             attempts.failures[pod.pk] = f"could not be started yet: {error}"
             continue
         context.sent.started[pod.pk] = now
         crash_point("dispatch.started")
-    return attempts
 
 
 def _store_failures(

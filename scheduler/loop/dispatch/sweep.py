@@ -6,7 +6,9 @@ until the time in `files_until`.
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from berth.db.compiled import compiled_once
@@ -26,6 +28,7 @@ ALIVE = (Reported.STARTING, Reported.RUNNING)
 # Skip rows that ended more recently, because they may be newer than the runtime's report.
 MIN_ENDED_AGE = timedelta(seconds=60)
 BATCH_SIZE = 1000  # number of pods whose rows are read in one query
+FORGETS_AHEAD = 32  # maximum number of pods that a runtime forgets at the same time
 ROWS = compiled_once(
     lambda keys: Pod.objects.filter(pk__any=keys).values_list(
         "pk", "node__pool_id", "state", "ended_at", "files_until"
@@ -51,35 +54,73 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
             log.warning("the runtime of pool %s cannot be swept: %s", pool.name, error)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Pod of a runtime that should have ended. `pool` is None if the pod has no row."""
+
+    pod_id: str
+    pool: int | None
+    has_files: bool
+
+
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
     """Sweep the pods of a runtime.
 
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """
-    pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
-    failed: set[int] = set()
-    for number, pod_id in enumerate(pod_ids):
-        if number % BATCH_SIZE == 0:
-            batch = pod_ids[number : number + BATCH_SIZE]
-            rows = {str(row[0]): row[1:] for row in ROWS(batch)}
-            with_outputs = _pods_with_outputs(batch, now)
+    failed: set[int | None] = set()
+    for pod in _begin_forgets(_ended_pods(runtime, now), runtime, failed, context):
+        if pod is None:
             yield ""
-        row = rows.get(pod_id)
-        if row is not None and (row[0] in failed or not _ended_long_ago(row[1], row[2], now)):
+            continue
+        if pod.pool in failed:
             continue
         if not context.leads():
             return
         try:
-            has_files = pod_id in with_outputs or (row is not None and row[3] is not None and row[3] > now)
-            note = _sweep_pod(runtime, pod_id, has_row=row is not None, has_files=has_files)
+            note = _sweep_pod(runtime, pod)
         except RuntimeFailure as error:
-            log.warning("pod %s cannot be swept: %s", pod_id, error)
-            if row is not None:
-                failed.add(row[0])
+            log.warning("pod %s cannot be swept: %s", pod.pod_id, error)
+            if pod.pool is not None:
+                failed.add(pod.pool)
         except (LookupError, OSError) as error:
-            log.warning("pod %s cannot be swept: %s", pod_id, error)
+            log.warning("pod %s cannot be swept: %s", pod.pod_id, error)
         else:
             yield note
+
+
+def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_Ended | None]:
+    """Yield the runtime's pods that should have ended, and None after each query."""
+    pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
+    for first in range(0, len(pod_ids), BATCH_SIZE):
+        batch = pod_ids[first : first + BATCH_SIZE]
+        rows = {str(row[0]): row[1:] for row in ROWS(batch)}
+        with_outputs = _pods_with_outputs(batch, now)
+        yield None
+        for pod_id in batch:
+            row = rows.get(pod_id)
+            if row is None:
+                yield _Ended(pod_id, None, pod_id in with_outputs)
+            elif _ended_long_ago(row[1], row[2], now):
+                keeps_files = row[3] is not None and row[3] > now
+                yield _Ended(pod_id, row[0], pod_id in with_outputs or keeps_files)
+
+
+def _begin_forgets(
+    pods: Iterable[_Ended | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
+) -> Iterator[_Ended | None]:
+    """Yield the pods. While the caller handles one pod, the runtime forgets the next pods."""
+    ahead: deque[_Ended] = deque()
+    for pod in pods:
+        if pod is None:
+            yield None
+            continue
+        if pod.pool is not None and not pod.has_files and pod.pool not in failed and context.leads():
+            runtime.begin_forget(pod.pod_id)
+        ahead.append(pod)
+        if len(ahead) == FORGETS_AHEAD:
+            yield ahead.popleft()
+    yield from ahead
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
@@ -93,17 +134,17 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 
-def _sweep_pod(runtime: Runtime, pod_id: str, *, has_row: bool, has_files: bool) -> str:
+def _sweep_pod(runtime: Runtime, pod: _Ended) -> str:
     """Stop the pod if it is still running. Otherwise forget the pod, unless its files are still needed."""
-    state = runtime.get_reports([pod_id])[pod_id].state
-    if not has_row and state is not Reported.EXITED:
-        runtime.stop(pod_id, 0)
-        return f"Pod {pod_id} was running without a row and was stopped."
-    if has_row and state in ALIVE:
-        runtime.stop(pod_id, 0)
-        return f"Pod {pod_id} was still running after its row had ended, and was stopped."
-    if not has_files:
-        runtime.forget(pod_id)
+    state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
+    if pod.pool is None and state is not Reported.EXITED:
+        runtime.stop(pod.pod_id, 0)
+        return f"Pod {pod.pod_id} was running without a row and was stopped."
+    if pod.pool is not None and state in ALIVE:
+        runtime.stop(pod.pod_id, 0)
+        return f"Pod {pod.pod_id} was still running after its row had ended, and was stopped."
+    if not pod.has_files:
+        runtime.forget(pod.pod_id)
     return ""
 
 

@@ -93,13 +93,16 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
 class CountedCalls:
     """Count the calls to an API server, and those that are unfinished."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
+        """Count calls of these methods, or of all."""
+        self._methods = methods
         self.all: list[tuple[str, str]] = []  # methods and kinds
         self.unfinished = self.most_unfinished = 0
         self._lock, self._call = threading.Lock(), api.Api._call
 
         def call(client: api.Api, *arguments: Any) -> dict[str, Any]:
-            return self._count(client, *arguments)
+            is_counted = not self._methods or arguments[0] in self._methods
+            return (self._count if is_counted else self._call)(client, *arguments)
 
         patch.setattr(api.Api, "_call", call)
 
@@ -132,6 +135,30 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
         running(k8s.runtime, order.pod_id)
     assert calls.most_unfinished == THREADS
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
+
+
+def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
+    k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"p-{number:02}" for number in range(20)]
+    for name in names:
+        k8s.runtime.start(k8s.long(name))
+        running(k8s.runtime, name)
+        k8s.end_pod(name, 0)
+        ended(k8s.runtime, name)
+    calls = CountedCalls(monkeypatch, "DELETE")
+    k8s.fall_silent()
+    for name in names:
+        k8s.runtime.begin_forget(name)
+    with pytest.raises(RuntimeFailure, match="has not responded"):
+        k8s.runtime.forget(names[0])
+    k8s.respond()
+    for name in names:
+        repeat(partial(k8s.runtime.forget, name))
+    assert sorted(calls.all) == [("DELETE", name) for name in names], "each pod is deleted once"
+    assert 1 < calls.most_unfinished <= THREADS
+    assert k8s.cluster.store.of_kind("pods") == []
+    assert k8s.runtime.list_pods() == ()
 
 
 def test_background_start_reports_its_refusal(k8s: SilentStage) -> None:

@@ -57,6 +57,19 @@ def test_failed_start_does_not_prevent_the_starts_that_began_after_it(
     assert workload.message == "worker 0 could not be started yet: the API server rejected a request."
 
 
+def test_pods_with_the_same_error_share_one_warning(
+    stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent, full = RuntimeFailure("the API server is silent"), RuntimeFailure("the disk is full")
+    recording.next("start", silent, full, silent, silent)
+    submit(stage, 5)
+    stage.tick()
+    warnings = [record.getMessage() for record in caplog.records if "could not be started" in record.message]
+    assert len(warnings) == 2
+    assert warnings[0].endswith(" and 2 others could not be started: the API server is silent")
+    assert warnings[1].endswith(" could not be started: the disk is full")
+
+
 def test_lost_leader_begins_no_further_starts(stage: Stage, recording: RecordingRuntime) -> None:
     submit(stage, 5)
     stage.loop.context.leads = lambda: False

@@ -1,0 +1,72 @@
+"""Tests for deleting a runtime's records of many ended pods."""
+
+from typing import Any
+
+import pytest
+
+from pools.runtimes.base import RuntimeFailure
+from scheduler.loop.dispatch.sweep import FORGETS_AHEAD, MIN_ENDED_AGE, sweep
+from tests.fakes.runtime import FakeRuntime
+from tests.scheduler.stage import Stage
+
+COUNT = FORGETS_AHEAD * 2
+
+
+class RecordingRuntime(FakeRuntime):
+    """Runtime that records which pods it has begun to forget."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unfinished: set[str] = set()
+        self.most_unfinished = 0
+        self.is_silent = False
+
+    def begin_forget(self, pod_id: str) -> None:
+        self.unfinished.add(pod_id)
+        self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
+
+    def forget(self, pod_id: str) -> None:
+        self.unfinished.remove(pod_id)  # a pod that the runtime has not begun to forget is an error
+        if self.is_silent:
+            raise RuntimeFailure("the API server is silent")
+        super().forget(pod_id)
+
+
+@pytest.fixture
+def recording(stage: Stage) -> RecordingRuntime:
+    """Return a runtime whose pods have all ended long ago."""
+    runtime = RecordingRuntime()
+    stage.loop.context.runtimes = lambda pool: runtime
+    workload: Any = stage.submit(roles=[{"name": "worker", "replicas": COUNT, "gpu": 0, "cpu": 0.1}])
+    stage.tick(2)
+    assert len(runtime.running()) == COUNT, workload.message
+    for pod in stage.pods(workload):
+        runtime.end(str(pod.pk), exit_code=0)
+    stage.tick()
+    stage.clock.advance(MIN_ENDED_AGE.total_seconds())
+    return runtime
+
+
+def test_runtime_forgets_a_bounded_number_of_pods_at_a_time(
+    stage: Stage, recording: RecordingRuntime
+) -> None:
+    assert set(sweep(stage.clock.now(), stage.loop.context)) == {""}
+    assert recording.list_pods() == ()
+    assert recording.most_unfinished == FORGETS_AHEAD
+
+
+def test_failed_cluster_is_called_no_further_until_the_next_sweep(
+    stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    recording.is_silent = True
+    list(sweep(stage.clock.now(), stage.loop.context))
+    assert len(recording.list_pods()) == COUNT
+    assert recording.most_unfinished == FORGETS_AHEAD
+    assert len([record for record in caplog.records if "cannot be swept" in record.message]) == 1
+
+
+def test_lost_leader_begins_to_forget_no_pods(stage: Stage, recording: RecordingRuntime) -> None:
+    stage.loop.context.leads = lambda: False
+    list(sweep(stage.clock.now(), stage.loop.context))
+    assert recording.most_unfinished == 0
+    assert len(recording.list_pods()) == COUNT
