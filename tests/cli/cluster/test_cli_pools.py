@@ -390,6 +390,9 @@ def test_doctor_lists_pool_problems_and_exits_with_1_for_an_error(terminal: Term
         "note     no nodes       The pool has no nodes.",
     ])  # fmt: skip
     assert terminal.run("doctor", "train", server=answer(note)).exit_code == 0
+    renamed = {**note, "name": "pending workloads"}
+    lines = terminal.run("doctor", "train", server=answer(note, renamed)).stdout.splitlines()
+    assert [line.index("The pool") for line in lines] == [28, 28]
     healthy = terminal.run("doctor", "train", server=answer())
     assert (healthy.exit_code, healthy.stderr) == (0, "No problems found in pool train.\n")
     as_json = terminal.run("doctor", "train", "-o", "json", server=answer(error))

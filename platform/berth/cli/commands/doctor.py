@@ -9,7 +9,7 @@ from berth.cli.arguments import open_client
 from berth.cli.output import Output, OutputOption, show_list
 from berth.cli.text import safe
 
-MARGIN = 24
+STATUS_WIDTH, NAME_WIDTH = 9, 15
 PoolArgument = Annotated[
     str | None,
     typer.Argument(metavar="[POOL]", help="Node pool to examine; default: this machine."),
@@ -64,8 +64,9 @@ def _show(
     if output.is_data or not entries:
         show_list(entries, (), output, empty_message)
         return
+    width = max(NAME_WIDTH, *(len(labels(entry)[1]) + 2 for entry in entries))
     for entry in entries:
         status, name = labels(entry)
-        print(f"{status:<9}{name:<{MARGIN - 9}}{safe(entry.finding)}")
+        print(f"{status:<{STATUS_WIDTH}}{name:<{width}}{safe(entry.finding)}")
         if entry.remedy:
-            print(f"{'':<{MARGIN}}{safe(entry.remedy)}")
+            print(f"{'':<{STATUS_WIDTH + width}}{safe(entry.remedy)}")
