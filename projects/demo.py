@@ -2,19 +2,23 @@
 
 Research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two
 GPUs each. The project vision has a high weight, so it can borrow most of the other projects' idle quota. The
-project ads can reclaim its own four GPUs.
+project ads can reclaim its own four GPUs. On a machine with another number of GPUs, the pool has these GPUs
+and the quotas are in proportion.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+from pools.providers.hardware import Machine
+
+GPUS = 8  # sum of the departments' quotas, and number of GPUs in the pool on a machine without GPUs
 
 POOL: Mapping[str, Any] = {
     "name": "local",
     "provider": "local",
     "runtime": "local",
     "nodes_min": 0,
-    "nodes_max": 4,
-    "gpus_per_node": 2,
     "cpu_milli": 4000,
     "memory_mib": 4096,
 }
@@ -45,3 +49,35 @@ PEOPLE: Mapping[str, tuple[str, str]] = {
     "grace": ("member", "ads"),
     "henry": ("project_admin", "search"),
 }
+
+
+def pool_settings(machine: Machine) -> Mapping[str, Any]:
+    """Return the settings of a pool with all GPUs of the machine. Its nodes share the machine equally.
+
+    Nodes with simulated GPUs, and those of a machine without GPUs, have the size that `POOL` states.
+    """
+    gpus = len(machine.devices) or GPUS
+    gpus_per_node = 1 if gpus % 2 else 2
+    nodes = gpus // gpus_per_node
+    settings = {**POOL, "nodes_max": nodes, "gpus_per_node": gpus_per_node}
+    models = {device.model for device in machine.devices if device.model}
+    if not models:
+        return settings
+    return {
+        **settings,
+        "gpu_model": models.pop() if len(models) == 1 else "",
+        "gpu_memory_mib": min(device.memory_mib for device in machine.devices),
+        "cpu_milli": machine.cpu_milli // nodes,
+        "memory_mib": machine.memory_mib * 9 // 10 // nodes,  # the rest is for Berth and its database
+    }
+
+
+def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
+    """Return the quota in proportion, for a pool with this many GPUs instead of `GPUS`.
+
+    Limits are rounded up, so that a workload of one GPU is possible even if there is only one.
+    """
+    scaled = {**quota, "gpu": quota["gpu"] * gpus / GPUS}
+    if "limit" in quota:
+        scaled["limit"] = {"gpu": math.ceil(quota["limit"]["gpu"] * gpus / GPUS)}
+    return scaled

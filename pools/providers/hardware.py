@@ -26,9 +26,9 @@ class Machine:
     address: str = "127.0.0.1"
 
 
-def measure_this_machine(declared_gpus: int | None = None) -> Machine:
-    """Measure this machine. If `declared_gpus` is set, report that many simulated GPUs instead."""
-    devices = tuple(_nvml_devices()) if declared_gpus is None else simulated_devices(declared_gpus)
+def measure_this_machine(declared_gpus: int = 0) -> Machine:
+    """Measure this machine. If `declared_gpus` is not 0, that many simulated GPUs replace its own."""
+    devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 
 

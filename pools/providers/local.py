@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from berth.core.words import format_count
 from pools.providers.base import (
     Instance,
     InstanceState,
@@ -103,9 +104,8 @@ class LocalProvider:
         return [device.identity for device in self.machine.devices if device.identity not in used]
 
     def _shortage_message(self, order: ProvisionOrder) -> str:
-        device_count = len(self.machine.devices)
-        free = len(self._free_devices())
-        return f"this machine has {device_count} GPUs ({free} free); a node needs {order.shape.gpus}"
+        owned = format_count(len(self.machine.devices), "GPU")
+        return f"this machine has {owned} ({len(self._free_devices())} free); a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
         for path in self._order_files(pool):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from pools.runtimes.base import DeviceUsage
+from pools.runtimes.enclosure.devices import simulates_gpus
 
 PROBE_VARIABLE = "BERTH_GPU_PROBE"  # command that replaces nvidia-smi and receives the same arguments
 QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
@@ -24,15 +25,19 @@ class DeviceProbe:
 
     def measure(self) -> tuple[DeviceUsage, ...]:
         """Return the utilization of each GPU by index, or an empty tuple if it cannot be measured."""
-        if time.monotonic() < self._paused_until:
+        command = self._command or _configured_command()
+        if not command or time.monotonic() < self._paused_until:
             return ()
-        output = _run_probe(
-            [*(self._command or shlex.split(os.environ.get(PROBE_VARIABLE, "nvidia-smi"))), *QUERY]
-        )
+        output = _run_probe([*command, *QUERY])
         if output is None:
             self._paused_until = time.monotonic() + RETRY_SECONDS
             return ()
         return parse_output(output)
+
+
+def _configured_command() -> Sequence[str]:
+    """Return the command that measures, which is empty if the GPUs are simulated."""
+    return shlex.split(os.environ.get(PROBE_VARIABLE) or ("" if simulates_gpus() else "nvidia-smi"))
 
 
 def parse_output(output: str) -> tuple[DeviceUsage, ...]:

@@ -7,6 +7,8 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
+from django.conf import settings
+
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.joining.sealed import UnsealError, seal, unseal
@@ -136,7 +138,7 @@ def _has_cuda(pool: NodePool) -> bool:
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
-        return bool(measure_this_machine().devices)
+        return not settings.BERTH_DECLARED_GPUS and bool(measure_this_machine().devices)
     return not AMD_MODELS.match(pool.gpu_model)
 
 

@@ -6,6 +6,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from pools.models import NodePool
+from pools.providers.hardware import Machine
 from pools.services import create_pool
 from projects import demo
 from projects.actor import Actor
@@ -22,10 +23,14 @@ def is_empty() -> bool:
 
 
 @transaction.atomic
-def seed() -> Passwords:
-    """Create the organization defined in `projects.demo`. Return the passwords by user name."""
+def seed(machine: Machine) -> Passwords:
+    """Create the organization defined in `projects.demo`, with the GPUs of the machine.
+
+    Return the passwords by user name.
+    """
     actor = Actor.system("demo")
-    pool = create_pool(actor=actor, **demo.POOL)
+    pool = create_pool(actor=actor, **demo.pool_settings(machine))
+    gpus = len(machine.devices) or demo.GPUS
     scopes: dict[str, Tenant] = {}
     for name, settings in demo.DEPARTMENTS.items():
         scopes[name] = tenants.create_department(actor=actor, name=name, title=settings["title"])
@@ -40,7 +45,8 @@ def seed() -> Passwords:
             rank=settings.get("rank", 0),
         )
     for name, settings in {**demo.DEPARTMENTS, **demo.PROJECTS}.items():
-        quotas.set_quota(actor=actor, owner=scopes[name], pool=pool, values=settings["quota"])
+        values = demo.scale_quota(settings["quota"], gpus)
+        quotas.set_quota(actor=actor, owner=scopes[name], pool=pool, values=values)
     return {
         name: _create_user(actor, name, role, scopes[scope_name])
         for name, (role, scope_name) in demo.PEOPLE.items()

@@ -9,7 +9,7 @@ import pytest
 
 from pools.runtimes.base import PodCause, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View, enclose
-from pools.runtimes.enclosure.devices import UnknownDevice, pod_devices
+from pools.runtimes.enclosure.devices import PodDevices, UnknownDevice, pod_devices
 from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.probe import probe_directory
@@ -110,6 +110,11 @@ def test_gpu_without_a_device_node_is_rejected(machine: Path) -> None:
     for name in ("GPU-c", "2"):
         with pytest.raises(UnknownDevice, match=f"GPU {name} has no device node"):
             pod_devices([name], machine)
+
+
+def test_simulated_gpus_hide_those_of_the_machine(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_DECLARED_GPUS", "8")
+    assert pod_devices(["0", "7"], machine) == PodDevices((), ("0", "7"))
 
 
 def test_simulated_gpus_have_no_device_nodes(tmp_path: Path) -> None:

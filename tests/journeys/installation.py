@@ -92,7 +92,8 @@ class Installation:
     def env(self) -> dict[str, str]:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(BERTH_VARIABLES)}
-        return {**inherited, "BERTH_HOME": str(self.home), "PYTHONPATH": paths, **self.settings}
+        own = {"BERTH_HOME": str(self.home), "BERTH_DECLARED_GPUS": "8", "PYTHONPATH": paths}
+        return {**inherited, **own, **self.settings}
 
     def children(self) -> dict[str, int]:
         assert self.process

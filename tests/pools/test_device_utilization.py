@@ -64,3 +64,16 @@ def test_local_nodes_measure_the_machines_gpus(tmp_path: Path, monkeypatch: pyte
     devices = runtime.measure([], ["i-0", "i-1"]).devices
     assert devices == dict.fromkeys(("i-0", "i-1"), (DeviceUsage(0, "GPU-a", 50, 6),))
     assert os.environ["BERTH_GPU_PROBE"]
+
+
+def test_simulated_gpus_are_measured_only_by_a_configured_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-a, 90, 100'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert DeviceProbe().measure()
+    monkeypatch.setenv("BERTH_DECLARED_GPUS", "8")
+    assert not DeviceProbe().measure()
+    monkeypatch.setenv("BERTH_GPU_PROBE", "nvidia-smi")
+    assert DeviceProbe().measure()

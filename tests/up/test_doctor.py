@@ -142,3 +142,5 @@ def test_reported_gpus_match_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("BERTH_GPU_PROBE", str(probe))
     monkeypatch.setenv("BERTH_ISOLATION", "off")
     assert run_doctor()[1]["GPUs"]["finding"] == "2 seen."
+    monkeypatch.setenv("BERTH_DECLARED_GPUS", "4")
+    assert run_doctor()[1]["GPUs"]["finding"] == "4 simulated, because `BERTH_DECLARED_GPUS` is set."

@@ -161,9 +161,8 @@ def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
 
 
 def machine() -> Machine:
-    """Return this machine with its GPUs, or with the declared simulated GPUs if it has none."""
-    real = measure_this_machine()
-    return real if real.devices else measure_this_machine(settings.BERTH_DECLARED_GPUS)
+    """Return this machine with its GPUs, or with simulated GPUs if BERTH_DECLARED_GPUS is set."""
+    return measure_this_machine(settings.BERTH_DECLARED_GPUS)
 
 
 def _lookup(implementations: Mapping[str, T], name: str, role: str) -> T:

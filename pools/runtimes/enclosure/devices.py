@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"  # number of GPUs that the local pools of this machine simulate
 # A GPU pod needs every one of these devices that exists. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
@@ -32,13 +34,13 @@ class PodDevices:
 
 
 def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
-    """Return the device nodes of these GPUs, or none on a machine with simulated GPUs.
+    """Return the device nodes of these GPUs, or none if the GPUs are simulated.
 
     An index becomes the GPU's UUID, because a pod that sees only some of the device nodes renumbers the GPUs
     from 0. A partition of a GPU (MIG) needs all device nodes. Raises UnknownDevice.
     """
     ids = tuple(devices)
-    if not ids:
+    if not ids or simulates_gpus():
         return PodDevices((), ids)
     gpus = nvidia_gpus(root)
     if gpus:
@@ -54,6 +56,10 @@ def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
         names = ["kfd", *_NETWORK, *(f"dri/renderD{renders[int(name)]}" for name in ids)]
         return PodDevices(_existing(names, root), tuple(str(index) for index in range(len(ids))))
     return PodDevices((), ids)
+
+
+def simulates_gpus() -> bool:
+    return os.environ.get(DECLARED_VARIABLE, "0") != "0"
 
 
 def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:

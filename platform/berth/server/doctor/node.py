@@ -1,5 +1,6 @@
 """Checks for running pods: isolation, limits, images and GPUs."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from berth.server.doctor.check import Check, Status, split_remedy
 from pools.runtimes.device_usage import DeviceProbe
-from pools.runtimes.enclosure.devices import amd_render_nodes, nvidia_gpus
+from pools.runtimes.enclosure.devices import DECLARED_VARIABLE, amd_render_nodes, nvidia_gpus, simulates_gpus
 from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES
@@ -99,6 +100,9 @@ def _version(path: str) -> str:
 
 
 def _gpus() -> Check:
+    if simulates_gpus():
+        count = os.environ[DECLARED_VARIABLE]
+        return Check("GPUs", Status.OK, f"{count} simulated, because `{DECLARED_VARIABLE}` is set.")
     measured = DeviceProbe().measure()
     nvidia, amd = nvidia_gpus(), amd_render_nodes()
     if measured or (amd and not nvidia):

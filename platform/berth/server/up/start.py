@@ -29,6 +29,7 @@ from berth.server.up.processes import (
 )
 from berth.server.up.supervisor import Supervisor
 from berth.tied import tie_to_parent
+from pools.providers.hardware import measure_this_machine
 
 DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
@@ -39,7 +40,7 @@ OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # connections to the em
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
     """Run until stopped. Return the exit code: 0 normally, or 1 if Berth could not start."""
-    if demo:
+    if demo and not measure_this_machine().devices:
         os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:
         with claim_home(home()) as lock, closing(bind_socket(host, port)) as listening:
