@@ -166,11 +166,11 @@ podman:
 		{ $(call apt_install,podman runc catatonit docker-registry busybox-static); } \
 			>/dev/null 2>&1 || echo "They could not be installed, so these tests are skipped."; }
 
-# For the tests of SSH hosts, which are skipped without it.
+# For the tests of SSH hosts and Git servers. Those over SSH are skipped without an SSH server.
 openssh:
-	@[ "$$(id -u)" != 0 ] || { command -v sshd || [ -e /usr/sbin/sshd ]; } >/dev/null || { \
-		echo "Installing an SSH server for the tests of SSH hosts ..."; \
-		{ $(call apt_install,openssh-server); } \
+	@[ "$$(id -u)" != 0 ] || { command -v git && { command -v sshd || [ -e /usr/sbin/sshd ]; }; } >/dev/null || { \
+		echo "Installing an SSH server and git for the tests of SSH hosts and Git servers ..."; \
+		{ $(call apt_install,openssh-server git); } \
 			>/dev/null 2>&1 || echo "It could not be installed, so these tests are skipped."; }
 
 # For the tests of Slurm pools, which only root can run; without these programs, they are skipped.

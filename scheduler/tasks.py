@@ -10,9 +10,10 @@ from berth.server.api.idempotency import delete_expired_responses
 from berth.server.wiring import load_wiring, local_environments
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, machines
-from projects.code.collector import collect_code
+from projects.code.collector import UNUSED, collect_code
 from projects.code.stores import open_store
 from projects.models import Leftover, WorkloadDeletion
+from projects.services.code_fetches import delete_unused_fetches
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
 from projects.services.secrets import delete_unused_values
@@ -69,7 +70,9 @@ def delete_expired() -> dict[str, int]:
 def delete_unused_code() -> int:
     """Delete code that no workload needs. Return the number of deleted trees and chunks."""
     retention = timedelta(days=settings.BERTH_KEEP_DAYS["code"])
-    return collect_code(open_store(), timezone.now(), retention=retention)
+    now = timezone.now()
+    delete_unused_fetches(now - UNUSED)
+    return collect_code(open_store(), now, retention=retention)
 
 
 def check_budgets() -> int:

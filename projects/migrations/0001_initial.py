@@ -26,12 +26,14 @@ CREATE TRIGGER projects_workload_updated BEFORE UPDATE ON projects_workload
         (OLD.id, OLD.project_id, OLD.name, OLD.version, OLD.phase, OLD.pending_since, OLD.next_phase, OLD.run,
          OLD.pools, OLD.priority, OLD.preemptible, OLD.submitted_at, OLD.requeued_at, OLD.edits, OLD.started_at,
          OLD.last_checkpoint_at, OLD.stale_since, OLD.backoff_until, OLD.max_runtime, OLD.preemptions,
-         OLD.restarts, OLD.start_refusal, OLD.avoided_nodes, OLD.held, OLD.changed_in)
+         OLD.restarts, OLD.start_refusal, OLD.avoided_nodes, OLD.held, OLD.code_wait,
+         OLD.changed_in)
         IS DISTINCT FROM
         (NEW.id, NEW.project_id, NEW.name, NEW.version, NEW.phase, NEW.pending_since, NEW.next_phase, NEW.run,
          NEW.pools, NEW.priority, NEW.preemptible, NEW.submitted_at, NEW.requeued_at, NEW.edits, NEW.started_at,
          NEW.last_checkpoint_at, NEW.stale_since, NEW.backoff_until, NEW.max_runtime, NEW.preemptions,
-         NEW.restarts, NEW.start_refusal, NEW.avoided_nodes, NEW.held, NEW.changed_in)
+         NEW.restarts, NEW.start_refusal, NEW.avoided_nodes, NEW.held, NEW.code_wait,
+         NEW.changed_in)
     ) EXECUTE FUNCTION projects_note_change();
 
 CREATE FUNCTION projects_workload_note_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -371,6 +373,84 @@ class Migration(InitialMigration):
             },
         ),
         migrations.CreateModel(
+            name="CodeFetch",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("section", models.JSONField(help_text="The document's section `code.git`.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("waiting", "Waiting"), ("fetched", "Fetched"), ("failed", "Failed")],
+                        default="waiting",
+                        max_length=8,
+                    ),
+                ),
+                ("commit", models.CharField(blank=True, max_length=64)),
+                (
+                    "branch",
+                    models.CharField(
+                        blank=True, help_text="Branch that the commit was the head of.", max_length=255
+                    ),
+                ),
+                (
+                    "secret_version",
+                    models.PositiveIntegerField(help_text="Version of the secret that was used.", null=True),
+                ),
+                (
+                    "attempts",
+                    models.PositiveIntegerField(default=0, help_text="Number of failed attempts."),
+                ),
+                ("retry_at", models.DateTimeField(null=True)),
+                (
+                    "error",
+                    models.TextField(blank=True, help_text="Error of the last failed attempt."),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "requested_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tree",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="projects.codetree",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "waiting")),
+                        fields=["created_at"],
+                        name="code_fetch_waiting",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Budget",
             fields=[
                 (
@@ -581,6 +661,24 @@ class Migration(InitialMigration):
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="workloads",
                         to="projects.codetree",
+                    ),
+                ),
+                (
+                    "code_fetch",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="workloads",
+                        to="projects.codefetch",
+                    ),
+                ),
+                (
+                    "code_wait",
+                    models.TextField(
+                        blank=True,
+                        help_text="Why the workload's code is not available yet, as a sentence.",
                     ),
                 ),
                 (
@@ -862,6 +960,11 @@ class Migration(InitialMigration):
                         fields=["code"],
                         name="workload_code",
                         condition=models.Q(("code__isnull", False)),
+                    ),
+                    models.Index(
+                        fields=["code_fetch"],
+                        name="workload_code_fetch",
+                        condition=models.Q(("code_fetch__isnull", False)),
                     ),
                     models.Index(
                         fields=["array"],

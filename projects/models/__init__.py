@@ -4,11 +4,12 @@ from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
 from projects.models.channels import OpenChannel
-from projects.models.code import CodeChunk, CodeTree
+from projects.models.code import CodeChunk, CodeFetch, CodeTree
 from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
 from projects.models.idle import IdleWarning
 from projects.models.images import RunImage
+from projects.models.leftovers import Leftover
 from projects.models.metrics import Metric, MetricsReader
 from projects.models.outputs import OutputState, PodOutputs
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
@@ -21,7 +22,6 @@ from projects.models.subscriptions import Subscription
 from projects.models.templates import Template
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
 from projects.models.workloads import (
-    Leftover,
     Phase,
     Pod,
     PodState,
@@ -40,6 +40,7 @@ __all__ = [
     "BudgetWarning",
     "Call",
     "CodeChunk",
+    "CodeFetch",
     "CodeTree",
     "Delivery",
     "Department",

@@ -1,10 +1,12 @@
-"""Models of the code that is sent with workloads. All rows belong to one project."""
+"""Models of the code of workloads. All rows belong to one project."""
 
 import uuid
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from projects.models.tenants import Project
@@ -48,3 +50,41 @@ class CodeTree(models.Model):
 
     def __str__(self) -> str:
         return self.digest
+
+
+class CodeFetch(models.Model):
+    """Commit of a Git repository that workloads start with. It is fetched once, after the submission.
+
+    All tasks of an array, and all workloads that were submitted together with the same section `code`, share
+    one fetch.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        FETCHED = "fetched"
+        FAILED = "failed"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    section = models.JSONField(help_text="The document's section `code.git`.")
+    state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
+    commit = models.CharField(max_length=64, blank=True)
+    branch = models.CharField(max_length=255, blank=True, help_text="Branch that the commit was the head of.")
+    tree = models.ForeignKey(CodeTree, null=True, on_delete=models.SET_NULL, related_name="+")
+    secret_version = models.PositiveIntegerField(null=True, help_text="Version of the secret that was used.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Number of failed attempts.")
+    retry_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, help_text="Error of the last failed attempt.")
+    created_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["created_at"], name="code_fetch_waiting", condition=Q(state="waiting"))
+        ]
+
+    def __str__(self) -> str:
+        return str(self.section.get("url", ""))

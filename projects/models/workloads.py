@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from berth.core.priorities import DEFAULT
 from berth.db.fast_rows import FastRows
 from projects.models.arrays import WorkloadArray
-from projects.models.code import CodeTree
+from projects.models.code import CodeFetch, CodeTree
 from projects.models.tenants import NAME, Project
 
 
@@ -72,6 +72,12 @@ class Workload(FastRows):
         CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False,
         help_text="Files that each pod starts with; empty after they have expired.",
     )  # fmt: skip
+    code_fetch = models.ForeignKey(
+        CodeFetch, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False
+    )
+    code_wait = models.TextField(
+        blank=True, help_text="Why the workload's code is not available yet, as a sentence."
+    )
     pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
     priority = models.IntegerField(default=DEFAULT)
     preemptible = models.BooleanField(default=True)
@@ -193,6 +199,9 @@ class Workload(FastRows):
             ),
             GinIndex(fields=["labels"], name="workload_labels", condition=HAS_LABELS),
             models.Index(fields=["code"], name="workload_code", condition=Q(code__isnull=False)),
+            models.Index(
+                fields=["code_fetch"], name="workload_code_fetch", condition=Q(code_fetch__isnull=False)
+            ),
             models.Index(fields=["array"], name="workload_array", condition=Q(array__isnull=False)),
             models.Index(
                 fields=["id"],
@@ -373,28 +382,3 @@ class Pod(FastRows):
 
     def __str__(self) -> str:
         return self.name
-
-
-class Leftover(models.Model):
-    """Pod log or workload workspace that remains to be cleaned up. The row is deleted after the cleanup."""
-
-    class Kind(models.TextChoices):
-        POD = "pod"
-        WORKSPACE = "workspace"
-
-    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
-    kind = models.CharField(max_length=10, choices=Kind.choices)
-    name = models.CharField(max_length=64, help_text="Name in the pool's runtime.")
-    left_at = models.DateTimeField(db_default=Now(), editable=False)
-    handed_at = models.DateTimeField(
-        null=True, editable=False, help_text="Time of the last request for cleanup."
-    )
-
-    class Meta:
-        ordering = ["id"]
-        constraints = [
-            models.UniqueConstraint(name="leftover_once", fields=["pool", "kind", "name"]),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"

@@ -25,7 +25,7 @@ from projects.actor import Actor
 from projects.code.archive import archive_size, check_chunks, file_parts, tar_parts
 from projects.code.base import DamagedChunk, MissingChunk
 from projects.code.stores import open_store
-from projects.models import CodeChunk, CodeTree, Project, Workload
+from projects.models import CodeChunk, CodeFetch, CodeTree, Project, Workload
 
 MIB = 2**20
 LARGEST_SHOWN = 5
@@ -54,19 +54,39 @@ class CodeLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadGit:
+    """Git repository that a workload's code comes from.
+
+    `state` is waiting, fetched or failed. `error` belongs to the last attempt. `retry_at` is the time of the
+    next attempt after an error.
+    """
+
+    url: str
+    ref: str | None
+    directory: str | None
+    secret: str | None
+    secret_version: int | None
+    state: str
+    error: str
+    retry_at: datetime | None
+    fetched_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadCode:
     """Code of a workload.
 
     The size in bytes and the number of files are None once the code is no longer stored.
     """
 
-    tree: str
+    tree: str | None
     commit: str | None
     branch: str | None
     dirty: bool
     is_stored: bool
     size: int | None
     files: int | None
+    git: WorkloadGit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +224,28 @@ def describe_code(workload: Workload) -> WorkloadCode | None:
         stored = CodeTree.objects.filter(pk=workload.code_id or 0)
         workload.code = stored.defer("files", "chunks").first()
     tree = workload.code
+    if (git := section.get("git")) is not None:
+        return _describe_git(workload, tree, git)
     return WorkloadCode(
         tree=section["tree"], commit=section.get("commit"), branch=section.get("branch"),
         dirty=section.get("dirty", False), is_stored=tree is not None,
         size=None if tree is None else tree.size,
         files=None if tree is None else tree.file_count,
+    )  # fmt: skip
+
+
+def _describe_git(workload: Workload, tree: CodeTree | None, section: Mapping[str, Any]) -> WorkloadCode:
+    fetch = workload.code_fetch or CodeFetch(state=CodeFetch.State.FAILED)
+    git = WorkloadGit(
+        url=section["url"], ref=section.get("ref"), directory=section.get("directory"),
+        secret=section.get("secret"), secret_version=fetch.secret_version, state=str(fetch.state),
+        error=fetch.error, retry_at=fetch.retry_at,
+        fetched_at=fetch.ended_at if fetch.state == CodeFetch.State.FETCHED else None,
+    )  # fmt: skip
+    return WorkloadCode(
+        tree=None if tree is None else tree.digest, commit=fetch.commit or None, branch=fetch.branch or None,
+        dirty=False, is_stored=tree is not None, size=None if tree is None else tree.size,
+        files=None if tree is None else tree.file_count, git=git,
     )  # fmt: skip
 
 

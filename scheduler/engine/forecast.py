@@ -27,6 +27,7 @@ UNKNOWN_START: Mapping[Reason, str] = {
     Reason.EXCEEDS_DOMAIN: NEVER_STARTS,
     Reason.SUSPENDED: "a user has to resume the workload",
     Reason.DEPENDENCY_NOT_MET: "the workloads that it waits for have to end first",
+    Reason.FETCHING_CODE: "its code has to be fetched first",
     Reason.PROJECT_LIMIT: "another workload in the project has to end, or the limit has to be raised",
     Reason.DEPARTMENT_LIMIT: "another workload in the department has to end, or the limit has to be raised",
     Reason.CLUSTER_QUOTA: "another workload in the project has to end, "

@@ -336,6 +336,7 @@ class Workload:
     suspended: bool = False
     misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
     after: tuple[Dependency, ...] = ()  # workloads that must end first
+    awaits_code: str = ""  # why the workload's code is not available yet, as a sentence
     pods: tuple[Pod, ...] = ()
 
 

@@ -22,10 +22,10 @@ MAX_NODES_TRIED = 4
 
 # Pending reasons that do not depend on the number of nodes.
 CAPACITY_INDEPENDENT = frozenset({
-    Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
-    Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
-    Reason.CLUSTER_QUOTA, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD,
-    Reason.EXCEEDS_DOMAIN,
+    Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.FETCHING_CODE,
+    Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX,
+    Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT, Reason.CLUSTER_QUOTA,
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
 })  # fmt: skip
 
 Key = tuple[str, str, int]  # workload, role, index

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
     DEPENDENCY_NOT_MET = "DependencyNotMet"
+    FETCHING_CODE = "FetchingCode"
     NO_MATCHING_NODE = "NoMatchingNode"
     EXCEEDS_NODE_SHAPE = "ExceedsNodeShape"
     EXCEEDS_POOL_MAX = "ExceedsPoolMax"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodOrder, PodState
+from tests.certificates import Authority
 from tests.code.code_server import (
     SECRET,
     Answer,
@@ -19,7 +20,6 @@ from tests.code.code_server import (
 )
 from tests.code.small_disk import small_disk
 from tests.contracts.pods import LocalStage, ended, order, poll_until
-from tests.pools.test_joining_over_tls import Authority
 
 
 @pytest.fixture

@@ -6,14 +6,22 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arrays import parse_array_option
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import BadInput
+from berth.cli.flag_values import (
+    build_notification,
+    parse_amount,
+    parse_notice,
+    parse_priority,
+    parse_restart_policy,
+    parse_retry,
+    parse_seconds,
+    without_empty,
+)
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import (
     parse_dependency,
-    parse_duration,
     parse_key_values,
     parse_number,
-    parse_number_or_text,
     parse_secret,
     parse_toleration,
     parse_volume_mount,
@@ -157,6 +165,28 @@ class SubmitFlags:
         Text,
         _option("Directory to send; each pod starts in a copy of it.", metavar="DIR"),
     ] = None
+    git: Annotated[
+        Text,
+        _option(
+            "Git repository whose files each pod starts with, for example https://git.example.org/train.git.",
+            metavar="URL",
+        ),
+    ] = None
+    git_ref: Annotated[
+        Text,
+        _option("Branch, tag or commit for --git; default: the default branch.", metavar="REF"),
+    ] = None
+    git_directory: Annotated[
+        Text, _option("Directory of the repository to use instead of the whole.", metavar="DIR")
+    ] = None
+    git_secret: Annotated[
+        Text,
+        _option("Secret with the private key or token for --git.", metavar="NAME"),
+    ] = None
+    git_host_key: Annotated[
+        Text,
+        _option("Public key of the SSH server of --git, as TYPE KEY.", metavar="KEY"),
+    ] = None
     no_code: Annotated[bool, _option("Send no code, even if a document names a directory.", "--no-code")] = (
         False
     )
@@ -249,18 +279,18 @@ class SubmitFlags:
             "array": parse_array_option(self.array),
             "pools": self.pool,
             "kind": self.kind,
-            "priority": _parse_priority(self.priority),
+            "priority": parse_priority(self.priority),
             "preemptible": self.preemptible,
-            "max_runtime": _parse_seconds("--max-runtime", self.max_runtime),
-            "burst_after": _parse_seconds("--burst-after", self.burst_after),
+            "max_runtime": parse_seconds("--max-runtime", self.max_runtime),
+            "burst_after": parse_seconds("--burst-after", self.burst_after),
             "deadline": self.deadline,
-            "idle_timeout": _parse_seconds("--idle-timeout", self.idle_timeout),
-            "preemption_delay": _parse_seconds("--preemption-delay", self.preemption_delay),
+            "idle_timeout": parse_seconds("--idle-timeout", self.idle_timeout),
+            "preemption_delay": parse_seconds("--preemption-delay", self.preemption_delay),
             "stale_gang_grace": -1
             if self.stale_gang_grace == "never"
-            else _parse_seconds("--stale-gang-grace", self.stale_gang_grace),
-            "preemption": _parse_notice(self.preemption_signal),
-            "grace_period_seconds": _parse_seconds("--grace", self.grace),
+            else parse_seconds("--stale-gang-grace", self.stale_gang_grace),
+            "preemption": parse_notice(self.preemption_signal),
+            "grace_period_seconds": parse_seconds("--grace", self.grace),
             "after": [
                 *(parse_dependency(entry) for entry in self.after or ()),
                 *({**parse_dependency(entry), "tasks": "same"} for entry in self.after_tasks or ()),
@@ -273,17 +303,32 @@ class SubmitFlags:
                 *(parse_secret("--secret-file", "file", entry) for entry in self.secret_file or ()),
             ],
             "volumes": [parse_volume_mount(entry) for entry in self.volume or ()],
+            "code": self._git(),
             "outputs": self.outputs,
-            "keep_failed_pod": _parse_seconds("--keep-failed-pod", self.keep_failed_pod),
+            "keep_failed_pod": parse_seconds("--keep-failed-pod", self.keep_failed_pod),
             "image": self.image,
             "image_pull_policy": self.image_pull_policy,
             "working_dir": self.workdir,
-            "restart_policy": _parse_restart_policy(self.restart),
-            "retry": [_parse_retry(entry) for entry in self.retry or ()],
+            "restart_policy": parse_restart_policy(self.restart),
+            "retry": [parse_retry(entry) for entry in self.retry or ()],
             "labels": parse_key_values("--label", self.label or ()),
-            "notifications": [_build_notification(to, self.notify_on) for to in self.notify or ()],
+            "notifications": [build_notification(to, self.notify_on) for to in self.notify or ()],
         }
-        return _without_empty(top_level)
+        return without_empty(top_level)
+
+    def _git(self) -> dict[str, Any] | None:
+        options = {
+            "ref": self.git_ref, "directory": self.git_directory, "secret": self.git_secret,
+            "host_key": self.git_host_key,
+        }  # fmt: skip
+        section = without_empty(options)
+        if self.git is None:
+            if section:
+                raise BadInput(f"--git-{min(section).replace('_', '-')} needs --git")
+            return None
+        if self.code is not None or self.no_code:
+            raise BadInput(f"--git cannot be combined with {'--no-code' if self.no_code else '--code'}")
+        return {"git": {"url": self.git, **section}}
 
     def _role(self) -> dict[str, Any]:
         role = {
@@ -293,19 +338,19 @@ class SubmitFlags:
             "max": self.max,
             "gpu": None if self.gpu is None else parse_number("--gpu", self.gpu),
             "gpu_devices": self.gpu_devices,
-            "gpu_memory_mib": _parse_amount(self.gpu_memory),
+            "gpu_memory_mib": parse_amount(self.gpu_memory),
             "gpu_models": self.gpu_model,
-            "cpu": _parse_amount(self.cpu),
-            "memory_mib": _parse_amount(self.memory),
-            "limit": _without_empty(
-                {"cpu": _parse_amount(self.cpu_limit), "memory_mib": _parse_amount(self.memory_limit)}
+            "cpu": parse_amount(self.cpu),
+            "memory_mib": parse_amount(self.memory),
+            "limit": without_empty(
+                {"cpu": parse_amount(self.cpu_limit), "memory_mib": parse_amount(self.memory_limit)}
             ),
             "node_selector": parse_key_values("--node-selector", self.node_selector or ()),
             "tolerations": [parse_toleration(entry) for entry in self.toleration or ()],
             "spread_per_node": self.spread_per_node,
-            "topology": _without_empty({"required": self.topology, "preferred": self.topology_preferred}),
+            "topology": without_empty({"required": self.topology, "preferred": self.topology_preferred}),
         }
-        return _without_empty(role)
+        return without_empty(role)
 
 
 FLAGS_BY_PATH = {
@@ -316,7 +361,9 @@ FLAGS_BY_PATH = {
     "grace_period_seconds": "--grace", "preemption": "--preemption-signal",
     "after": "--after", "env": "--env", "secrets": "--secret", "volumes": "--volume",
     "image": "--image", "image_pull_policy": "--image-pull-policy",
-    "code": "--code", "outputs": "--outputs", "keep_failed_pod": "--keep-failed-pod",
+    "code": "--code", "code.git": "--git", "code.git.ref": "--git-ref",
+    "code.git.directory": "--git-directory", "code.git.secret": "--git-secret",
+    "code.git.host_key": "--git-host-key", "outputs": "--outputs", "keep_failed_pod": "--keep-failed-pod",
     "working_dir": "--workdir", "restart_policy": "--restart",
     "retry": "--retry", "labels": "--label",
     "notifications": "--notify", "array": "--array", "command": "COMMAND",
@@ -334,48 +381,3 @@ def flag_for_path(path: str) -> str:
     """Return the option that sets the value at `path` in the document."""
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
     return FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
-
-
-def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None and value not in ([], {})}
-
-
-def _parse_seconds(option: str, text: Text) -> int | None:
-    return None if text is None else parse_duration(option, text)
-
-
-def _parse_amount(text: Text) -> int | float | Text:
-    return None if text is None else parse_number_or_text(text)
-
-
-def _parse_priority(text: Text) -> int | Text:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
-
-
-def _parse_restart_policy(text: Text) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    kind, _, times = text.partition(":")
-    return {"kind": kind} if not times else {"kind": kind, "max_restarts": parse_number("--restart", times)}
-
-
-def _parse_notice(text: Text) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    signal, sign, lead = text.partition("@")
-    if not sign or not signal:
-        raise invalid_value("--preemption-signal", "is not SIGNAL@TIME", text, "for example USR1@5m")
-    return {"signal": signal, "lead": parse_duration("--preemption-signal", lead)}
-
-
-def _parse_retry(text: str) -> dict[str, Any]:
-    from berth.core.spec.retry_text import InvalidRetryText, parse_retry_text
-
-    try:
-        return parse_retry_text(text)
-    except InvalidRetryText as error:
-        raise invalid_value("--retry", error.message, error.received, error.allowed) from None
-
-
-def _build_notification(to: str, events: Texts) -> dict[str, Any]:
-    return {"to": to, "on": events} if events else {"to": to}

@@ -109,16 +109,34 @@ class RunImageResponse(ResponseModel):
     error: str | None = Field(description="Error of the last failed attempt to resolve the tag.")
 
 
-class WorkloadCodeResponse(ResponseModel):
-    """Code that the workload was submitted with. `commit`, `branch` and `dirty` come from the submitter."""
+class WorkloadGitResponse(ResponseModel):
+    """Git repository that the code comes from, as the document names it."""
 
-    tree: str
+    url: str
+    ref: str | None = Field(description="Branch, tag or commit; null for the default branch.")
+    directory: str | None
+    secret: str | None
+    secret_version: int | None = Field(description="Version of the secret that fetched the code.")
+    state: Literal["waiting", "fetched", "failed"]
+    error: str = Field(description="Error of the last failed attempt; empty without an error.")
+    retry_at: datetime | None = Field(description="Time of the next attempt after an error.")
+    fetched_at: datetime | None
+
+
+class WorkloadCodeResponse(ResponseModel):
+    """Code that the workload was submitted with.
+
+    `commit` and `branch` come from the Git server, or from the submitter if `git` is null.
+    """
+
+    tree: str | None = Field(description="ID of the files; null until they are fetched.")
     commit: str | None
     branch: str | None
     dirty: bool = Field(description="Whether the files differ from the commit.")
     is_stored: bool = Field(description="Whether the files can still be downloaded.")
     size: int | None = Field(description="Size of all files in bytes; null if they are no longer stored.")
     files: int | None = Field(description="Number of files; null if they are no longer stored.")
+    git: WorkloadGitResponse | None = Field(description="Null for files that were uploaded.")
 
 
 class WorkloadDetailResponse(WorkloadResponse):
@@ -272,7 +290,9 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
 
 
 def _read_row(workload: Workload) -> Workload:
-    rows = Workload.objects.select_related("project__department", "submitted_by", "pool", "code")
+    rows = Workload.objects.select_related(
+        "project__department", "submitted_by", "pool", "code", "code_fetch"
+    )
     rows = rows.defer("code__files", "code__chunks")
     return annotate_pod_counts(rows).get(pk=workload.pk)
 
@@ -286,7 +306,10 @@ def _run_images(workload: Workload) -> list[RunImageResponse]:
 
 def _code(workload: Workload) -> WorkloadCodeResponse | None:
     code = describe_code(workload)
-    return None if code is None else WorkloadCodeResponse(**asdict(code))
+    if code is None:
+        return None
+    git = None if code.git is None else WorkloadGitResponse(**asdict(code.git))
+    return WorkloadCodeResponse(**{**asdict(code), "git": git})
 
 
 def _idle(workload: Workload) -> IdleResponse | None:

@@ -21,6 +21,7 @@ from projects.services import announce, events
 from projects.services.arrays import progress
 from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
+from projects.services.code_fetches import keep_code, store_fetches
 from projects.services.dependencies import refuse_if_awaited
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import record_leftovers
@@ -158,6 +159,8 @@ def retry(
         spec = parse_workload(locked.spec)
         require_submitter_of_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)
+        _keep_commit(locked, model.workload)
+        store_fetches([model.workload])
         (warnings,) = collect_warnings(view, [model])
         _reopen(locked)
         Workload.objects.filter(pk__in=[pk for pk, *_ in tasks]).update(superseded=True)
@@ -169,6 +172,15 @@ def retry(
         audit_change(actor, "retry", locked, len(tasks), attempts)
         wake("scheduler")
     return len(tasks)
+
+
+def _keep_commit(array: WorkloadArray, model: Workload) -> None:
+    """Give retried tasks the commit that the array's other tasks have, while it is stored."""
+    if model.code_fetch_id is not None:
+        stored = Workload.objects.filter(array=array, code__isnull=False, code_fetch__isnull=False)
+        first = stored.select_related("code").order_by("pk").first()
+        if first is not None:
+            keep_code(model, first)
 
 
 def delete(*, actor: Actor, array: WorkloadArray) -> None:

@@ -24,6 +24,7 @@ from projects.models.workloads import ENDED_PHASES
 from projects.services import audit
 from projects.services.arrays.progress import release
 from projects.services.arrays.tasks import store_tasks
+from projects.services.code_fetches import store_fetches
 from projects.services.workloads.prediction import Prediction, predict_draft
 from projects.services.workloads.submission import (
     Draft,
@@ -75,6 +76,7 @@ def submit(
             on_checked(array)
         _insert(array)
         (warnings,) = collect_warnings(view, [draft.model])
+        store_fetches([draft.model.workload])
         store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
         crash_point("array.stored")
         release([array.pk], array.submitted_at)

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value
+from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import WorkloadSpec
 from pools.joining.server import reachable_server_for_pods
 from pools.models import NodePool
 from pools.providers.base import ProviderError
 from pools.runtimes.capabilities import runtime_capabilities
-from projects.models import CodeTree, Project
+from projects.code.git.installation import git_policy
+from projects.delivering.destination import find_refusal_without_lookup
+from projects.models import CodeFetch, CodeTree, Project
 from projects.services.workloads.submission_view import SubmissionView
 
 NO_CODE = "no code; build an image that contains it"
@@ -19,13 +21,45 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
     """Return the stored tree that the document names. Raises Invalid if the project has no such tree."""
-    if spec.code is None:
+    if spec.code is None or spec.code.tree is None:
         return None
     tree = view.code_tree(project, spec.code.tree, at)
     if tree is None:
         message = f"is not stored in project {project.name}, or has expired"
         raise Invalid([Problem("code.tree", message, format_value(spec.code.tree), UPLOAD)])
     return tree
+
+
+def request_code(
+    view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime
+) -> CodeFetch | None:
+    """Return the request to fetch the document's code from a Git server, or None.
+
+    Raises Invalid for an address that is never reached, or a secret that does not exist.
+    """
+    git = spec.code.git if spec.code is not None else None
+    if git is None:
+        return None
+    policy, address = git_policy(), git.address
+    if not policy.allows_private_address(address):
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        if reason := find_refusal_without_lookup(f"https://{host}:{address.effective_port}/", ()):
+            allowed = "hosts at public addresses, and hosts that an admin lists in BERTH_GIT_HOSTS"
+            raise Invalid([Problem("code.git.url", f"cannot be reached: {reason}", git.url, allowed)])
+    if git.secret is not None:
+        names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
+        if git.secret not in names:
+            owner = (
+                "is not one of your personal secrets"
+                if git.personal
+                else f"is not a secret of {project.name}"
+            )
+            option = "--personal" if git.personal else f"--project {project.name}"
+            allowed = (
+                suggest(git.secret, sorted(names)) or f"a secret; `berth secret set NAME {option}` sets one"
+            )
+            raise Invalid([Problem("code.git.secret", owner, format_value(git.secret), allowed)])
+    return view.code_fetch(project, git, at)
 
 
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
@@ -39,7 +73,7 @@ def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, 
     accepting = [name for name in pools if name not in refusals]
     if not accepting:
         reasons = "; ".join(f"pool {name}: {reason}" for name, reason in refusals.items())
-        raise Invalid([Problem("code", f"cannot be used: {reasons}", format_value(spec.code.tree), NO_CODE)])
+        raise Invalid([Problem("code", f"cannot be used: {reasons}", format_value(spec.code.label), NO_CODE)])
     listed = [
         Problem(f"pools[{index}]", f"cannot be used with code: {refusals[name]}", format_value(name),
                 ", ".join(accepting))

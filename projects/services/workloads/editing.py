@@ -28,6 +28,7 @@ from projects.actor import Actor
 from projects.engine import edits
 from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Session, Workload
 from projects.services import announce, audit, events
+from projects.services.code_fetches import keep_code, store_fetches
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_workload, reload_workload
 from projects.services.workloads.storing import replace_roles
@@ -46,7 +47,7 @@ ENVIRONMENT = re.compile(r"(^|\.)env(\.|$)")  # matches paths of environment var
 TREE_KEYS = ("roles", "groups", "need")
 EDITED_COLUMNS = (
     "spec", "labels", "pools", "priority", "preemptible", "max_runtime", "deadline", "idle_timeout",
-    "gpu_milli_min", "code",
+    "gpu_milli_min", "code_id", "code_fetch_id", "code_wait",
 )  # fmt: skip
 
 
@@ -161,6 +162,8 @@ def _prepare(
             raise Invalid([Problem("after", "cannot be edited", "", allowed)])
         require_valid_dependencies(view, draft, edited=AwaitedName(locked.project.name, locked.name))
     draft.workload.pending_since = locked.pending_since
+    if before is not None and before.code == spec.code and locked.code_fetch_id is not None:
+        keep_code(draft.workload, locked)
     if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
         raise Conflict("Replicas of this run have completed, so its roles and groups cannot be edited.")
     return draft
@@ -182,6 +185,7 @@ def _store(
     increases: list[str],
     at: datetime,
 ) -> None:
+    store_fetches([draft.workload])
     columns = {name: getattr(draft.workload, name) for name in EDITED_COLUMNS}
     if increases:
         columns["requeued_at"] = at

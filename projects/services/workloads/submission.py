@@ -21,6 +21,7 @@ from projects.actor import Actor
 from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload
 from projects.services import announce, audit, events
+from projects.services.code_fetches import store_fetches, waiting_message
 from projects.services.dependencies import check_dependencies, missing_dependencies
 from projects.services.inference import services
 from projects.services.workloads.bursting import burst_sentence
@@ -31,7 +32,7 @@ from projects.services.workloads.checks import (
     resolve_pools,
     resolve_project,
 )
-from projects.services.workloads.code_support import find_code, pools_for_code
+from projects.services.workloads.code_support import find_code, pools_for_code, request_code
 from projects.services.workloads.feature_support import pools_with_features
 from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
 from projects.services.workloads.secret_support import pools_with_secrets
@@ -147,7 +148,7 @@ def prepare(
     accepting = pools_with_features(spec, accepting, view.pools)
     accepting = pools_for_code(spec, accepting, view.pools)
     accepting = pools_with_volumes(view, spec, project, accepting)
-    code = find_code(view, spec, project, at)
+    code, code_fetch = find_code(view, spec, project, at), request_code(view, spec, project, at)
     workload = new_row(
         Workload,
         id=uuid.uuid4(),
@@ -158,6 +159,8 @@ def prepare(
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
         code_id=code and code.pk,
+        code_fetch_id=code_fetch and code_fetch.pk,
+        code_wait="" if code_fetch is None else waiting_message(str(code_fetch)),
         pools=pools_with_secrets(view, spec, project, accepting),
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
@@ -173,6 +176,7 @@ def prepare(
         gpu_milli_min=demand.gpu,
     )
     workload.project, workload.submitted_by, workload.code = project, view.actor.user, code
+    workload.code_fetch = code_fetch
     if workload.gpu_milli_min > MAX_GANG_GPU:
         raise Invalid(
             [
@@ -193,6 +197,7 @@ def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submissi
     Return None for each workload whose name is in use by a live workload of the project or an earlier draft.
     """
     actor, warnings = view.actor, collect_warnings(view, drafts)
+    store_fetches([draft.workload for draft in drafts])
     stored = store(
         [(draft.workload, draft.tree) for draft in drafts],
         [_event(actor, draft.workload, advice) for draft, advice in zip(drafts, warnings, strict=True)],

@@ -12,15 +12,17 @@ from django.db.models import Model
 
 from berth.core.amounts import UNLIMITED, Bounds
 from berth.core.errors import NotFound
+from berth.core.spec.git import GitSpec
 from berth.db import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING
 from projects.access import Action, can_see, may, require
 from projects.actor import Actor
 from projects.engine.admission import Allowance, oversold
-from projects.models import CodeTree, Department, Project, ProjectSecret, UserSecret
+from projects.models import CodeFetch, CodeTree, Department, Project, ProjectSecret, UserSecret
 from projects.selectors import projects as projects_of
 from projects.services.code import find_tree, touch_tree
+from projects.services.code_fetches import build_fetch
 
 NO_QUOTA = Bounds(0, None, None)
 
@@ -111,6 +113,7 @@ class SubmissionView:
         self._allowances: dict[int, DepartmentAllowances] = {}
         self._submittable: set[int] = set()
         self._code: dict[tuple[int, str], CodeTree | None] = {}
+        self._code_fetches: dict[tuple[int, str], CodeFetch] = {}
 
     def load_projects(self, names: Iterable[str]) -> None:
         """Read the projects with these names, the quotas of their departments, and all pools."""
@@ -182,6 +185,19 @@ class SubmissionView:
                 touch_tree(project, digest, at) if self.has_locks else find_tree(project, digest)
             )
         return self._code[key]
+
+    def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
+        """Return the request for this code. Documents of one request with the same section share it."""
+        key = (project.pk, spec.model_dump_json())
+        if key not in self._code_fetches:
+            user_id = None if self.actor.user is None else self.actor.user.pk
+            self._code_fetches[key] = build_fetch(project, spec, user_id, at)
+        return self._code_fetches[key]
+
+    def fetch_secret_names(self, project: Project) -> set[str]:
+        """Return the names of the project's secrets that can fetch code."""
+        kinds = (SecretKind.VALUE, SecretKind.SSH_KEY)
+        return {name for kind in kinds for owner, name in self._project_secrets[kind] if owner == project.pk}
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the secrets whose values the project can use, by pool."""

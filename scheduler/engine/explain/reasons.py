@@ -20,6 +20,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "Cannot start as specified: {why}.",
     Reason.SUSPENDED: "Suspended by a user.",
     Reason.DEPENDENCY_NOT_MET: "Waiting for {awaited}.",
+    Reason.FETCHING_CODE: "{code}",
     Reason.NO_MATCHING_NODE: "No node in the pool matches role {role}: {obstacles}.",
     Reason.EXCEEDS_NODE_SHAPE: "Each replica of role {role} requests {requested_of}; "
     "{largest_node} {most_of}.",

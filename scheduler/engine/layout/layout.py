@@ -195,6 +195,8 @@ class Layout:
             ]
             if unmet:
                 return Reason.DEPENDENCY_NOT_MET, dependency_numbers(unmet)
+        if workload.awaits_code:
+            return Reason.FETCHING_CODE, {"code": workload.awaits_code}
         if workload.pods and gang.is_stopping:
             return Reason.BACKOFF, {"why": "its previous pods have not stopped", "until": None}
         if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.has_pods:

@@ -13,7 +13,9 @@ from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Refusal
 from scheduler.engine.smallest_change.change import as_integer
 
-HELD_BACK = frozenset({Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.BACKOFF})
+HELD_BACK = frozenset({
+    Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.FETCHING_CODE, Reason.BACKOFF,
+})  # fmt: skip
 LIMITS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
 NON_PREEMPTIBLE_QUOTAS = frozenset({Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD})
 BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS

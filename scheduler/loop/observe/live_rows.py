@@ -42,6 +42,7 @@ class WorkloadRow(NamedTuple):
     restarts: int
     start_refusal: str
     avoided_nodes: list[str]
+    code_wait: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def convert(
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=parsed.error or refusal,
         after=names.after,
+        awaits_code=row.code_wait,
         pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),
     )
     return WorkloadEntry(

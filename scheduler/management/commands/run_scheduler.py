@@ -15,6 +15,8 @@ from berth.server.tracing.spans import set_process_name
 from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
+from projects.code.git.installation import git_policy, scratch_base
+from scheduler.code import CodeFetcher
 from scheduler.loop.leader import Scheduler
 from scheduler.outputs import OutputsCollector
 from scheduler.registries import HttpResolver
@@ -47,7 +49,7 @@ class Command(BaseCommand):
 
 
 def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
-    """Return the threads that measure utilization, and collect metrics and outputs."""
+    """Return the threads that measure utilization, collect metrics and outputs, and fetch code."""
     from berth.server.wiring import load_wiring
 
     wiring = load_wiring()
@@ -59,6 +61,7 @@ def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
         UtilizationWatcher(wiring.clock, wiring.runtime_for, settings.BERTH_MEASURE_SECONDS, is_leader),
         MetricsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_METRICS_SECONDS, is_leader),
         OutputsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_OUTPUTS_SECONDS, is_leader),
+        CodeFetcher(wiring.clock, git_policy, scratch_base(), settings.BERTH_GIT_FETCHES, is_leader),
     ]
 
 

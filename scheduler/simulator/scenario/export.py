@@ -142,6 +142,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
         stale_since=_format_optional_time(workload.stale_since),
         misconfigured=workload.misconfigured,
+        awaits_code=workload.awaits_code,
         after=[
             drop_empty(workload=dependency.workload, state="any" if dependency.state == "any" else None)
             for dependency in workload.after

@@ -203,6 +203,7 @@ class ScenarioWorkload(WorkloadSpec):
     stale_since: Moment | None = None
     suspended: bool = False
     misconfigured: Text = ""
+    awaits_code: Text = ""
 
 
 class ReservationDocument(Document):

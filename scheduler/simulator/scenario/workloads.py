@@ -77,6 +77,7 @@ def _workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int) -> W
         stale_since=_optional_seconds(spec.stale_since),
         suspended=spec.suspended,
         misconfigured=spec.misconfigured,
+        awaits_code=spec.awaits_code,
     )
 
 

@@ -54,6 +54,7 @@ def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int,
         "name",
     )
     missing = count if reason is Reason.WAITING_FOR_GANG else milli
+    names["code"] = "Fetching code from https://git.example.org/train.git."
     message = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
                                **amounts, **counts, **names}).message  # fmt: skip
     assert not PLURAL_OF_ONE.search(message), message

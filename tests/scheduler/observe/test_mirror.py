@@ -28,6 +28,7 @@ OTHER_VALUES = {
     "pools": "'{elsewhere}'",
     "start_refusal": "'refused'",
     "avoided_nodes": "'{elsewhere}'",
+    "code_wait": "'Fetching code.'",
     "preemptible": "NOT preemptible",
     "submitted_at": "submitted_at + interval '1 second'",
     "requeued_at": "now()",

@@ -45,6 +45,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
     berth submit --array 0-999%50 sweep.yaml  an array of 1,000 tasks, at most 50 at a time
     berth submit -n train --gpu 1 --code . -- python train.py      pods start in a copy of this directory
+    berth submit -n train --gpu 1 --git https://git.example.org/train.git --git-ref v2 -- python train.py
 
     All documents are validated before the first is sent, and several are sent with one request. Requests
     are retried after a lost connection; a retry never submits a workload twice.

@@ -154,9 +154,12 @@ def _format_code(workload: "WorkloadDetail") -> str:
 
     branch, state = f" on {code.branch}" if code.branch else "", ", modified" if code.dirty else ""
     size = "expired"
+    if code.git is not None and code.git.state != "fetched":
+        return f"{code.git.url}, {'not fetched yet' if code.git.state == 'waiting' else 'not fetched'}"
     if code.files is not None and code.size is not None:
         size = f"{format_count(code.files, 'file')}, {format_size(code.size)}"
-    return f"{(code.commit or code.tree)[:10]}{branch}{state}, {size}"
+    source = f" from {code.git.url}" if code.git is not None else ""
+    return f"{(code.commit or code.tree or '')[:10]}{branch}{state}{source}, {size}"
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":

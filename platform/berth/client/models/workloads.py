@@ -185,10 +185,30 @@ class Dependencies(Model):
     """The first 100 that you can see, by name."""
 
 
-class WorkloadCode(Model):
-    """Code that the workload was submitted with. `commit`, `branch` and `dirty` come from the submitter."""
+class WorkloadGit(Model):
+    """Git repository that the code comes from, as the document names it."""
 
-    tree: str = ""
+    url: str = ""
+    ref: str | None = None
+    """Branch, tag or commit; None for the default branch."""
+    directory: str | None = None
+    secret: str | None = None
+    secret_version: int | None = None
+    """Version of the secret that fetched the code."""
+    state: str = ""
+    error: str = ""
+    """Error of the last failed attempt; empty without an error."""
+    retry_at: datetime | None = None
+    """Time of the next attempt after an error."""
+    fetched_at: datetime | None = None
+
+
+class WorkloadCode(Model):
+    """Code that the workload was submitted with.  `commit` and `branch` come from the Git server, or from
+    the submitter if `git` is None."""
+
+    tree: str | None = None
+    """ID of the files; None until they are fetched."""
     commit: str | None = None
     branch: str | None = None
     dirty: bool = False
@@ -199,6 +219,8 @@ class WorkloadCode(Model):
     """Size of all files in bytes; None if they are no longer stored."""
     files: int | None = None
     """Number of files; None if they are no longer stored."""
+    git: WorkloadGit | None = None
+    """None for files that were uploaded."""
 
 
 class Idle(Model):

@@ -1,19 +1,21 @@
-"""The code that is sent with a workload: the section of the document, and the rules for trees of files."""
+"""The code of a workload: the section of the document, and the rules for trees of files."""
 
 import posixpath
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from berth.core.spec.git import GitSpec
 from berth.core.spec.roles import Document
 from berth.core.spec.texts import Text
 
 CHUNK_BYTES = 4 * 2**20  # files are stored in chunks of this size
 PATH_MAX, NAME_MAX = 1024, 255  # in bytes
 
+SOURCES = "`tree` with the ID of stored files, or `git` with the address of a repository"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
 
@@ -25,15 +27,34 @@ def _refuse_path(value: Any) -> Any:
 
 
 class CodeSpec(Document):
-    """Files that each pod starts with. `tree` is the ID of files that the project has stored.
+    """Files that each pod starts with: either `tree` or `git`.
 
-    `commit`, `branch` and `dirty` describe the Git checkout that the files come from.
+    `tree` is the ID of files that the project has stored. `commit`, `branch` and `dirty` describe the Git
+    checkout that these files come from. With `git`, Berth fetches the files from a Git server.
     """
 
-    tree: Digest
+    tree: Digest | None = None
+    git: GitSpec | None = None
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")] | None = None
     branch: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
     dirty: bool = False
+
+    @property
+    def label(self) -> str:
+        """Short text for messages: the ID of the files, or the address of the repository."""
+        return self.git.url if self.git is not None else str(self.tree)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> "CodeSpec":
+        if (self.tree is None) == (self.git is None):
+            message = "has no source" if self.tree is None else "has two sources"
+            raise PydanticCustomError("code_source", "{message}", {"message": message, "allowed": SOURCES})
+        if self.git is not None and (self.commit or self.branch or self.dirty):
+            raise PydanticCustomError(
+                "code_state", "describes a checkout, but comes from a Git server",
+                {"allowed": "`git` without commit, branch and dirty; name the commit in git.ref"},
+            )  # fmt: skip
+        return self
 
 
 Code = Annotated[CodeSpec | None, BeforeValidator(_refuse_path)]

@@ -177,7 +177,7 @@ def _check_directories(spec: WorkloadSpec) -> Iterator[Problem]:
         received, allowed = format_value(spec.working_dir), "workspace or working_dir"
         yield Problem("working_dir", "cannot be combined with workspace", received, allowed)
     if spec.code is not None and any(workspaces):
-        received, allowed = format_value(spec.code.tree), "code or workspace; pods with code start in it"
+        received, allowed = format_value(spec.code.label), "code or workspace; pods with code start in it"
         yield Problem("code", "cannot be combined with workspace", received, allowed)
 
 

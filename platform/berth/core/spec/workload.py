@@ -182,6 +182,9 @@ class WorkloadSpec(Document):
 
     @property
     def uses_personal_secrets(self) -> bool:
+        git = self.code.git if self.code is not None else None
+        if git is not None and git.personal:
+            return True
         return any(use.personal for role in self.all_roles for use in self.role_secrets(role))
 
     def document(self) -> dict[str, Any]:

@@ -55,6 +55,16 @@ BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
 BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of files per submission
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
+# Code that Berth fetches from Git servers
+# Hosts at private addresses that may be reached, as HOST or HOST:PORT, for example gitlab.internal.
+BERTH_GIT_HOSTS = env.list("BERTH_GIT_HOSTS", default=[])
+# Public keys of SSH servers, in the format of OpenSSH's known_hosts
+BERTH_GIT_KNOWN_HOSTS = env.str("BERTH_GIT_KNOWN_HOSTS", default="") or str(BERTH_HOME / "git_known_hosts")
+# Certificate authorities of HTTPS servers instead of the system's, as a PEM file
+BERTH_GIT_CA = env.str("BERTH_GIT_CA", default="")
+BERTH_GIT_MIB = env.int("BERTH_GIT_MIB", default=1024)  # maximum transfer for one commit
+BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum time for one commit
+BERTH_GIT_FETCHES = env.int("BERTH_GIT_FETCHES", default=4)  # concurrent fetches, two of them per project
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
 # maximum of `keep_failed_pod` in documents; 0 refuses the key

@@ -1,0 +1,7 @@
+"""Fetch the files of a commit with the git program, as requested by users who are not trusted."""
+
+from projects.code.git.errors import GitFailure, GitRefusal
+from projects.code.git.fetch import FetchedCommit, FetchRequest, fetch_commit
+from projects.code.git.policy import GitPolicy
+
+__all__ = ["FetchRequest", "FetchedCommit", "GitFailure", "GitPolicy", "GitRefusal", "fetch_commit"]

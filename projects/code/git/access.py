@@ -1,0 +1,85 @@
+"""Settings with which git reaches a host at a checked address, and proves that it may read the repository."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+
+from berth.core.spec.git import GitAddress, GitSpec, Transport
+from pools.services.secrets import private_key_problem
+from projects.code.git.errors import GitRefusal
+from projects.code.git.policy import GitPolicy
+from projects.code.git.program import base_environment, ssh_command
+
+CONNECT_SECONDS = 20
+SSH_OPTIONS: Mapping[str, str] = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "CheckHostIP": "no",
+    "UpdateHostKeys": "no",
+    "VerifyHostKeyDNS": "no",
+    "IdentitiesOnly": "yes",
+    "IdentityAgent": "none",
+    "PreferredAuthentications": "publickey",
+    "ForwardAgent": "no",
+    "ClearAllForwardings": "yes",
+    "PermitLocalCommand": "no",
+    "ProxyCommand": "none",
+    "ControlPath": "none",
+    "CanonicalizeHostname": "no",
+    "RequestTTY": "no",
+    "ConnectTimeout": str(CONNECT_SECONDS),
+    "ServerAliveInterval": "15",
+    "ServerAliveCountMax": "4",
+}
+
+
+def build_environment(
+    spec: GitSpec, secret: str, address: str, policy: GitPolicy, home: Path, keys: Path
+) -> dict[str, str]:
+    """Return the environment for git. `address` is the checked IP address, `keys` a private directory.
+
+    Raises GitRefusal for a secret that is not a private key.
+    """
+    target = spec.address
+    if target.transport is Transport.SSH:
+        environment = base_environment(home, "ssh", {})
+        options = _ssh_options(spec, secret, address, policy, keys)
+        return environment | {"GIT_SSH_COMMAND": ssh_command(options), "GIT_SSH_VARIANT": "ssh"}
+    shown = f"[{address}]" if ":" in address else address
+    settings = {"http.curloptResolve": f"{target.host}:{target.effective_port}:{shown}"}
+    if policy.ca_file is not None:
+        settings["http.sslCAInfo"] = str(policy.ca_file)
+    if secret:
+        # Most servers accept any user name with a token. Others need the one in the address.
+        login = base64.b64encode(f"{target.user}:{secret.strip()}".encode()).decode()
+        settings["http.extraHeader"] = f"Authorization: Basic {login}"
+    return base_environment(home, "https", settings)
+
+
+def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, keys: Path) -> dict[str, str]:
+    target = spec.address
+    if problem := private_key_problem(secret):
+        raise GitRefusal(f"The secret {spec.secret} {problem}.")
+    name = host_key_name(target)
+    _write(keys / "key", secret.strip() + "\n")
+    _write(keys / "known_hosts", f"{name} {spec.host_key}\n" if spec.host_key else "")
+    stored = policy.known_hosts
+    return {
+        **SSH_OPTIONS,
+        "HostName": address,
+        "HostKeyAlias": name,
+        "User": target.user,
+        "IdentityFile": str(keys / "key"),
+        "UserKnownHostsFile": str(keys / "known_hosts"),
+        "GlobalKnownHostsFile": str(stored) if stored is not None and stored.is_file() else "/dev/null",
+    }
+
+
+def host_key_name(target: GitAddress) -> str:
+    """Return the name of a host in the file known_hosts."""
+    return target.host if target.effective_port == 22 else f"[{target.host}]:{target.effective_port}"
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)

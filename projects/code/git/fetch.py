@@ -1,0 +1,167 @@
+"""Fetch one commit, and read its files from the objects.
+
+Nothing is checked out, so git runs neither filters nor hooks.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from berth.core.spec.git import COMMIT, GitSpec
+from projects.code.git.access import build_environment
+from projects.code.git.errors import GitRefusal, convert_error, too_large_transfer
+from projects.code.git.files import GitFile, list_files, store_files
+from projects.code.git.policy import GitPolicy, resolve_host
+from projects.code.git.program import GitProgram
+from projects.code.git.scratch import key_base, scratch_directory
+
+LOCAL_REF = "refs/berth/code"
+BRANCHES, TAGS = "refs/heads/", "refs/tags/"
+FILE_TOO_LARGE = 128 + 25, -25  # exit status after SIGXFSZ
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """Code to fetch. `base` is the directory for temporary files."""
+
+    spec: GitSpec
+    policy: GitPolicy
+    base: Path
+    secret: str = field(default="", repr=False)
+    is_interrupted: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedCommit:
+    """Commit whose files are stored. `submodules` is the number of submodules, which are left out."""
+
+    commit: str
+    branch: str
+    files: tuple[GitFile, ...]
+    submodules: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Full name of the branch or tag to fetch, or the ID of a commit."""
+
+    name: str
+    branch: str = ""
+    has_long_ids: bool = False
+
+
+def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], None]) -> FetchedCommit:
+    """Fetch the commit, and pass the chunks of its files to `store`, by digest.
+
+    Raises GitRefusal, GitFailure if another attempt may succeed, or Interrupted.
+    """
+    spec, policy = request.spec, request.policy
+    address = resolve_host(spec.address, policy)
+    with scratch_directory(request.base) as directory, scratch_directory(key_base(request.base)) as keys:
+        environment = build_environment(spec, request.secret, address, policy, directory, keys)
+        git = GitProgram(
+            directory, environment, policy.transfer_size, time.monotonic() + policy.seconds,
+            request.is_interrupted,
+        )  # fmt: skip
+        fetch = _Fetch(spec, git)
+        target = fetch.find_target()
+        commit = fetch.transfer(target)
+        tree = fetch.find_tree(commit)
+        listing = list_files(git, tree, policy)
+        files = store_files(git, listing.entries, store)
+        return FetchedCommit(commit, target.branch, files, listing.submodules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    spec: GitSpec
+    git: GitProgram
+
+    def find_target(self) -> _Target:
+        """Return the branch, tag or commit that the document names."""
+        ref = self.spec.ref
+        if ref is not None and COMMIT.fullmatch(ref):
+            return _Target(ref, has_long_ids=len(ref) == 64)
+        names = [f"{BRANCHES}{ref}", f"{TAGS}{ref}"]
+        if ref is None or ref.startswith("refs/"):
+            names = [ref or "HEAD"]
+        ids, default = self._list_refs(names)
+        matches = [name for name in names if name in ids]
+        if ref is None:
+            if not matches:
+                raise GitRefusal(
+                    f"The default branch of {self.spec.url} has no commit. Name a branch in `ref`."
+                )
+            name = default or "HEAD"
+            return _Target(name, _branch_name(name), len(ids["HEAD"]) == 64)
+        if not matches:
+            raise GitRefusal(
+                f"{self.spec.url} has no branch or tag {ref}. A commit must be named with all of its digits."
+            )
+        if len({ids[name] for name in matches}) > 1:
+            raise GitRefusal(
+                f"{ref} is both a branch and a tag of {self.spec.url}. Set `ref` to {BRANCHES}{ref} or to "
+                f"{TAGS}{ref}."
+            )
+        return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
+
+    def _list_refs(self, names: list[str]) -> tuple[dict[str, str], str]:
+        """Return the object IDs of these refs, and the ref that HEAD points to."""
+        output = self._call("ls-remote", "--quiet", "--symref", "--", self._url, *names)
+        ids, default = dict[str, str](), ""
+        for line in output.splitlines():
+            value, _, name = line.partition("\t")
+            if value.startswith("ref: ") and name == "HEAD":
+                default = value.removeprefix("ref: ")
+            elif name in names and COMMIT.fullmatch(value):
+                ids[name] = value
+        return ids, default
+
+    def transfer(self, target: _Target) -> str:
+        """Fetch the commit without its history. Return the commit's ID."""
+        git, repository = self.git, str(self.git.repository)
+        kind = "sha256" if target.has_long_ids else "sha1"
+        self._call("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", "--", repository)
+        self._call(
+            "--git-dir", repository, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules",
+            "--no-write-fetch-head", "--", self._url, f"+{target.name}:{LOCAL_REF}",
+        )  # fmt: skip
+        status, output, _ = git.run(
+            "--git-dir", repository, "rev-parse", "--verify", "--quiet", f"{LOCAL_REF}^{{commit}}"
+        )
+        if status:
+            raise GitRefusal(f"{self.spec.ref} is not a commit of {self.spec.url}.")
+        return output.strip()
+
+    def find_tree(self, commit: str) -> str:
+        """Return the ID of the directory that the document names, or of the top directory."""
+        directory = self.spec.directory
+        name = f"{commit}^{{tree}}" if directory is None else f"{commit}:{directory}"
+        status, output, _ = self.git.run(
+            "--git-dir", str(self.git.repository), "rev-parse", "--verify", "--quiet", name
+        )
+        tree = output.strip()
+        if not status and COMMIT.fullmatch(tree) and self._is_tree(tree):
+            return tree
+        raise GitRefusal(f"Commit {commit[:10]} of {self.spec.url} has no directory {directory}.")
+
+    def _is_tree(self, object_id: str) -> bool:
+        _, output, _ = self.git.run("--git-dir", str(self.git.repository), "cat-file", "-t", object_id)
+        return output.strip() == "tree"
+
+    def _call(self, *arguments: str) -> str:
+        status, output, errors = self.git.run(*arguments)
+        if status in FILE_TOO_LARGE:
+            raise too_large_transfer(self.spec.address.host)
+        if status:
+            raise convert_error(errors, self.spec.address.host, has_secret=self.spec.secret is not None)
+        return output
+
+    @property
+    def _url(self) -> str:
+        return self.spec.address.argument
+
+
+def _branch_name(name: str) -> str:
+    return name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else ""

@@ -1,0 +1,169 @@
+"""List the files of a fetched tree, and read their contents in chunks."""
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO
+
+from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, link_problem, path_problem
+from projects.code.git.errors import GitFailure, GitRefusal
+from projects.code.git.policy import GitPolicy
+from projects.code.git.program import GitProgram
+
+BATCH_BYTES = 16 * 2**20  # contents that are stored together
+LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
+READ_BYTES = 64 * 1024
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class GitFile:
+    """File of a tree, or a symbolic link if `link` is set. `chunks` are digests."""
+
+    path: str
+    size: int = 0
+    chunks: tuple[str, ...] = ()
+    executable: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Entry of a tree that has not been read yet."""
+
+    object_id: str
+    mode: str
+    file: GitFile
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    entries: tuple[Entry, ...]
+    submodules: int
+
+
+def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
+    """Return the files of a tree. Raises GitRefusal if there are too many, or too large or unsafe ones."""
+    entries: list[Entry] = []
+    submodules, size = 0, 0
+    for record in _records(git, tree):
+        fields, _, raw_path = record.partition(b"\t")
+        mode, _, object_id, size_text = fields.decode().split()
+        path = raw_path.decode(errors="surrogateescape")
+        if problem := path_problem(path):
+            raise GitRefusal(f"The path {path!a} {problem}, so its commit cannot be used.")
+        if mode == SUBMODULE:
+            submodules += 1
+            continue
+        file_size = int(size_text)
+        size += file_size
+        if mode == LINK and file_size > PATH_MAX:
+            raise GitRefusal(f"The file {path!a} is a symbolic link with an invalid target.")
+        entries.append(Entry(object_id, mode, GitFile(path, file_size, executable=mode == EXECUTABLE)))
+        if len(entries) > policy.files:
+            raise GitRefusal(
+                f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
+                "Name one of its directories in `directory`."
+            )
+        if size > policy.size:
+            raise GitRefusal(
+                f"The files of the commit are larger than {policy.size // MIB} MiB, the limit of "
+                "BERTH_CODE_MIB. Name one of its directories in `directory`."
+            )
+    if not entries:
+        raise GitRefusal("The commit contains no files here.")
+    return Listing(tuple(entries), submodules)
+
+
+def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
+    arguments = ["--git-dir", str(git.repository), "ls-tree", "-r", "-z", "-l", "--full-tree", tree]
+    process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL)
+    assert process.stdout is not None
+    rest = b""
+    try:
+        while part := process.stdout.read(READ_BYTES):
+            git.check_time()
+            *records, rest = (rest + part).split(b"\0")
+            yield from records
+        if process.wait() or rest:
+            raise GitRefusal("The commit is damaged: its files cannot be listed.")
+    finally:
+        process.stdout.close()
+        git.kill(process)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Chunks that are stored together."""
+
+    store: Callable[[Mapping[str, bytes]], None]
+    chunks: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, content: bytes) -> str:
+        """Add a chunk, and return its digest."""
+        digest = hashlib.sha256(content).hexdigest()
+        self.chunks[digest] = content
+        self.size += len(content)
+        if self.size >= BATCH_BYTES:
+            self.flush()
+        return digest
+
+    def flush(self) -> None:
+        if self.chunks:
+            self.store(self.chunks)
+        self.chunks, self.size = {}, 0
+
+
+def store_files(
+    git: GitProgram, entries: Sequence[Entry], store: Callable[[Mapping[str, bytes]], None]
+) -> tuple[GitFile, ...]:
+    """Read the files, and pass their chunks to `store`, by digest. Return the files with their digests.
+
+    Raises GitRefusal if a symbolic link leads out of the tree.
+    """
+    arguments = ["--git-dir", str(git.repository), "cat-file", "--batch"]
+    process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL, subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    files: list[GitFile] = []
+    batch = _Batch(store)
+    try:
+        for entry in entries:
+            git.check_time()
+            process.stdin.write(f"{entry.object_id}\n".encode())
+            process.stdin.flush()
+            parts = _read_object(process.stdout, entry.file.size)
+            if entry.mode == LINK:
+                files.append(_link(entry, b"".join(parts)))
+            else:
+                files.append(replace(entry.file, chunks=tuple(batch.add(content) for content in parts)))
+            process.stdout.read(1)  # the line break after the content
+        batch.flush()
+    except (BrokenPipeError, EOFError):
+        raise GitFailure("The fetched objects could not be read.") from None
+    finally:
+        process.stdout.close()
+        git.kill(process)
+    return tuple(files)
+
+
+def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield the parts of an object of this size."""
+    header = output.readline().split()
+    if len(header) != 3 or int(header[2]) != size:
+        raise EOFError
+    while size:
+        content = output.read(min(size, CHUNK_BYTES))
+        if not content:
+            raise EOFError
+        size -= len(content)
+        yield content
+
+
+def _link(entry: Entry, content: bytes) -> GitFile:
+    target = content.decode(errors="surrogateescape")
+    if problem := link_problem(entry.file.path, target):
+        raise GitRefusal(f"The file {entry.file.path} {problem}.")
+    return GitFile(entry.file.path, link=target)

@@ -1,0 +1,62 @@
+"""Rules for fetches: hosts that may be reached, limits, and the files of the installation that git uses."""
+
+import ipaddress
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from berth.core.spec.git import GitAddress
+from projects.code.git.errors import GitFailure, GitRefusal
+from projects.delivering.destination import find_refusal
+
+EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", "::/0"))
+
+
+@dataclass(frozen=True, slots=True)
+class GitPolicy:
+    """Rules of the installation.
+
+    Hosts at public addresses may be reached. `hosts` lists the others that may be, as HOST or HOST:PORT.
+    Cloud metadata services and link-local addresses are never reached. Sizes are in bytes, times in seconds.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    known_hosts: Path | None = None
+    ca_file: Path | None = None
+    seconds: float = 300.0
+    transfer_size: int = 2**30
+    size: int = 256 * 2**20
+    files: int = 10_000
+
+    def allows_private_address(self, address: GitAddress) -> bool:
+        """Return whether an admin lists the host. An entry without a port applies to the default port."""
+        default = 443 if address.transport == "https" else 22
+        entries = {f"{address.host}:{address.effective_port}"}
+        if address.effective_port == default:
+            entries.add(address.host)
+        return bool(entries & self.hosts)
+
+
+def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
+    """Return the IP address to connect to, after checking all addresses of the host.
+
+    Raises GitRefusal for a host that must not be reached, or GitFailure if the name does not resolve.
+    """
+    networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = (
+        EVERYTHING if policy.allows_private_address(address) else ()
+    )
+    try:
+        entries = socket.getaddrinfo(address.host, address.effective_port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise GitRefusal(f"{address.host} is not a host name.") from None
+    except OSError as error:
+        raise GitFailure(f"The host {address.host} cannot be found: {error.strerror or error}.") from None
+    addresses = [str(entry[4][0]) for entry in entries]
+    for text in addresses:
+        if (reason := find_refusal(ipaddress.ip_address(text.partition("%")[0]), networks)) is not None:
+            raise GitRefusal(
+                f"{address.host} resolves to {text}, {reason}. An admin can list hosts at private addresses "
+                "in BERTH_GIT_HOSTS."
+            )
+    return addresses[0]

@@ -1,0 +1,163 @@
+"""Run the git program with limits, without the settings of this machine, and only over allowed protocols."""
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from berth.tied import tie_to_parent
+from projects.code.git.errors import GitFailure, GitRefusal
+
+POLL_SECONDS = 0.25
+MEMORY_KIB = 4 * 2**20  # address space of git and each of its helpers
+OUTPUT_MAX, ERRORS_MAX = 64 * 1024, 8 * 1024
+# Limits in the units of `ulimit`: CPU seconds, 512-byte blocks per file, KiB of memory, no core dumps.
+LIMITED = 'ulimit -c 0; ulimit -t "$1"; ulimit -f "$2"; ulimit -v "$3"; shift 3; exec "$@"'
+SETTINGS: Mapping[str, str] = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.bigFileThreshold": "8m",  # larger files are not held in memory
+    "credential.helper": "",
+    "protocol.version": "2",
+    "fetch.fsckObjects": "true",
+    "fetch.unpackLimit": "1",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "http.followRedirects": "false",
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "60",
+    "http.sslVerify": "true",
+    "http.proxy": "",
+    "init.defaultBranch": "main",
+    "pack.threads": "1",
+    "transfer.bundleURI": "false",
+}
+
+
+class Interrupted(Exception):
+    """Raised if this process stops during a fetch, which another process then repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitProgram:
+    """The git program for one fetch, in a private directory. `deadline` is a monotonic time."""
+
+    directory: Path
+    environment: Mapping[str, str]
+    file_size: int
+    deadline: float
+    is_interrupted: Callable[[], bool]
+
+    @property
+    def repository(self) -> Path:
+        return self.directory / "repository"
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command. Return its exit status, and its output and errors up to a limit.
+
+        Raises GitFailure at the deadline, GitRefusal without git, or Interrupted.
+        """
+        output, errors = self.directory / "output", self.directory / "errors"
+        with output.open("wb") as out, errors.open("wb") as err:
+            process = self.start(arguments, out, err)
+            self._wait(process)
+        return process.returncode, _head(output, OUTPUT_MAX), _tail(errors, ERRORS_MAX)
+
+    def start(
+        self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
+        source: int = subprocess.DEVNULL,
+    ) -> "subprocess.Popen[bytes]":  # fmt: skip
+        """Start a command, which is killed together with this process."""
+        seconds = max(1, int(self.deadline - time.monotonic()))
+        limits = [str(seconds), str(self.file_size // 512), str(MEMORY_KIB)]
+        command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]
+        try:
+            return subprocess.Popen(
+                tie_to_parent(command, death_signal=signal.SIGKILL),
+                stdin=source, stdout=output, stderr=errors, cwd=self.directory, env=dict(self.environment),
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise GitFailure(f"The git program could not be started: {error.strerror}.") from None
+
+    def kill(self, process: "subprocess.Popen[bytes]") -> None:
+        """Kill the command and its helpers."""
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def check_time(self) -> None:
+        """Raise GitFailure at the deadline, or Interrupted if this process stops."""
+        if self.is_interrupted():
+            raise Interrupted
+        if time.monotonic() >= self.deadline:
+            raise GitFailure("The code was not fetched in time, within the limit of BERTH_GIT_SECONDS.")
+
+    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        try:
+            while True:
+                try:
+                    process.wait(POLL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self.check_time()
+                else:
+                    break
+        finally:
+            self.kill(process)
+        if process.returncode in (126, 127):
+            raise GitRefusal("The git program is not installed on the server. Ask an admin to install it.")
+
+
+def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for git: one protocol, no files of this machine, no prompts.
+
+    Settings are in variables, because other users can read command lines.
+    """
+    settings = {**SETTINGS, **settings}
+    pairs = {
+        f"GIT_CONFIG_{part}_{number}": text
+        for number, pair in enumerate(settings.items())
+        for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+    }
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+        "LC_ALL": "C",
+        "GIT_ALLOW_PROTOCOL": transport,
+        "GIT_ASKPASS": "/bin/false",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GIT_CONFIG_COUNT": str(len(settings)),
+        **pairs,
+    }
+
+
+def ssh_command(options: Mapping[str, str]) -> str:
+    """Return the command line with which git starts ssh."""
+    words = ["ssh", "-F", "none"]
+    for name, value in options.items():
+        words += ["-o", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _head(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        return file.read(size).decode(errors="replace")
+
+
+def _tail(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        return file.read().decode(errors="replace")

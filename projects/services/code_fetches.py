@@ -1,0 +1,94 @@
+"""Requests to fetch the code of workloads from Git servers.
+
+A submission stores a request and a pending workload that waits for it. The thread that fetches code stores
+the files like uploaded ones, and then gives the commit to all workloads of the request in one transaction.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef, Q
+
+from berth.core.spec.git import GitSpec
+from berth.db.wake import wake
+from pools.models import SecretKind
+from pools.models.secret import Secret
+from projects.models import (
+    CodeFetch,
+    Phase,
+    Project,
+    ProjectSecret,
+    UserSecret,
+    Workload,
+)
+from projects.services.secrets import UnusableSecret, unseal_secret
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKey:
+    """Current value of the secret that a fetch uses, with its row."""
+
+    value: str = field(default="", repr=False)
+    secret: Secret | None = field(default=None, repr=False)
+
+
+def build_fetch(project: Project, spec: GitSpec, user_id: int | None, at: datetime) -> CodeFetch:
+    """Return an unsaved request for this section of a document."""
+    section = spec.model_dump(mode="json", exclude_defaults=True)
+    return CodeFetch(project=project, requested_by_id=user_id, section=section, created_at=at)
+
+
+def waiting_message(url: str) -> str:
+    return f"Fetching code from {url}."
+
+
+def store_fetches(workloads: Collection[Workload]) -> None:
+    """Insert the requests of new workloads, in the caller's transaction, before the workloads."""
+    new = {each.code_fetch_id: each.code_fetch for each in workloads if each.code_fetch_id is not None}
+    fetches = [fetch for fetch in new.values() if fetch is not None and fetch._state.adding]
+    if fetches:
+        CodeFetch.objects.bulk_create(fetches)
+        wake("code")
+
+
+def keep_code(new: Workload, stored: Workload) -> None:
+    """Give the code of a stored workload to a new version of it, so that its commit stays the same."""
+    new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
+
+
+def due_fetches(now: datetime) -> list[CodeFetch]:
+    """Return the requests to carry out now, oldest first, that a workload still needs."""
+    needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
+    due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)
+    rows = CodeFetch.objects.filter(due, Exists(needed), state=CodeFetch.State.WAITING)
+    return list(rows.select_related("project").order_by("created_at", "pk"))
+
+
+def read_key(fetch: CodeFetch) -> ReadKey:
+    """Return the secret that the request names. Raises UnusableSecret if it does not exist."""
+    section = fetch.section
+    name = section.get("secret")
+    if name is None:
+        return ReadKey()
+    secret: Secret | None
+    if section.get("personal"):
+        secret = (
+            UserSecret.objects.select_related("user").filter(user=fetch.requested_by_id, name=name).first()
+        )
+        option = "--personal"
+    else:
+        kinds = (SecretKind.VALUE, SecretKind.SSH_KEY)
+        secret = ProjectSecret.objects.filter(project=fetch.project, name=name, kind__in=kinds).first()
+        option = f"--project {fetch.project.name}"
+    if secret is None:
+        raise UnusableSecret(
+            f"The secret {name} does not exist. Set it with `berth secret set {name} {option}`."
+        )
+    return ReadKey(unseal_secret(secret), secret)
+
+
+def delete_unused_fetches(before: datetime) -> int:
+    """Delete requests whose workloads have been deleted. Return their number."""
+    unused = CodeFetch.objects.filter(~Exists(Workload.objects.filter(code_fetch=OuterRef("pk"))))
+    return int(unused.filter(created_at__lt=before).delete()[0])

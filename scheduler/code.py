@@ -1,0 +1,146 @@
+"""Thread that fetches the code of workloads from Git servers."""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+from django.db import DatabaseError, connection
+
+from berth.core.clock import Clock
+from berth.core.errors import BerthError
+from berth.core.spec.git import GitSpec
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from pools.models import NodePool
+from pools.runtimes.base import Runtime
+from projects.code.base import StoreFailure
+from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRefusal, fetch_commit
+from projects.code.git.program import Interrupted
+from projects.code.git.scratch import key_base, sweep
+from projects.models import CodeFetch
+from projects.services.code import write_chunks
+from projects.services.code_fetches import ReadKey, due_fetches, read_key
+from projects.services.code_results import error_text, fail, finish, postpone
+from scheduler.reports.leased_thread import LeasedThread
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 1.0  # seconds between searches for requests
+PER_PROJECT = 2  # maximum number of concurrent fetches of one project
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    fetch: CodeFetch
+    key: ReadKey
+    result: "Future[FetchedCommit]"
+
+
+class CodeFetcher(LeasedThread):
+    """Thread that carries out requests in a few more threads, and stores their results itself.
+
+    Interrupted fetches are repeated. Their temporary files are deleted when a process takes over.
+    """
+
+    lease_name: ClassVar[str] = "code"
+    subject: ClassVar[str] = "the fetching of code"
+
+    def __init__(
+        self, clock: Clock, policy: Callable[[], GitPolicy], base: Path, concurrency: int,
+        leads: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        super().__init__(clock, _no_runtime, INTERVAL if concurrency > 0 else 0, leads)
+        self._policy, self._base, self._concurrency = policy, base, concurrency
+        self._threads = ThreadPoolExecutor(max(1, concurrency), thread_name_prefix="code")
+        self._running: dict[UUID, _Running] = {}
+        self._has_swept = False
+
+    def work(self, held: HeldLease) -> None:
+        assert_no_transaction()
+        if not self._has_swept:
+            sweep(self._base)
+            sweep(key_base(self._base))
+            self._has_swept = True
+        for pk, running in list(self._running.items()):
+            if running.result.done():
+                del self._running[pk]
+                self._record(running, held)
+        now = self._clock.now()
+        for fetch in due_fetches(now):
+            if len(self._running) >= self._concurrency:
+                break
+            if fetch.pk not in self._running and self._has_room(fetch):
+                self._start(fetch, held, now)
+
+    def end(self, timeout: float = 5.0) -> None:
+        """Stop the thread. Fetches in progress are interrupted."""
+        self._stop_requested.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        super().end(timeout)
+
+    def _has_room(self, fetch: CodeFetch) -> bool:
+        own = [each for each in self._running.values() if each.fetch.project_id == fetch.project_id]
+        return len(own) < PER_PROJECT
+
+    def _start(self, fetch: CodeFetch, held: HeldLease, now: datetime) -> None:
+        try:
+            key, spec = read_key(fetch), GitSpec.model_validate(fetch.section)
+        except (BerthError, ValueError) as error:
+            with fenced_transaction(held):
+                fail(fetch, error_text(error), now)
+            return
+        request = FetchRequest(spec, self._policy(), self._base, key.value, self._stop_requested.is_set)
+        self._running[fetch.pk] = _Running(fetch, key, self.submit(fetch, request))
+
+    def submit(self, fetch: CodeFetch, request: FetchRequest) -> "Future[FetchedCommit]":
+        """Fetch the commit in a thread with its own database connection."""
+
+        def run() -> FetchedCommit:
+            try:
+                return self.fetch(fetch, request)
+            finally:
+                connection.close()
+
+        return self._threads.submit(run)
+
+    def fetch(self, fetch: CodeFetch, request: FetchRequest) -> FetchedCommit:
+        """Fetch the commit, and store its chunks."""
+
+        def store(chunks: Mapping[str, bytes]) -> None:
+            write_chunks(fetch.project, chunks, self._clock.now())
+
+        commit = fetch_commit(request, store)
+        crash_point("code.chunks_stored")
+        return commit
+
+    def _record(self, running: _Running, held: HeldLease) -> None:
+        fetch, now, error = running.fetch, self._clock.now(), running.result.exception()
+        if isinstance(error, Interrupted):
+            return
+        try:
+            if error is not None:
+                raise error
+            with fenced_transaction(held):
+                finish(fetch, running.key, running.result.result(), now)
+        except (GitFailure, StoreFailure, OSError) as failure:
+            log.warning("the code of %s cannot be fetched now: %s", fetch, failure)
+            with fenced_transaction(held):
+                postpone(fetch, error_text(failure), now)
+        except (GitRefusal, BerthError) as refusal:
+            with fenced_transaction(held):
+                fail(fetch, error_text(refusal), now)
+        except (LeadershipLost, DatabaseError):
+            raise
+        except Exception as unexpected:
+            log.exception("the code of %s could not be fetched", fetch)
+            with fenced_transaction(held):
+                postpone(fetch, f"An unexpected error occurred: {unexpected!r}.", now)
+
+
+def _no_runtime(pool: NodePool) -> Runtime:
+    raise LookupError("fetching code needs no runtime")
