@@ -187,7 +187,7 @@ def _predict(page: Page) -> None:
 
 
 def _new_template(page: Page) -> None:
-    page.get_by_role("link", name="New template").click()
+    page.get_by_role("link", name="Create template").click()
     page.wait_for_selector("dialog form")
 
 

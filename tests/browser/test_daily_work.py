@@ -164,7 +164,7 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         evictions = page.get_by_role("region", name="Evictions")
         expect(evictions).to_contain_text("a workload of project ads")
         expect(evictions).not_to_contain_text("ctr-nightly")
-        evictions.get_by_role("link", name="Eviction").first.click()
+        evictions.get_by_role("link", name="for a workload of project ads").click()
         heading = "detr-long was reclaimed for a workload of project ads"
         expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
         expect(page.get_by_text("stays within its quota")).to_be_visible()

@@ -44,7 +44,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
 def test_new_service_form_shows_service_fields(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/services")
-        page.get_by_role("link", name="New service").first.click()
+        page.get_by_role("link", name="Create service").first.click()
         page.get_by_label("Min engines").fill("2")
         expect(page.locator("#document")).to_have_value(re.compile("min_engines: 2"))
         page.get_by_label("Router", exact=True).select_option("SGLang router")

@@ -178,7 +178,7 @@ def test_new_service_form_starts_with_a_valid_document(
 ) -> None:
     dave = sign_in("dave")
     assert 'href="/submit?kind=service"' in dave.get("/services").content.decode()
-    assert "New service" not in sign_in("erin").get("/services").content.decode()
+    assert "Create service" not in sign_in("erin").get("/services").content.decode()
     page = dave.get("/submit?kind=service")
     text = page.content.decode()
     for label in ("Model", "Router address", "Min engines", "Max engines"):

@@ -168,6 +168,14 @@ def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in: SignIn)
         assert not Workload.objects.exists()
 
 
+def test_viewer_gets_the_missing_role_instead_of_a_submission_form(sign_in: SignIn) -> None:
+    answer = sign_in("erin").get("/submit")
+    text = answer.content.decode()
+    assert answer.status_code == 403
+    assert "you need the role member in a project" in text
+    assert "<textarea" not in text and "my-project" not in text
+
+
 def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in: SignIn) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     text = answer.content.decode()

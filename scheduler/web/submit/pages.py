@@ -12,6 +12,7 @@ from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
+from projects.access import may_submit_anywhere
 from projects.actor import Actor
 from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
@@ -57,6 +58,10 @@ class CheckResult:
 @require_http_methods(["GET", "POST"])
 def index(request: Request) -> HttpResponse:
     if request.method == "GET":
+        if not may_submit_anywhere(request.actor):
+            raise Forbidden(
+                "To submit workloads, you need the role member in a project. Its project admins can grant it."
+            )
         draft = open_draft(initial_text(request.actor, request.GET))
         return _page(request, draft, CheckResult())
     step = request.POST.get("step", CHECK)

@@ -7,10 +7,10 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import open_settled
 
 DIALOGS = (
-    ("/notifications", "New subscription"),
+    ("/notifications", "Create subscription"),
     ("/fair-share?pool=train", "explain the fair share of vision"),
-    ("/templates", "New template"),
-    ("/usage?span=7d", "New budget"),
+    ("/templates", "Create template"),
+    ("/usage?span=7d", "Create budget"),
     ("/access", "Create token"),
     ("/account", "Change password"),
 )

@@ -51,7 +51,10 @@ def figure(client: Client, title: str) -> tuple[str, str]:
 
 def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: Cast, pending: None) -> None:
     client = sign_in("alice")
-    assert figure(client, "Pending") == ("3", "20 array tasks wait for earlier tasks")
+    assert figure(client, "Pending") == (
+        "3",
+        "3 queued, 20 array tasks waiting for earlier ones",
+    )
     states = client.get("/workloads?state=pending").context["states"]
     assert ("pending", "Pending", 3) in states
     messages = [finding.finding for finding in diagnose_pool(cast.pool, timezone.now())]

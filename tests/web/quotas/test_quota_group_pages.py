@@ -168,5 +168,5 @@ def test_change_of_pools_is_previewed_in_its_form(cast: Cast, h100: QuotaGroup, 
 def test_only_platform_admins_change_groups(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     for path in ("/quota-groups/new", "/quota-groups/h100/edit", "/quota-groups/h100/delete"):
         assert sign_in("bob").post(path, {"name": "x", "pools": ["metal"]}).status_code == 403, path
-    assert "New quota group" not in sign_in("bob").get("/quotas").content.decode()
+    assert "Create quota group" not in sign_in("bob").get("/quotas").content.decode()
     assert "Delete group" not in sign_in("bob").get("/quotas?pool=h100").content.decode()

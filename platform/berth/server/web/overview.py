@@ -76,13 +76,15 @@ def index(request: Request) -> HttpResponse:
     now = timezone.now()
     hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
     zone = reader_zone(request)
+    reasons = reason_counts(actor, shown)
     context = {
         "pools": pools,
         "pool": pool,
         "capacity": capacity,
         "queues": select_busiest(quota_lines(actor, shown)),
         "counts": count_by_state(actor, shown),
-        "reasons": reason_counts(actor, shown),
+        "reasons": reasons[:REASONS_MAX],
+        "queued": sum(reason.count for reason in reasons),
         "maps": maps if small else [],
         "legend": build_legend(maps) if small else [],
         "evicted": render_with_links(
@@ -184,9 +186,9 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the most frequent pending reasons."""
-    rows = workloads(actor).filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
-    most_frequent = count_by_reason(rows)[1][:REASONS_MAX]
+    """Return the reasons of queued workloads, including those with reservations, most frequent first."""
+    rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
+    most_frequent = count_by_reason(rows)[1]
     most = most_frequent[0][1] if most_frequent else 0
     return [
         ReasonCount(reason, n, stacked_bar([(n, "requested")], most, f"{n} workloads"))

@@ -25,10 +25,8 @@ NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
-PRIORITY_HINT = (
-    f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
-    f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
-)
+PRIORITY_HINT = f"0 to 1000 or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services"
+PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
 SECRETS_HINT = (
     "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line. "
     "Personal secrets are named personal/NAME"
@@ -100,7 +98,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
 
 def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...]:
     identity = (
-        Field(("name",), "Name", hint="Lowercase letters, digits and hyphens"),
+        Field(("name",), "Name", hint="a-z, 0-9 and hyphens"),
         Field(
             ("project",),
             "Project",
@@ -133,14 +131,10 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             "Scales up to this number while capacity is free",
         ),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
-        Field(
-            (*at, "gpu_memory_mib"),
-            "GPU memory",
-            field_kinds.AMOUNT,
-            "Instead of GPUs: MiB, or with a unit: 8Gi",
-        ),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
         Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or with a unit: 4Gi"),
+    )
+    more = (
         Field(
             (*at, "gpu_models"),
             "GPU models",
@@ -148,8 +142,12 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             "Leave empty for any model",
             suggestions="models",
         ),
-    )
-    more = (
+        Field(
+            (*at, "gpu_memory_mib"),
+            "GPU memory",
+            field_kinds.AMOUNT,
+            "Instead of GPUs: MiB, or with a unit: 8Gi",
+        ),
         Field(
             (*at, "gpu_devices"),
             "Shared devices",
@@ -201,10 +199,10 @@ def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:
         Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. Leave empty for any pool",
               choices=_name_choices(offer.pools), many=True, wide=True),
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
-        Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
+        Field(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
         Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, DURATION_HINT),
-        Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
-              "Pending time after which the last of the node pools may be used, for example 30m"),
+        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
+        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
         Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
     )  # fmt: skip
 
@@ -213,8 +211,8 @@ def _advanced_fields() -> tuple[Field, ...]:
     return (
         Field(("topology", "required"), "Required topology", suggestions="labels"),
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
-        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
-        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
+              "Pending time after which the last of the node pools may be used, for example 30m"),
         Field(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
         Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
         Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
@@ -226,7 +224,7 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
         Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
         Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
-    )
+    )  # fmt: skip
 
 
 def _notification_part(number: int) -> FormPart:

@@ -91,7 +91,13 @@
     }
     place.append(file);
     const card = table.closest(".card"), head = card?.querySelector(":scope > .card-head");
+    const bar = card?.querySelector(".card-tools:empty"); // a list without a head offers a row for it
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
+    else if (bar) {
+      file.classList.remove("quiet");
+      file.textContent = "Download CSV";
+      bar.append(place);
+    }
     else (table.closest(".table-wrap") ?? table).after(place);
   }
 
