@@ -34,8 +34,8 @@ StateSaveLocation={root}/state
 SlurmdSpoolDir={root}/spool/%n
 SlurmctldLogFile={root}/log/slurmctld
 SlurmdLogFile={root}/log/slurmd-%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/{tracking}
+TaskPlugin=task/{confinement}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
@@ -52,6 +52,13 @@ SlurmdParameters=config_overrides
 PartitionName=gpu Nodes=n[0-{last}] Default=YES MaxTime=1-00:00:00 DefaultTime=8:00:00 State=UP
 PartitionName=short Nodes=n[0-1] MaxTime=5 State=UP
 PartitionName=debug Nodes=n[0-1] MaxTime=12:00:00 State=DOWN
+"""
+# The kernel has fewer cores than the machines, so jobs are only confined to their memory.
+CONTROL_GROUPS = """
+CgroupPlugin=cgroup/v1
+CgroupAutomount=no
+ConstrainRAMSpace=yes
+ConstrainCores=no
 """
 
 
@@ -81,6 +88,7 @@ class SlurmCluster:
     """Machines n0 to n3 with two GPUs each, which the kernel does not know, and eight CPUs."""
 
     root: Path
+    has_control_groups: bool = False  # whether Slurm confines jobs to control groups
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
@@ -105,15 +113,17 @@ class SlurmCluster:
             f"RealMemory=16000 Gres=gpu:l40s:{GPUS} Features=rack{number % 2} State=UNKNOWN"
             for number in range(MACHINES)
         )
+        tracking, confinement = ("cgroup", "cgroup") if self.has_control_groups else ("linuxproc", "none")
         text = CONFIGURATION.format(
-            host=host, root=self.root, port=free_port(), nodes=nodes, last=MACHINES - 1
-        )
+            host=host, root=self.root, port=free_port(), nodes=nodes, last=MACHINES - 1, tracking=tracking,
+            confinement=confinement,
+        )  # fmt: skip
         (self.root / "slurm.conf").write_text(text)
         self._start_munge()
         prepare(self)
         gres = f"NodeName=n[0-{MACHINES - 1}] Name=gpu Type=l40s File=/dev/tty[0-{GPUS - 1}]\n"
         (self.root / "gres.conf").write_text(gres)
-        (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+        (self.root / "cgroup.conf").write_text(CONTROL_GROUPS)
         self.start_controller("-i")
         for number in range(MACHINES):
             self.start_machine(f"n{number}")
@@ -222,7 +232,9 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def slurm_cluster(prepare: Callable[[SlurmCluster], object] = lambda _: None) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    prepare: Callable[[SlurmCluster], object] = lambda _: None, *, has_control_groups: bool = False
+) -> Iterator[SlurmCluster]:
     """Run a cluster in a directory that all users may enter, which munged requires.
 
     Clusters that killed test runs have left are deleted first.
@@ -230,7 +242,7 @@ def slurm_cluster(prepare: Callable[[SlurmCluster], object] = lambda _: None) ->
     delete_abandoned_clusters()
     root = Path(tempfile.mkdtemp(prefix=PREFIX))
     root.chmod(0o755)
-    cluster = SlurmCluster(root)
+    cluster = SlurmCluster(root, has_control_groups)
     with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
