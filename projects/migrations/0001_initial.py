@@ -2568,6 +2568,10 @@ class Migration(InitialMigration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
+                ("actor", models.CharField(help_text="User in the audit log.", max_length=150)),
+                ("request_id", models.CharField(blank=True, max_length=64)),
+                ("workload", models.UUIDField(help_text="ID of the workload.")),
+                ("workload_name", models.CharField(max_length=200)),
                 (
                     "noun",
                     models.CharField(
@@ -2583,19 +2587,12 @@ class Migration(InitialMigration):
                     ),
                 ),
                 (
-                    "pod",
+                    "project",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="channels",
-                        to="projects.pod",
-                    ),
-                ),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
-                        to=settings.AUTH_USER_MODEL,
+                        to="projects.project",
                     ),
                 ),
             ],

@@ -1,16 +1,22 @@
 """Model of open channels to pods."""
 
-from django.conf import settings
 from django.db import models
 
-from projects.models.workloads import Pod
+from projects.models.tenants import Project
 
 
 class OpenChannel(models.Model):
-    """Open channel of a user. The row is deleted when the audit log records the end of the channel."""
+    """Open channel of a user. The row is deleted when the audit log records the end of the channel.
 
-    pod = models.ForeignKey(Pod, on_delete=models.CASCADE, related_name="channels")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    The row does not refer to the user and the workload, because the end is recorded even if they are deleted
+    while the channel is open.
+    """
+
+    actor = models.CharField(max_length=150, help_text="User in the audit log.")
+    request_id = models.CharField(max_length=64, blank=True)
+    workload = models.UUIDField(help_text="ID of the workload.")
+    workload_name = models.CharField(max_length=200)
+    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
     noun = models.CharField(max_length=20, help_text="Kind of channel in the audit log, for example shell.")
     details = models.JSONField(help_text="Details in the audit log.")
     opened_at = models.DateTimeField()
@@ -20,4 +26,4 @@ class OpenChannel(models.Model):
         ordering = ["id"]
 
     def __str__(self) -> str:
-        return f"{self.noun} in {self.pod_id}"
+        return f"{self.noun} in {self.workload_name}"

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.test import Client as Browser
 from django.utils import timezone
 from websockets.exceptions import ConnectionClosed
@@ -21,11 +20,12 @@ from berth.client.errors import Conflict, Forbidden, NotFound, NotSignedIn, Unre
 from pools.runtimes.shim.channels import frames
 from projects.actor import Actor
 from projects.connections.watch import WATCHER
-from projects.models import ApiToken, Membership, OpenChannel, Workload
+from projects.models import ApiToken, Audit, Membership, OpenChannel, Workload
 from projects.services.people import tokens
 from projects.services.workloads.channels import USES, record_closed, record_opened, record_seen
 from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
+from tests.cast import Person
 from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
 
@@ -81,8 +81,8 @@ def test_users_who_may_not_control_the_workload_are_refused_with_the_missing_rol
 def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> None:
     mark = f"4000.{time.monotonic_ns()}"
 
-    def end_by(end: object) -> str:
-        with site.client(site.cast.dave) as client:
+    def end_by(end: object, person: Person = site.cast.dave) -> str:
+        with site.client(person) as client:
             channel = client.workloads.open_channel(
                 site.workload_id, ["sh", "-c", f"setsid sleep {mark} & echo started; wait"]
             )
@@ -102,10 +102,12 @@ def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> Non
     role = Membership.objects.get(user=site.cast.dave.user)
     end_by(role.delete)  # the message depends on which of the user's permissions is noticed first
     Membership.objects.create(user=site.cast.dave.user, project=site.cast.vision, role="member")
+    end_by(site.cast.carol.user.delete, site.cast.carol)
     assert "The pod has ended" in end_by(lambda: site.runtime.stop(str(site.pod.pk), 0))
     closed = poll_until(
-        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 3
+        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 4
     )
+    assert [row[0] for row in closed] == ["dave", "dave", "carol", "dave"]
     assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
 
 
@@ -226,18 +228,29 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
             assert OpenChannel.objects.count() == 1, "the other command still runs"
             assert delete_expired()["interrupted channels"] == 0
         poll_until(lambda: not OpenChannel.objects.exists())
-    record_closed(actor=site.cast.dave, channel=abandoned, at=timezone.now(), exit_code=0)
+    record_closed(channel=abandoned, at=timezone.now(), exit_code=0)
     assert [row[1] for row in site.audit()].count("close shell") == 2, "each end is recorded once"
 
     channels = [
         record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at) for _ in range(3)
     ]
 
-    def load_actor(user: User) -> Actor:
+    def load_actor(user: None, name: str, request_id: str) -> Actor:
         record_seen(channels[1], timezone.now())
-        return Actor.for_user(user)
+        return Actor(user, name, request_id=request_id)
 
     monkeypatch.setattr("projects.services.workloads.channels.BATCH", 1)
-    monkeypatch.setattr("projects.services.workloads.channels.Actor", Mock(for_user=load_actor))
+    monkeypatch.setattr("projects.services.workloads.channels.Actor", Mock(side_effect=load_actor))
     assert delete_expired()["interrupted channels"] == 2
     assert OpenChannel.objects.get() == channels[1], "its web process is slow, but still running"
+
+
+def test_audit_log_records_the_end_of_channels_to_a_deleted_workload(site: Site) -> None:
+    opened_at = timezone.now() - timedelta(minutes=20)
+    record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
+    before = Audit.objects.get(action="open shell")
+    Workload.objects.all().delete()
+    assert delete_expired()["interrupted channels"] == 1
+    after = Audit.objects.get(action="close shell")
+    same = ("actor", "object_type", "object_id", "object_name", "project_id", "department_id", "request_id")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from berth.core.errors import Conflict, Malformed
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import OpenChannel, Phase, Pod, Workload
+from projects.models import OpenChannel, Phase, Pod, Project, Workload
 from projects.services import audit
 
 ABANDONED_AFTER = timedelta(minutes=5)  # web processes record about once a minute that a channel is open
@@ -66,12 +66,13 @@ def find_use(request: bytes) -> ChannelUse:
 
 
 def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> OpenChannel:
-    assert actor.user is not None
     details = {"pod": f"{pod.role}-{pod.index}", "run": pod.run, **use.details}
     with transaction.atomic():
         channel = OpenChannel.objects.create(
-            pod=pod, user=actor.user, noun=use.noun, details=details, opened_at=at, seen_at=at
-        )
+            actor=actor.name, request_id=actor.request_id, workload=pod.workload.pk,
+            workload_name=pod.workload.name, project=pod.workload.project, noun=use.noun,
+            details=details, opened_at=at, seen_at=at,
+        )  # fmt: skip
         audit.write_entry(
             actor, f"open {use.noun}", pod.workload, after=details, project=pod.workload.project
         )
@@ -83,30 +84,32 @@ def record_seen(channel: OpenChannel, at: datetime) -> None:
     OpenChannel.objects.filter(pk=channel.pk).update(seen_at=at)
 
 
-def record_closed(*, actor: Actor, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
+def record_closed(*, channel: OpenChannel, at: datetime, exit_code: int | None) -> None:
     """Record the end of a channel, unless `close_abandoned` has already recorded it."""
-    _record_end(OpenChannel.objects.all(), actor, channel, at, exit_code)
+    _record_end(OpenChannel.objects.all(), channel, at, exit_code)
 
 
 def close_abandoned(at: datetime) -> int:
     """Record the end of channels whose web process was killed. Return their number."""
     unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
     count = 0
-    while channels := list(unseen.select_related("user", "pod__workload__project")[:BATCH]):
+    while channels := list(unseen[:BATCH]):
         for channel in channels:
-            count += _record_end(unseen, Actor.for_user(channel.user), channel, channel.seen_at, None)
+            count += _record_end(unseen, channel, channel.seen_at, None)
     return count
 
 
 def _record_end(
-    rows: QuerySet[OpenChannel], actor: Actor, channel: OpenChannel, at: datetime, exit_code: int | None
+    rows: QuerySet[OpenChannel], channel: OpenChannel, at: datetime, exit_code: int | None
 ) -> bool:
     """Delete the channel and write to the audit log. Return False if the rows no longer contain it."""
-    workload = channel.pod.workload
+    actor = Actor(None, channel.actor, request_id=channel.request_id)
+    workload = Workload(pk=channel.workload, name=channel.workload_name)  # it may have been deleted
     seconds = max(round((at - channel.opened_at).total_seconds()), 0)
     after = {**channel.details, "seconds": seconds, "exit_code": exit_code}
     with transaction.atomic():
         if not rows.filter(pk=channel.pk).delete()[0]:
             return False
-        audit.write_entry(actor, f"close {channel.noun}", workload, after=after, project=workload.project)
+        project = Project.objects.filter(pk__in=[channel.project_id]).first()
+        audit.write_entry(actor, f"close {channel.noun}", workload, after=after, project=project)
         return True

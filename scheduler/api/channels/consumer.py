@@ -181,7 +181,7 @@ class ChannelConsumer(SignedInConsumer):
             writer.close()
             if self.channel is not None:
                 await database_sync_to_async(record_closed)(
-                    actor=actor, channel=self.channel, at=timezone.now(), exit_code=self.exit_code
+                    channel=self.channel, at=timezone.now(), exit_code=self.exit_code
                 )
 
     async def _forward(self, reader: asyncio.StreamReader) -> None:
