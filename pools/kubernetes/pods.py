@@ -37,12 +37,13 @@ class PodCalls:
         self._ledger, self._copies, self._notify = ledger, copies, notify
         self._followers = LogFollowers(copies)
         self._namespaces: set[tuple[str, str]] = set()
+        self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
         self._given_up: dict[str, PodReport] = {}  # final reports of pods that are being deleted
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
         entry = self._ledger.find(order.pod_id)
-        if entry is None or entry.ended is not None:
+        if entry is None or entry.ended is not None or order.pod_id in self._created:
             return
         if refusal := find_refusal(order):
             self._fail(order.pod_id, refusal)
@@ -89,6 +90,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 409:
                     raise
+        self._created.add(order.pod_id)
 
     def _fail(self, pod_id: str, message: str) -> None:
         """Record the end of a pod that can never start."""
@@ -167,6 +169,7 @@ class PodCalls:
         The recorded time is never in the future, although the cluster's clock may be ahead.
         """
         now = datetime.now(UTC)
+        self._created.discard(pod_id)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
@@ -180,6 +183,7 @@ class PodCalls:
 
     def drop_record(self, pod_id: str) -> None:
         """Move the copy of the log to its final path, and delete the pod's record."""
+        self._created.discard(pod_id)
         if not self._ledger.log_path(pod_id).exists():
             self._copies.move_to(pod_id, self._ledger.log_path(pod_id))
         self._ledger.forget(pod_id)

@@ -137,6 +137,19 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
 
 
+def test_repeated_start_of_a_created_pod_calls_nothing(
+    k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = replace(k8s.long("p-1"), secret_env={"TOKEN": "x"})
+    k8s.runtime.start(order)
+    calls = CountedCalls(monkeypatch)
+    k8s.runtime.start(order)
+    assert calls.all == []
+    restored = k8s.restart()
+    restored.start(order)
+    assert ("POST", "pods") in calls.all, "a new process does not know whether the secrets exist"
+
+
 def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
