@@ -86,7 +86,7 @@ class PoolForm(Form):
         label="slurmrestd token",
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Output of `scontrol token`. Stored encrypted and never shown. Leave empty to keep the "
+        help_text="Output of scontrol token. Stored encrypted and never shown. Leave empty to keep the "
         "stored token.",
     )
     nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)

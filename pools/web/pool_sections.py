@@ -1,6 +1,6 @@
 """Sections of the node pool forms."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from berth.server.web.forms import Section
 from pools.providers.settings import MODELS
@@ -23,7 +23,11 @@ EXPLANATIONS = {
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
     "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-CREDENTIALS = {"kubernetes": ("kubeconfig",), "ssh": ("private_key",), "slurm": ("login_key", "slurm_token")}
+# Fields for credentials of each provider, with the setting that they follow. Without one, they come first.
+CREDENTIALS: Mapping[str, Mapping[str, str]] = {
+    "kubernetes": {"kubeconfig": ""}, "ssh": {"private_key": ""},
+    "slurm": {"login_key": "slurm_login", "slurm_token": "slurm_rest_user"},
+}  # fmt: skip
 
 
 def provider_choices() -> list[tuple[str, str]]:
@@ -38,7 +42,7 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
         *(
             Section(
                 NAMES[provider],
-                (*CREDENTIALS.get(provider, ()), *provider_fields(provider)),
+                _section_fields(provider),
                 EXPLANATIONS[provider],
                 shown_for=("provider", provider),
             )
@@ -79,3 +83,11 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             is_folded=True,
         ),
     )  # fmt: skip
+
+
+def _section_fields(provider: str) -> tuple[str, ...]:
+    """Return the names of the provider's settings and credentials, in the order of the form."""
+    credentials, names = CREDENTIALS.get(provider, {}), [""]
+    names += provider_fields(provider)
+    ordered = [[name, *(each for each in credentials if credentials[each] == name)] for name in names]
+    return tuple(name for group in ordered for name in group if name)

@@ -122,8 +122,8 @@ class SlurmSettings(BaseModel):
     rest_url: RestUrl | None = Field(
         None,
         title="slurmrestd URL",
-        description="Address of Slurm's REST API, used instead of Slurm's programs. Plain HTTP only on "
-        "Berth's machine. Also `unix:PATH`.",
+        description="Address of Slurm's REST API, used instead of Slurm's programs: HTTPS, or a port or a "
+        "Unix socket (unix:/PATH) on Berth's machine.",
         examples=["https://slurm.example.org"],
     )
     rest_user: User | None = Field(
