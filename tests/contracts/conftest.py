@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
 from tests.contracts.ray_cluster import RayCluster, ray_cluster
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import VERSIONS, SlurmRestServer, allow_tokens, missing_rest
+from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, installed_versions, missing_rest
 
 
 @pytest.fixture(scope="package")
@@ -30,7 +30,7 @@ def slurmrestd(slurm: SlurmCluster) -> dict[str, SlurmRestServer]:
     """Return one slurmrestd for each version of its API. They end with the cluster."""
     if missing := missing_rest():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
-    servers = {version: SlurmRestServer(slurm, (version,)) for version in VERSIONS}
+    servers = {version: SlurmRestServer(slurm, (version,)) for version in installed_versions()}
     for server in servers.values():
         server.start()
     return servers

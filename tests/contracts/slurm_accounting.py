@@ -4,12 +4,15 @@ import shutil
 import subprocess
 
 from tests.contracts.slurm_cluster import SlurmCluster
+from tests.contracts.slurm_rest import allow_tokens
 from tests.journeys.installation import free_port, until
 
 PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db", "mariadb")
 CONFIGURATION = """
 AuthType=auth/munge
 AuthInfo=socket={root}/munge/socket
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={root}/jwt.key
 DbdHost=localhost
 DbdPort={port}
 SlurmUser=root
@@ -44,6 +47,7 @@ def missing_accounting() -> list[str]:
 
 def start_accounting(cluster: SlurmCluster) -> None:
     """Start the database and slurmdbd, with the account `research` and the QOS `small` of one job."""
+    allow_tokens(cluster)
     port, database_port = free_port(), free_port()
     _start_database(cluster, database_port)
     file = cluster.root / "slurmdbd.conf"
@@ -77,7 +81,7 @@ def _start_database(cluster: SlurmCluster, port: int) -> None:
     cluster.start_daemon(
         "mariadbd", "--no-defaults", f"--datadir={directory}", f"--socket={socket}", f"--port={port}",
         "--bind-address=127.0.0.1", "--user=root", f"--pid-file={cluster.root}/database.pid",
-        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-flush-log-at-trx-commit=0", enter=(),
     )  # fmt: skip
     client = ["mariadb", "--no-defaults", f"--socket={socket}"]
 

@@ -3,12 +3,13 @@
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from pools.providers.commands import LocalCommands
 from tests.journeys.installation import free_port, until
 
 PREFIX = "berth-slurm-"
+# Root directory of a system with another version of Slurm. It shares /proc, /sys, /dev and /tmp.
+SYSTEM = os.environ.get("BERTH_SLURM_ROOT", "")
+ENTER = ("chroot", SYSTEM) if SYSTEM else ()
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+CLIENTS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "sacctmgr")
 MACHINES = 4
 GPUS = 2
 CONFIGURATION = """
@@ -39,11 +44,11 @@ TaskPlugin=task/{confinement}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
+Licenses=matlab:4
 MailProg=/bin/true
 ReturnToService=2
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
 MpiDefault=none
-SwitchType=switch/none
 KillWait=5
 MessageTimeout=5
 SlurmdTimeout=20
@@ -77,10 +82,13 @@ exec {program} "$@"
 
 def missing_programs() -> list[str]:
     """Return the Slurm programs that are not installed. The fixture also needs to run as root."""
-    missing = [
-        name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None
-    ]
+    missing = [name for name in PROGRAMS if not is_installed(name)]
     return missing or ([] if os.geteuid() == 0 else ["root"])
+
+
+def is_installed(program: str) -> bool:
+    path = f"{SYSTEM}/usr/bin:{SYSTEM}/usr/sbin" if SYSTEM else f"{os.environ['PATH']}:/usr/sbin"
+    return shutil.which(program, path=path) is not None
 
 
 @dataclass
@@ -119,6 +127,10 @@ class SlurmCluster:
             confinement=confinement,
         )  # fmt: skip
         (self.root / "slurm.conf").write_text(text)
+        for program in CLIENTS if SYSTEM else ():
+            wrapper = self.root / "bin" / program
+            wrapper.write_text(f'#!/bin/sh\nexec {_command(program)} "$@"\n')
+            wrapper.chmod(0o755)
         self._start_munge()
         prepare(self)
         gres = f"NodeName=n[0-{MACHINES - 1}] Name=gpu Type=l40s File=/dev/tty[0-{GPUS - 1}]\n"
@@ -171,13 +183,13 @@ class SlurmCluster:
         """Let the next call of a program hang, fail, or lose its response after it has taken effect."""
         (self.root / "bin" / f"{program}.fault").write_text(fault)
         wrapper = self.root / "bin" / program
-        wrapper.write_text(WRAPPER.format(program=shutil.which(program), fault=f"{wrapper}.fault"))
+        wrapper.write_text(WRAPPER.format(program=_command(program), fault=f"{wrapper}.fault"))
         wrapper.chmod(0o755)
 
     def run(self, *arguments: str) -> str:
         """Return the output of a program, which none of the faults of `fail_next_call` affects."""
         path = f"{os.environ['PATH']}:/usr/sbin"
-        result = LocalCommands({**self.env, "PATH": path}).run(arguments, seconds=60)
+        result = LocalCommands({**self.env, "PATH": path}).run([*ENTER, *arguments], seconds=60)
         assert result.exit_code == 0, result.stderr
         return result.stdout
 
@@ -214,11 +226,11 @@ class SlurmCluster:
         for name in reversed(self.processes):
             self.stop_daemon(name, kills_after=20)
 
-    def start_daemon(self, program: str, *options: str, key: str = "") -> None:
+    def start_daemon(self, program: str, *options: str, key: str = "", enter: Sequence[str] = ENTER) -> None:
         with (self.root / "log" / f"{key or program}.out").open("ab") as log:
             self.processes[key or program] = subprocess.Popen(
-                [program, *options], env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True,
+                [*enter, program, *options], env={**os.environ, **self.env}, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def stop_daemon(self, name: str, number: int = signal.SIGTERM, kills_after: float = 60) -> None:
@@ -229,6 +241,14 @@ class SlurmCluster:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _command(program: str) -> str:
+    """Return the shell command that runs the program of the tested system."""
+    if not SYSTEM:
+        return str(shutil.which(program))
+    # The tested system would otherwise find the wrapper again.
+    return shlex.join(["env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *ENTER, program])
 
 
 @contextlib.contextmanager

@@ -2,26 +2,30 @@
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
-from pools.providers.slurm.rest.versions import Api
+from pools.providers.slurm.rest.versions import UNDERSTOOD, Api
 from pools.providers.slurm.settings import SlurmSettings
-from tests.contracts.slurm_cluster import SlurmCluster
+from tests.contracts.slurm_cluster import ENTER, SlurmCluster, is_installed
 from tests.journeys.installation import free_port, until
 
 # slurmrestd refuses to run as root.
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-VERSIONS = ("v0.0.38", "v0.0.37")
 
 
 def missing_rest() -> list[str]:
-    path = f"{os.environ['PATH']}:/usr/sbin"
-    return [name for name in ("slurmrestd",) if shutil.which(name, path=path) is None]
+    return [name for name in ("slurmrestd",) if not is_installed(name)]
+
+
+def installed_versions() -> tuple[str, ...]:
+    """Return the understood versions of the API that the installed slurmrestd offers."""
+    shown = subprocess.run([*ENTER, "slurmrestd", "-V"], check=True, capture_output=True, text=True).stdout
+    is_new = not shown.startswith("slurm-wlm 22.05")
+    return tuple(version for version in UNDERSTOOD if (version >= "v0.0.40") is is_new)
 
 
 def allow_tokens(cluster: SlurmCluster) -> None:
@@ -38,7 +42,7 @@ class SlurmRestServer:
     """slurmrestd with some versions of its API. It needs the accounting database to list ended jobs."""
 
     cluster: SlurmCluster
-    versions: tuple[str, ...] = VERSIONS
+    versions: tuple[str, ...] = field(default_factory=installed_versions)
     has_accounting: bool = False
     port: int = field(default_factory=free_port)
     user: str = "root"
@@ -52,11 +56,16 @@ class SlurmRestServer:
         return f"slurmrestd-{self.port}"
 
     def start(self) -> None:
-        plugins = [f"openapi/{version}" for version in self.versions]
-        if self.has_accounting:
-            plugins += [f"openapi/db{version}" for version in self.versions]
+        if self.versions[0] >= "v0.0.40":
+            parsers = ",".join(f"data_parser/{version}" for version in self.versions)
+            kinds = "slurmctld,slurmdbd" if self.has_accounting else "slurmctld"
+            plugins = ["-s", kinds, "-d", parsers]
+        else:
+            names = [f"openapi/{version}" for version in self.versions]
+            names += [f"openapi/db{version}" for version in self.versions if self.has_accounting]
+            plugins = ["-s", ",".join(names)]
         self.cluster.start_daemon(
-            "env", "SLURM_JWT=daemon", *NOBODY, "slurmrestd", "-a", "rest_auth/jwt", "-s", ",".join(plugins),
+            "env", "SLURM_JWT=daemon", *NOBODY, "slurmrestd", "-a", "rest_auth/jwt", *plugins,
             f"127.0.0.1:{self.port}", key=self.name,
         )  # fmt: skip
         until(self._responds, 60)

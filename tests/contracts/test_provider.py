@@ -34,6 +34,7 @@ from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
+from pools.providers.slurm.rest.versions import UNDERSTOOD
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.upkeep import SshUpkeep
@@ -69,8 +70,7 @@ PROVIDERS = [
     "slurm over slurmrestd v0.0.38",
     pytest.param("aws on bare moto", marks=pytest.mark.heavy),
     pytest.param("real slurm", marks=pytest.mark.heavy),
-    pytest.param("real slurm over slurmrestd v0.0.38", marks=pytest.mark.heavy),
-    pytest.param("real slurm over slurmrestd v0.0.37", marks=pytest.mark.heavy),
+    *(pytest.param(f"real slurm over slurmrestd {each}", marks=pytest.mark.heavy) for each in UNDERSTOOD),
     pytest.param("real kubernetes", marks=pytest.mark.heavy),
 ]  # fmt: skip
 
@@ -124,9 +124,11 @@ def slurm_providers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
             cluster: SlurmCluster = request.getfixturevalue("slurm")
             yield slurm_provider(cluster.root, lambda settings: SlurmPrograms(settings, cluster.commands))
             cluster.clear()
-        case "real slurm over slurmrestd v0.0.38" | "real slurm over slurmrestd v0.0.37":
+        case name if name.startswith("real slurm over slurmrestd"):
             servers: dict[str, SlurmRestServer] = request.getfixturevalue("slurmrestd")
-            running = servers[request.param.rpartition(" ")[2]]
+            if (version := name.rpartition(" ")[2]) not in servers:
+                pytest.skip(f"the installed slurmrestd offers {', '.join(servers)}")
+            running = servers[version]
             yield slurm_provider(running.cluster.root, running.client)
             running.cluster.clear()
 
@@ -222,7 +224,9 @@ class StartedJobs(SlurmProvider):
 
 
 def slurm_provider(root: Path, client: Callable[[SlurmSettings], SlurmClient]) -> Provider:
-    settings = slurm_settings({"partition": "gpu", "directory": str(root / "shared")})
+    # Job IDs start at one in each cluster, so jobs would find the directories of former clusters in /tmp.
+    setup = [f"export TMPDIR={root}/tmp"]
+    settings = slurm_settings({"partition": "gpu", "directory": str(root / "shared"), "setup": setup})
     variables = {"url": "http://127.0.0.1:9", "pool": "small", "token": "s3cret"}
     return StartedJobs(
         settings, client(settings), f"contract-{next(INSTALLATIONS)}",

@@ -9,7 +9,7 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",
         "connection refused", "temporarily unable", "communication connection failure", "in standby mode",
-        "problem talking to the database",
+        "problem talking to the database", "unable to connect to database",
     )),
     (Kind.CREDENTIALS, (
         "permission denied", "access denied", "authentication", "munge", "invalid user",

@@ -61,7 +61,7 @@ def _check_option(option: str) -> str:
 
 
 # Additional options that every understood version of slurmrestd has under the same name.
-REST_OPTIONS = ("licenses", "reservation", "wckey")
+REST_OPTIONS = ("licenses", "reservation")
 _PATH = "provider_settings"
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@-]*$", max_length=200)]
 Constraint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:&|*!()\[\]-]+$", max_length=300)]

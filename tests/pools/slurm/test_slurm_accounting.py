@@ -1,19 +1,23 @@
 """Tests on a real Slurm with its accounting database."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from django.utils import timezone
 
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
+from pools.providers.slurm.client import SlurmClient
 from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
-from pools.providers.slurm.settings import slurm_settings
+from pools.providers.slurm.rest.client import SlurmRest
+from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from tests.contracts.slurm_accounting import missing_accounting, start_accounting, start_slurmdbd
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm_rest import SlurmRestServer, missing_rest
 from tests.journeys.installation import until
 from tests.pools.slurm.stage import VARIABLES, order
-from tests.pools.stage import START
 
 MISSING = [*missing_programs(), *missing_accounting()]
 pytestmark = [
@@ -35,12 +39,30 @@ def slurm(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     cluster.clear()
 
 
-def provider_of(slurm: SlurmCluster, **settings: str) -> SlurmProvider:
-    values = slurm_settings({"partition": "gpu", "directory": str(slurm.root / "shared"), **settings})
-    return SlurmProvider(
-        values, SlurmPrograms(values, slurm.commands), "accounting", variables=lambda order: VARIABLES,
-        now=lambda: START,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def slurmrestd(cluster: SlurmCluster) -> SlurmRestServer:
+    """Return a slurmrestd that also serves the accounting database. It ends with the cluster."""
+    if missing := missing_rest():
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    server = SlurmRestServer(cluster, has_accounting=True)
+    server.start()
+    return server
+
+
+@pytest.fixture(params=["programs", "slurmrestd"])
+def provider_of(request: pytest.FixtureRequest, slurm: SlurmCluster) -> Callable[..., SlurmProvider]:
+    """Return a function that returns a provider with these settings."""
+    client: Callable[[SlurmSettings], SlurmClient] = partial(SlurmPrograms, commands=slurm.commands)
+    if request.param == "slurmrestd":
+        client = request.getfixturevalue("slurmrestd").client
+
+    def make(**settings: str) -> SlurmProvider:
+        values = slurm_settings({"partition": "gpu", "directory": str(slurm.root / "shared"), **settings})
+        return SlurmProvider(
+            values, client(values), request.param, variables=lambda order: VARIABLES, now=timezone.now
+        )
+
+    return make
 
 
 def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> list[str]:
@@ -51,8 +73,10 @@ def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> l
     return created
 
 
-def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(slurm: SlurmCluster) -> None:
-    provider = provider_of(slurm)
+def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(
+    slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
+) -> None:
+    provider = provider_of()
     created = end_and_purge(slurm, provider, "a123456789ab")
     again = provider.provision(order("a123456789ab")).instances
     assert [instance.instance_id for instance in again] == created
@@ -60,8 +84,10 @@ def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(slurm: S
     assert slurm.queue() == []
 
 
-def test_accounting_outage_blocks_only_orders_that_may_have_been_submitted(slurm: SlurmCluster) -> None:
-    provider = provider_of(slurm)
+def test_accounting_outage_blocks_only_orders_that_may_have_been_submitted(
+    slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
+) -> None:
+    provider = provider_of()
     end_and_purge(slurm, provider, "b123456789ab")
     slurm.stop_daemon("slurmdbd")
     with pytest.raises(ProviderError) as raised:
@@ -76,16 +102,22 @@ def test_accounting_outage_blocks_only_orders_that_may_have_been_submitted(slurm
     assert {instance.state for instance in again} == {InstanceState.GONE}
 
 
-def test_unknown_account_and_qos_are_reported_in_the_preview(slurm: SlurmCluster) -> None:
+def test_unknown_account_and_qos_are_reported_in_the_preview(
+    slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
+) -> None:
+    if isinstance(provider_of().client, SlurmRest):
+        pytest.skip("slurmrestd validates a job only when it is submitted")
     for settings in ({"account": "nobody"}, {"qos": "nothing"}):
-        [finding] = provider_of(slurm, **settings).preview("small", order().shape).findings
+        [finding] = provider_of(**settings).preview("small", order().shape).findings
         assert finding.message.startswith("Slurm refuses the pool's jobs: ")
         assert "Invalid" in finding.message
-    assert provider_of(slurm, account="research").preview("small", order().shape).findings == ()
+    assert provider_of(account="research").preview("small", order().shape).findings == ()
 
 
-def test_order_beyond_a_qos_submit_limit_is_partly_filled(slurm: SlurmCluster) -> None:
-    provider = provider_of(slurm, qos="small")
+def test_order_beyond_a_qos_submit_limit_is_partly_filled(
+    slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
+) -> None:
+    provider = provider_of(qos="small")
     result = provider.provision(order("d123456789ab", count=2))
     assert len(result.instances) == 1
     assert result.message.startswith("Slurm accepted 1 job of 2: ")
