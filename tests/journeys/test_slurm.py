@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG, FirstChapter
 from tests.journeys.guide import run_as_written
@@ -27,20 +28,37 @@ FAST = ("reconcile_tick=1", "autoscale_cooldown=0", "autoscale_idle_timeout=5", 
 def slurm() -> Iterator[SlurmCluster]:
     if missing := missing_programs():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
-    with slurm_cluster() as cluster:
+    with slurm_cluster(allow_tokens) as cluster:
         yield cluster
 
 
+@pytest.fixture(params=["programs", "slurmrestd"])
+def server(request: pytest.FixtureRequest, slurm: SlurmCluster) -> SlurmRestServer | None:
+    """Return the slurmrestd that the pool uses, or None if it uses Slurm's programs."""
+    if request.param == "programs":
+        return None
+    if missing := missing_rest():
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    server = SlurmRestServer(slurm)
+    server.start()
+    return server
+
+
 @pytest.fixture
-def admin(installing_empty: InstallContext, slurm: SlurmCluster, tmp_path: Path) -> Iterator[Terminal]:
-    """Sign in to an empty installation on a machine with Slurm's programs."""
+def admin(
+    installing_empty: InstallContext, slurm: SlurmCluster, server: SlurmRestServer | None, tmp_path: Path
+) -> Iterator[Terminal]:
+    """Sign in to an empty installation. It finds Slurm's programs only if the pool uses them."""
     port = free_port()
-    with installing_empty(port, **installation_settings(slurm, port)) as berth:
+    settings = installation_settings(slurm, port)
+    if server is not None:
+        settings = {name: value for name, value in settings.items() if name not in slurm.env}
+    with installing_empty(port, **settings) as berth:
         yield sign_in(berth, "admin", tmp_path / "admin")
 
 
 def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
-    admin: Terminal, slurm: SlurmCluster, tmp_path: Path
+    admin: Terminal, slurm: SlurmCluster, server: SlurmRestServer | None, tmp_path: Path
 ) -> None:
     def describe() -> str:
         client = admin.client()
@@ -53,7 +71,7 @@ def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
         admin, tmp_path, slurm.root / "shared/workspaces", SMALLER,
         "--cpu 0.1 --memory 64 --grace 5s --preemption-signal USR1@2s", describe,
     )  # fmt: skip
-    create_pool(chapter, slurm)
+    create_pool(chapter, slurm, server)
     assert slurm.queue() == []
     chapter.create_projects()
 
@@ -74,16 +92,22 @@ def test_gang_on_slurm_is_reclaimed_resumes_and_leaves_no_slurm_jobs(
 
     # The idle pool releases its allocations, and the jobs leave nothing behind.
     until(lambda: slurm.queue() == [], LONG, describe)
-    assert list((slurm.root / "shared" / "pilots").iterdir()) == []
+    assert list((slurm.root / "shared").glob("pilots/*")) == []
     until(lambda: list(admin.client().nodes.list(pool="hpc")) == [], LONG, describe)
     until(lambda: slurm.leftovers() == [], LONG, slurm.leftovers)
 
 
-def create_pool(chapter: FirstChapter, slurm: SlurmCluster) -> None:
+def create_pool(chapter: FirstChapter, slurm: SlurmCluster, server: SlurmRestServer | None) -> None:
     """Create the pool after a mistake and a preview."""
     settings = yaml.safe_load(provider_settings(slurm))
     options = [*FAST, *(f"provider_settings.{key}={settings[key]}" for key in ("directory", "setup"))]
-    command = chapter.pool_command("slurm", *(part for value in options for part in ("--set", value)))
+    access: list[str] = []
+    if server is not None:
+        options += [f"provider_settings.rest_url={server.url}", f"provider_settings.rest_user={server.user}"]
+        (chapter.place / "token").write_text(server.token(seconds=36_000))
+        access = ["--slurm-token", str(chapter.place / "token")]
+    arguments = [*(part for value in options for part in ("--set", value)), *access]
+    command = chapter.pool_command("slurm", *arguments)
     mistaken = command.replace("partition=gpu", "partition=gpuu")
     script = f"! {mistaken} > refusal 2>&1 && cat refusal"
     assert "Did you mean `gpu`?" in run_as_written(chapter.admin, script, chapter.place)
