@@ -29,7 +29,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
-    Column("pool", "Pool", lambda row: row[0].queue_pool, order="queue_pool"),
+    Column("pool", "Pool", lambda row: row[0].queue_pool, order="pool_and_position"),
     Column(
         "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
     ),
@@ -78,7 +78,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             rows,
             _queue_entries,
             file_name=f"queue-{pool.name}" if pool else "queue",
-            default="position",
+            default="position" if pool else "pool",
         )
         if file := requested_csv(request, listing):
             return file

@@ -64,6 +64,20 @@ def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: S
     assert "No scheduler is running." not in client.get("/queue").content.decode()
 
 
+def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> None:
+    for pool in ("local-2", "spare"):
+        make.pool(pool)
+    for pool, position in (("spare", 1), ("local", 2), ("local-2", 1), ("local", 10), ("local", 1)):
+        explanation = {"pool": pool, "queue_position": position}
+        make.workload(cast.vision, f"{pool}-{position}", reason="WaitingForCapacity", explanation=explanation)
+    make.workload(cast.vision, "local-new", pools=["local"])
+    context: Any = sign_in("alice").get("/queue").context
+    expected = ["local-1", "local-2", "local-10", "local-new", "local-2-1", "spare-1"]
+    assert [row.name for row, _, _ in context["rows"]] == expected
+    context = sign_in("alice").get("/queue?sort=-pool").context
+    assert [row.name for row, _, _ in context["rows"]] == expected[::-1]
+
+
 def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "OverFairShare", "message": "long", "numbers": numbers}]

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, F, IntegerField, Q, QuerySet, Sum, TextField
+from django.db.models import Count, F, IntegerField, Q, QuerySet, Sum, TextField, Value
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Collate, Concat, LPad
 
 from pools.models import NodePool
 from projects.actor import Actor
@@ -29,14 +29,18 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the pending workloads of a pool, or of all pools, that the user may see, in queue order.
 
-    Each workload is annotated with its pool and its queue position. Workloads that no cycle has evaluated
-    yet come last.
+    Each workload is annotated with its pool, its queue position, and a text by which it can be sorted: the
+    pool, then the position. Workloads that no cycle has evaluated yet come last.
     """
     queue_position = Cast(KT("explanation__queue_position"), IntegerField())
     pending = workloads(actor).filter(_queue_filter(pool))
+    padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
     return pending.annotate(
         queue_position=Coalesce(queue_position, NOT_EVALUATED),
         queue_pool=Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField())),
+        pool_and_position=Collate(
+            Concat("queue_pool", Value(" "), padded_position, output_field=TextField()), "C"
+        ),
     ).order_by("queue_position", "pk")
 
 

@@ -73,6 +73,8 @@
     file.type = "button";
     file.className = "button small quiet";
     file.textContent = "CSV";
+    const sprite = document.querySelector("svg use[href*='icons.svg#']")?.getAttribute("href").replace(/#.*/, "#download");
+    if (sprite) file.insertAdjacentHTML("afterbegin", `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`);
     file.setAttribute("aria-label", `Download ${nameOf(table)} as CSV`);
     file.addEventListener("click", () => download(table));
     if (plain && table.tBodies[0].rows.length > MANY) {
@@ -95,7 +97,7 @@
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
     else if (bar) {
       file.classList.remove("quiet");
-      file.textContent = "Download CSV";
+      file.lastChild.textContent = "Download CSV";
       bar.append(place);
     }
     else (table.closest(".table-wrap") ?? table).after(place);
