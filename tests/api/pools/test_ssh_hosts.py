@@ -149,6 +149,20 @@ def test_unusable_keys_are_rejected_and_never_reach_workloads(
     assert wrong.json()["errors"][0]["path"] == "ssh_key"
 
 
+def test_key_of_the_hosts_may_be_a_secret_that_is_set_after_the_pool_is_created(
+    alice: Caller, body: dict[str, Any], server: SshServer
+) -> None:
+    values = {name: value for name, value in body.items() if name != "ssh_keys"}
+    values["provider_settings"] = {**body["provider_settings"], "key": "secret:later"}
+    pinned = alice.post("node-pools?dry_run=true", values).json()["nodes"][0]
+    assert "berth secret set later" in pinned["obstacle"]
+    with_key = {**values, "ssh_keys": {"later": server.private_key}}
+    assert alice.post("node-pools?dry_run=true", with_key).json()["nodes"][0]["obstacle"] is None
+    assert alice.post("node-pools", values).status_code == 201
+    stored = alice("PUT", "node-pools/steel/secrets/later", {"ssh_key": server.private_key})
+    assert stored.json()["kind"] == "ssh_key"
+
+
 def listed_hosts(body: dict[str, Any]) -> list[dict[str, Any]]:
     hosts: list[dict[str, Any]] = body["provider_settings"]["hosts"]
     return hosts

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pools.kubernetes.api import Api
+from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from tests.contracts.kubernetes_cluster import GPU
 from tests.images.registry import PASSWORD, USER, Registry
 from tests.journeys.command import Terminal, sign_in
@@ -35,13 +36,15 @@ class Prod:
         return [item for item in listed if item["metadata"]["namespace"].startswith("berth-")]
 
     def add_foreign_pod(self, name: str, node: str) -> None:
+        """Run a pod of another installation of Berth, whose pool has the same name."""
+        labels = {INSTALLATION_LABEL: "another", POOL_LABEL: "prod"}
         resources = {"limits": {GPU: "1", "cpu": "100m", "memory": "32Mi"}}
         container = {
             "name": "c", "image": "berth.test/busybox:1", "imagePullPolicy": "Never",
             "command": ["sleep", "3600"], "resources": resources,
         }  # fmt: skip
         spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
         self.api.create("/api/v1/namespaces/default/pods", pod)
 
 
