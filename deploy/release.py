@@ -85,7 +85,7 @@ def check_changelog(changelog: str, version: str) -> None:
     if heading is None or heading["version"] != version:
         first = heading["version"] if heading else "no version"
         raise ReleaseError(
-            f"pyproject.toml has version {version}, CHANGELOG.md begins with {first}. Make them match."
+            f"pyproject.toml has version {version}, but CHANGELOG.md begins with {first}. Make them match."
         )
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading["date"]):
         raise ReleaseError(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")

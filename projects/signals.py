@@ -7,5 +7,5 @@ act.
 from django.dispatch import Signal
 
 workloads_changed = Signal()  # arguments: workload_ids, which are not empty, project_id, department_id
-# Sent for tenants, quotas and members. Arguments: department_id | None, project_id | None.
+# Sent when tenants, quotas or members change. Arguments: department_id | None, project_id | None.
 tenants_changed = Signal()

@@ -19,7 +19,7 @@ from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread
 log = logging.getLogger(__name__)
 
 PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
-GIVE_UP = timedelta(hours=6)  # time since the pod's end
+GIVE_UP = timedelta(hours=6)  # maximum time after the pod has ended
 PODS_PER_ROUND = 20
 LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the store
 
@@ -67,7 +67,7 @@ class OutputsCollector(LeasedThread):
 
     def _renew(self, held: HeldLease) -> None:
         if self._stop_requested.is_set() or not lease.renew(held, self._ttl):
-            raise LeadershipLost("the copy of outputs was interrupted and will be repeated")
+            raise LeadershipLost("copying the outputs was interrupted and will be retried")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
         """Schedule another attempt, or fail the outputs once GIVE_UP has passed since the pod ended."""

@@ -93,7 +93,7 @@ class KubernetesRuntime:
             self._call(order.pod_id, access, START, call)
 
     def begin_start(self, order: PodOrder) -> None:
-        """Queue the order for the worker threads of its cluster. `start` reports errors."""
+        """Queue the order for its cluster's worker threads. Errors are reported by `start`."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(order.pod_id):
                 access, call = self._start_call(order)

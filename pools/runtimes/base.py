@@ -126,9 +126,9 @@ class PodCause(str, Enum):
 
 @dataclass(frozen=True)
 class PodReport:
-    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command exited.
+    """State of a pod. At most one of `exit_code` and `signal` is set, and only after the command has exited.
 
-    `progress` describes what a starting pod waits for, for example "pulling layer 3 of 7, 26 MB", and
+    `progress` describes what a starting pod is waiting for, for example "pulling layer 3 of 7, 26 MB", and
     `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
     the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
     warnings about a running pod, and `warning` is the latest one.

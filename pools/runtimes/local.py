@@ -215,10 +215,7 @@ class LocalRuntime:
         return order is not None and order.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims.
-
-        Shims that failed before they acquired their lock are kept until they are reported.
-        """
+        """Reap ended shims, except those that failed before they acquired their lock and are not reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]

@@ -159,7 +159,7 @@ class PoolForm(Form):
         label="Container images",
         choices=[("allow", "Allowed"), ("require", "Required"), ("forbid", "Forbidden")],
         initial="allow",
-        help_text="Whether workloads in this pool may or must run in a container image.",
+        help_text="Whether workloads in this pool may, must or must not run in a container image.",
     )
     patterns = environment_fields.LinesField(
         label="Accepted images",

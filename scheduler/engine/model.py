@@ -28,7 +28,7 @@ class Strategy(StrEnum):
 class NodeState(StrEnum):
     READY = "ready"
     CORDONED = "cordoned"  # running pods continue, but the node accepts no new pods
-    DRAINING = "draining"  # pods are being moved from the node, and the node accepts no new pods
+    DRAINING = "draining"  # pods are being evicted from the node, and the node accepts no new pods
     BOOTING = "booting"  # the node counts as future capacity, but no pod can start on it yet
 
 

@@ -130,7 +130,7 @@ class Eviction:
     winner: tuple[QueueImpact, ...] = ()
     refused: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
-    earns_backoff: bool = True  # False if only the victim's turn ended, so that it may restart immediately
+    earns_backoff: bool = True  # False if only the victim's turn ended; it may then restart immediately
 
 
 @dataclass(frozen=True, slots=True)

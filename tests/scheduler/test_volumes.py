@@ -165,7 +165,7 @@ def test_overlapping_mounts_are_refused(volumes: Stage) -> None:
         ({"name": "Data"}, "volumes[0].name: is not a valid name"),
     ],
 )
-def test_invalid_volume_of_a_pool_is_refused(volume: dict[str, Any], problem: str) -> None:
+def test_invalid_pool_volume_is_refused(volume: dict[str, Any], problem: str) -> None:
     with pytest.raises(Invalid) as refused:
         normalize_volumes([{"name": "data", "source": "/mnt/data", **volume}], is_kubernetes=False)
     assert str(refused.value.problems[0]).startswith(problem)

@@ -26,7 +26,7 @@ def new_row(model: type[M], **values: Any) -> M:
 
 @cache
 def _defaults(model: type[Model]) -> Defaults:
-    """Return the attribute of each column with its default, which is a function or a constant."""
+    """Return each column's attribute name and its default, which is a function or a constant."""
     return [_default(cast("Any", field)) for field in model._meta.concrete_fields]
 
 

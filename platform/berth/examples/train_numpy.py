@@ -24,7 +24,7 @@ from berth.examples.network import Array, State, adam_step, compute_sums, initia
 from berth.examples.ring import Ring
 
 STOPPED = 128 + signal.SIGTERM
-LEADER_ENDED = 75  # EX_TEMPFAIL of sysexits.h: try again later
+LEADER_ENDED = 75  # EX_TEMPFAIL from sysexits.h: try again later
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pools.runtimes.enclosure.command import Mount, View, is_inside
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE
 
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# /proc and /dev are new file systems. /run, /var, /home and /root, with all their sockets, are not visible.
+# /proc and /dev are mounted anew. /run, /var, /home and /root, with all their sockets, are not visible.
 _SYSTEM = (
     "/usr", "/opt", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module",
     "/etc/alternatives", "/etc/crypto-policies", "/etc/fonts", "/etc/hostname", "/etc/hosts",

@@ -61,12 +61,9 @@ class RayRuntime(RayFiles):
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
         self.ledger = Ledger(root, syncs_starts=False)
         self._starts = BackgroundStarts()
-        self._prefix = prefix
-        self._list_nodes = nodes
-        self._nodes: dict[str, RayNode] = {}
-        self._has_loaded_nodes = False
-        self._adopted: set[str] = set()
-        self._last: dict[str, PodReport] = {}
+        self._prefix, self._list_nodes = prefix, nodes
+        self._nodes, self._has_loaded_nodes = dict[str, RayNode](), False
+        self._adopted, self._last = set[str](), dict[str, PodReport]()
         # Agents and Ray heads serve plain HTTP inside the pool's network, so no certificates are loaded.
         # Each request carries the cluster's secret.
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501

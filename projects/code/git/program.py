@@ -1,4 +1,4 @@
-"""Run the git program with limits, without the settings of this machine, and only over allowed protocols."""
+"""Run git with limits, without this machine's git configuration, and only over allowed protocols."""
 
 import os
 import shlex

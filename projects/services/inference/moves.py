@@ -25,7 +25,7 @@ def open_request(request: ScaleRequest, *, message: str = "") -> None:
 def transition_request(
     request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
 ) -> bool:
-    """Move the request to `to`. Return False if its status has changed since it was read."""
+    """Set the request's status to `to`. Return False if its status has changed since it was read."""
     allowed = scaling.allowed_request_moves(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:

@@ -106,7 +106,7 @@ def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
         raise NotFound(f"Quota group {group.name} was already deleted.")
     if expected_version is not None and expected_version != locked.version:
         raise PreconditionFailed(
-            f"You edited version {expected_version}; the current version is {locked.version}.",
+            f"You edited version {expected_version}, but the current version is {locked.version}.",
             current=group_values(locked),
             version=locked.version,
         )

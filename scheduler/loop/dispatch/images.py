@@ -24,7 +24,7 @@ from projects.services.secrets import RegistryAuth, UnusableSecret, registry_aut
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
-from scheduler.loop.dispatch.retries import failure_move
+from scheduler.loop.dispatch.retries import transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.registries.base import Resolution, RunKey
 
@@ -101,7 +101,7 @@ class LookupResult:
         if error is None or not error.is_permanent:
             return None
         failure, parsed = Failure(IMAGE_PULL), specs.get(self.workload)
-        return failure_move(self.workload, parsed, failure, str(error.fault), str(error), now, {})
+        return transition_after_failure(self.workload, parsed, failure, str(error.fault), str(error), now, {})
 
 
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:

@@ -32,7 +32,7 @@ from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, W
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
-from scheduler.loop.dispatch.retries import failure_move, node_names
+from scheduler.loop.dispatch.retries import node_names, transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 
 log = logging.getLogger(__name__)
@@ -309,7 +309,9 @@ def _end_move(
 ) -> Move | None:
     columns: dict[str, Any] = {}
     if overdue.failure is not None and row.phase in (Phase.STARTING, Phase.RUNNING):
-        return failure_move(row, specs.get(row), overdue.failure, overdue.reason, overdue.message, now, names)
+        return transition_after_failure(
+            row, specs.get(row), overdue.failure, overdue.reason, overdue.message, now, names
+        )
     if row.phase in (Phase.STARTING, Phase.RUNNING):
         to, columns = Phase.STOPPING, {"next_phase": overdue.final_phase}
     elif row.phase in (Phase.PENDING, Phase.RESERVED):

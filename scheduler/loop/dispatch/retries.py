@@ -32,7 +32,7 @@ def node_names(failures: Iterable[Failure | None]) -> dict[int, str]:
     return dict(Node.objects.filter(pk__in=nodes).values_list("pk", "name")) if nodes else {}
 
 
-def failure_move(
+def transition_after_failure(
     workload: Workload,
     parsed: ParsedSpec,
     failure: Failure,

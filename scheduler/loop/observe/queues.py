@@ -41,7 +41,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class QuotaGroups:
-    """Quota groups that contain pools, by ID."""
+    """Quota groups of the observed pools, by group ID."""
 
     names: Mapping[int, str]
     versions: Mapping[int, int]

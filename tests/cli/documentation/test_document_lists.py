@@ -57,7 +57,7 @@ def test_workload_examples_on_the_page_are_valid() -> None:
 
 
 @pytest.mark.django_db
-def test_quota_change_example_on_the_page_is_valid() -> None:
+def test_documented_quota_change_example_is_valid() -> None:
     (document,) = [example for example in EXAMPLES if "changes" in example]
     read = read_draft(make_cast().alice, document)
     assert (len(read.changes), read.comment) == (3, "for the paper deadline")

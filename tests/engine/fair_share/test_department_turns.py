@@ -65,7 +65,7 @@ def test_department_division_does_not_depend_on_the_plan(document: Document) -> 
     assert divided_departments(world.snapshot()) == before
 
 
-def test_departments_turn_is_split_only_if_workloads_exceed_and_fit_its_share() -> None:
+def test_department_turn_is_split_only_if_demand_exceeds_its_share_and_a_workload_fits() -> None:
     def divided(one: tuple[int, ...], other: tuple[int, ...], **mode: Any) -> set[str]:
         sizes = {"a": one, "b": other, "c": (1,) * GPUS}
         document: Document = {

@@ -44,7 +44,7 @@ ZoneOption = Annotated[str | None, typer.Option(metavar="ZONE", help=ZONE_HELP)]
 OVERLAP_HELP = "If the previous run has not ended: skip (default), queue, or replace it."
 OverlapOption = Annotated[str | None, typer.Option(metavar="POLICY", help=OVERLAP_HELP)]
 TemplateOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Template of the project instead of FILE.")
+    str | None, typer.Option(metavar="NAME", help="Project template to use instead of FILE.")
 ]
 RUNS_SHOWN = 10
 

@@ -39,7 +39,9 @@ def ssh(
     ] = False,
     stdio: Annotated[
         bool,
-        typer.Option("--stdio", help="Serve SSH on standard input and output, for ProxyCommand of ssh."),
+        typer.Option(
+            "--stdio", help="Serve SSH on standard input and output, for use as a ProxyCommand of ssh."
+        ),
     ] = False,
 ) -> None:
     """Connect to a pod of a running workload with the ssh of this machine.

@@ -1,4 +1,4 @@
-"""Threads that run the synchronous code of HTTP requests. Each thread handles one request at a time."""
+"""Threads that run synchronous HTTP request handlers. Each thread handles one request at a time."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

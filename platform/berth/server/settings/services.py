@@ -35,7 +35,7 @@ BERTH_NOTIFY_NETWORKS = env.list("BERTH_NOTIFY_NETWORKS", default=[])
 # allows this machine, except for Berth's own ports.
 BERTH_SERVICE_NETWORKS = env.list("BERTH_SERVICE_NETWORKS", default=[])
 BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
-# Each file-based router has one file in this directory. The command runs after each change.
+# Each file-based router has one file in this directory. BERTH_ROUTER_RELOAD runs after each change.
 BERTH_ROUTERS = BERTH_HOME / "routers"
 BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 

@@ -34,7 +34,7 @@ def resolve_port(port: object, env: Mapping[str, str]) -> int:
             raise ValueError(f"the pod has no port named {port!r}; its named ports: {listed}")
         port = int(env[variable])
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= PORT_MAX:
-        raise ValueError(f"a port is a name or a number from 1 to {PORT_MAX}")
+        raise ValueError(f"a port must be a name or a number from 1 to {PORT_MAX}")
     return port
 
 

@@ -132,7 +132,7 @@ class Unpacker:
         if is_root:
             self._open_root(parts[0], info.isdir())
         elif parts[0] != self._root:
-            raise CopyError(f"{path}: Is outside of {self._root}, which is being copied")
+            raise CopyError(f"{path}: Outside {self._root}, the directory being copied")
         place = [*self._prefix, *parts[1:]]
         shown = "/".join([self._target.rstrip("/"), *place])
         try:
@@ -142,7 +142,7 @@ class Unpacker:
                     self._enter(place[-1], info.mode & 0o777, mtime)
                 return
             if not place:
-                raise CopyError(f"{path}: Is not a directory")
+                raise CopyError(f"{path}: Not a directory")
             self._go(place[:-1])
             if info.isreg():
                 self._expect(size)

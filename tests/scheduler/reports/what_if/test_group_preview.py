@@ -104,7 +104,9 @@ def test_joining_pool_gets_the_quota_of_the_group(stage: Stage, h100: QuotaGroup
     assert over == [("project", "cloud", "other", 1)], "vision has 4 GPUs in both pools, one over its quota"
 
 
-def test_unchanged_pools_have_no_effects(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
+def test_preview_of_a_group_with_unchanged_pools_is_empty(
+    stage: Stage, h100: QuotaGroup, cloud: NodePool
+) -> None:
     impact = preview(stage, h100, stage.cast.pool, cloud)
     assert impact.changes_nothing
     assert not (impact.quotas or impact.over_quota or impact.shares or impact.evictions)

@@ -1,4 +1,4 @@
-"""Command `berth secret`. Values of secrets are never arguments and never printed."""
+"""Command `berth secret`. Secret values are never passed as arguments and never printed."""
 
 import sys
 from pathlib import Path

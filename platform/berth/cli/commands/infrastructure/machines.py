@@ -181,7 +181,7 @@ def revoke(
         if len(matching) != 1:
             ids = ", ".join(str(join_token.id) for join_token in live)
             advice = f"Use one of: {ids}" if ids else f"The pool {pool} has none."
-            raise BadInput(f"no open join token {token!r}. {advice}")
+            raise BadInput(f"there is no open join token {token!r}. {advice}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

@@ -133,7 +133,7 @@
       }
       onProgress(sent, total);
     }
-    throw new CodeError("The server deletes parts of the code while they are sent. Try again later.");
+    throw new CodeError("The server keeps deleting parts of the code during the upload. Try again later.");
   }
 
   const readLimits = (project, signal) => request("GET", `/api/v1/projects/${encodeURIComponent(project)}/code`, { signal });
