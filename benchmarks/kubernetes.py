@@ -71,14 +71,8 @@ class Running:
 def real_cluster(kubeconfig: Path, nodes: int) -> Iterator[Running]:
     from benchmarks.setup.fake_kubelets import LABEL
 
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.setup.fake_kubelets",
-        str(kubeconfig),
-        str(nodes),
-        str(nodes),
-    ]
+    program = "benchmarks.setup.fake_kubelets"
+    command = [sys.executable, "-m", program, str(kubeconfig), str(nodes), str(nodes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as kubelets:
         assert kubelets.stdin
         assert kubelets.stdout

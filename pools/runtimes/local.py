@@ -356,11 +356,8 @@ class LocalRuntime:
 
 def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
     """Return the usage of pods from their control groups or, if they have none, from their processes."""
-    measured = {}
-    for pod_id, (pod, _) in running.items():
-        usage = group_usage(pod.read("cgroups") or {})
-        if usage is not None:
-            measured[pod_id] = usage
+    usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
+    measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
     return measured | usage_by_pod(rest) if rest else measured
 

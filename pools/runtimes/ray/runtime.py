@@ -275,11 +275,8 @@ class RayRuntime(RayFiles):
             if entry is not None and entry.ended is None:
                 pods_by_instance.setdefault(entry.instance_id, []).append(pod_id)
         reachable = [nodes[instance_id] for instance_id in pods_by_instance if instance_id in nodes]
-        measurements = list(
-            self._threads.map(
-                lambda node: self._measure_node(node, pods_by_instance[node.instance_id]), reachable
-            )
-        )
+        pods = [pods_by_instance[node.instance_id] for node in reachable]
+        measurements = list(self._threads.map(self._measure_node, reachable, pods))
         return Measurements(
             {pod_id: use for measured in measurements for pod_id, use in measured.pods.items()},
             {
