@@ -1,13 +1,19 @@
 """Tests for the code of a workload on its page, and for submitting the same code again in the browser."""
 
+import html
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from projects.models import CodeTree, Workload
+from berth.documents import read_document
+from pools.services.secrets import SecretContent
+from projects.models import CodeFetch, CodeTree, Workload
 from projects.services import workloads
 from projects.services.code import CodeFile, register_tree
+from projects.services.secrets import set_project_secret
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
@@ -59,3 +65,73 @@ def test_cloned_workload_is_submitted_with_the_same_code(workload: Workload, sig
     dave.post("/submit", {"document": text, "agreed": text, "step": "submit"})
     again = Workload.objects.exclude(pk=workload.pk).get()
     assert again.code_id == workload.code_id
+
+
+GIT = {"url": "https://git.example.org/vision/train.git", "ref": "v2", "directory": "jobs", "secret": "robot"}
+
+
+@pytest.fixture
+def git_workload(cast: Cast) -> Workload:
+    content = SecretContent("token-of-the-robot")
+    set_project_secret(
+        actor=cast.alice, project=cast.vision, name="robot", content=content, at=timezone.now()
+    )
+    document = training() | {"code": {"git": GIT}}
+    return workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+
+
+def test_pages_show_the_repository_before_and_after_the_fetch(
+    git_workload: Workload, sign_in: SignIn
+) -> None:
+    dave, address = sign_in("dave"), f"/workloads/{git_workload.pk}"
+    assert "not fetched" in dave.get(address).content.decode()
+    page = dave.get(f"{address}/spec").content.decode()
+    for text in (*GIT.values(), "Not fetched yet"):
+        assert text in page
+    fetched = {"state": "fetched", "commit": COMMIT, "branch": "main", "secret_version": 3}
+    CodeFetch.objects.update(**fetched)
+    page = dave.get(f"{address}/spec").content.decode()
+    assert COMMIT in page
+    assert "robot, version 3" in page
+    assert "Not fetched" not in page
+    assert "differs from the commit" not in page
+    CodeFetch.objects.update(state="failed", error="The server denied access.")
+    assert "Not fetched: The server denied access." in dave.get(f"{address}/spec").content.decode()
+
+
+def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    answer = dave.get(f"/submit?like={git_workload.pk}")
+    assert "Files that you send replace it." in answer.content.decode()
+    text = answer.context["text"]
+    form = {"document": text, "agreed": text, "step": "submit"}
+    dave.post("/submit", form | {"f:code.git.ref": "main", "f:name": "again"})
+    again = Workload.objects.exclude(pk=git_workload.pk).get()
+    assert again.spec["code"]["git"]["ref"] == "main"
+    assert again.code_fetch_id != git_workload.code_fetch_id
+    empty = {f"f:code.git.{name}": "" for name in GIT}
+    answer = dave.post("/submit", form | {"step": "check", **empty})
+    assert "code" not in read_document(answer.context["text"])
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"url": "file:///etc"}, "Uses the protocol file, which is not allowed."),
+        ({"url": "git@git.example.org:a.git"}, "Reads over SSH without a key."),
+        ({"url": "https://git.example.org/a.git", "secret": "robto"}, "Did you mean `robot`?"),
+        ({"url": "https://10.0.0.1/a.git"}, "BERTH_GIT_HOSTS"),
+    ],
+)
+def test_form_shows_errors_of_the_repository_at_its_fields(
+    git_workload: Workload, sign_in: SignIn, section: dict[str, str], message: str
+) -> None:
+    text = json.dumps(training() | {"project": "vision", "name": "other", "code": {"git": section}})
+    answer = sign_in("dave").post("/submit", {"document": text, "agreed": text, "step": "check"})
+    shown = answer.context["shown"]
+    (part,) = [part for part in shown.parts if part.title == "Code from Git"]
+    errors = [error.text for field in (*part.fields, *part.more) for error in field.errors]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert not shown.other_errors
+    assert html.escape(errors[0]) in answer.content.decode()

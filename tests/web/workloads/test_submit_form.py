@@ -64,6 +64,8 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
     ("path", "typed", "was", "now"),
     [
         ("name", "weekly", "name: night\n", "name: weekly\n"),
+        ("code.git.url", "https://git.example.org/a.git", "# short\n",
+         "# short\ncode:\n  git:\n    url: https://git.example.org/a.git\n"),
         ("preemption.signal", "USR1", "project: vision\n", "project: vision\npreemption:\n  signal: USR1\n"),
         ("retry", "75,KILL max=2\n1 action=fail", "# short\n",
          ("# short\nretry:\n  - 'on':\n    - 75\n    - KILL\n    max: 2\n"

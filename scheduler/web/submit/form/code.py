@@ -12,20 +12,28 @@ from projects.services.code import find_tree
 
 @dataclass(frozen=True, slots=True)
 class ShownCode:
-    """Files that the document names. `stored` is None if the project does not have them."""
+    """Files that the document names, or the address of a Git repository.
 
-    tree: str
-    commit: str
-    branch: str
-    dirty: bool
-    stored: CodeTree | None
+    `stored` is None if the project does not have the files.
+    """
+
+    tree: str = ""
+    commit: str = ""
+    branch: str = ""
+    dirty: bool = False
+    stored: CodeTree | None = None
+    git: str = ""
 
 
 def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:
     """Return the files that a document names, or None if it names none."""
     section = (data or {}).get("code")
-    tree = section.get("tree") if isinstance(section, Mapping) else None
-    if not isinstance(section, Mapping) or not isinstance(tree, str):
+    if not isinstance(section, Mapping):
+        return None
+    tree, git = section.get("tree"), section.get("git")
+    if isinstance(git, Mapping):
+        return ShownCode(git=str(git.get("url") or ""))
+    if not isinstance(tree, str):
         return None
     project = projects(actor).filter(name=str((data or {}).get("project"))).first()
     return ShownCode(

@@ -192,6 +192,8 @@ def find_field(path: str, names: Mapping[str, Any]) -> str:
 
 def _field_paths(at: Location) -> Iterator[str]:
     yield join_path(at)
+    if at == (CODE, "git"):
+        yield join_path((*at, "url"))
     if at[-1] in ("min", "replicas"):
         yield join_path((*at[:-1], MIN_REPLICAS))
     if at[-1] == "max":

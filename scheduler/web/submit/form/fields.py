@@ -17,6 +17,7 @@ KINDS: Choices = (
     ("service", "Inference service"),
 )  # fmt: skip
 FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
+NO_OR_YES: Choices = (("", "No"), ("true", "Yes"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
 ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
 ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
@@ -38,6 +39,8 @@ RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
 )
+GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
+HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
@@ -89,6 +92,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(_role_places(data, ()))
     return [
         FormPart("Workload", _workload_fields(offer, has_image="image" in data)),
+        *(() if _has_uploaded_code(data) else (_git_part(),)),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
@@ -181,6 +185,25 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     )
     title = f"Role {name}" if isinstance(name, str) and name else "Pods"
     return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
+
+
+def _git_part() -> FormPart:
+    at: Location = ("code", "git")
+    fields = (
+        Field((*at, "url"), "Git repository", hint=GIT_HINT, wide=True),
+        Field((*at, "ref"), "Branch, tag or commit", hint="Leave empty for the default branch"),
+        Field((*at, "secret"), "Git secret", hint="Name of a secret: a private key for SSH, or a token"),
+    )
+    more = (
+        Field((*at, "directory"), "Directory", hint="Use only this directory of the repository"),
+        Field((*at, "personal"), "Personal secret", field_kinds.FLAG, choices=NO_OR_YES),
+        Field((*at, "host_key"), "SSH host key", hint=HOST_KEY_HINT, wide=True),
+    )
+    return FormPart("Code from Git", fields, more)
+
+
+def _has_uploaded_code(data: Mapping[str, Any]) -> bool:
+    return value_at(data, ("code", "tree")) is not None
 
 
 def _service_fields() -> tuple[Field, ...]:
