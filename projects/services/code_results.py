@@ -129,7 +129,7 @@ def _fetched_message(fetch: CodeFetch, commit: FetchedCommit) -> str:
         f"Fetched {format_count(len(commit.files), 'file')} of commit {commit.commit[:10]} from {fetch}."
     )
     if commit.submodules:
-        message += f" {format_count(commit.submodules, 'submodule')} of the repository is not included."
+        message += f" They do not include {format_count(commit.submodules, 'submodule')} of the repository."
     return message
 
 
