@@ -102,8 +102,12 @@ class ServiceErrorPages:
         if not isinstance(error, BerthError) or request.path.startswith("/api/"):
             return None
         if getattr(request, "htmx", False) or not request.accepts("text/html"):
-            return HttpResponse(error.detail, status=error.status, content_type="text/plain; charset=utf-8")
-        return render(request, "web/refusal.html", {"error": error}, status=error.status)
+            response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8")
+        else:
+            response = render(request, "web/refusal.html", {"error": error})
+        response.status_code = error.status
+        response.headers["Cache-Control"] = "no-store, private"  # the page shows who is signed in
+        return response
 
 
 class AdminTimeZone:
