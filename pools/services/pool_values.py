@@ -24,7 +24,7 @@ from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime, runtime_capabilities
 from pools.services.access.kubernetes import check_credentials, set_kubeconfig
-from pools.services.access.slurm import check_slurm_token, drop_unused_token, set_slurm_token
+from pools.services.access.slurm import check_slurm_token, drop_unused_token, set_slurm_token, token_receiver
 from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
@@ -71,9 +71,10 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         fields["volumes"] = normalize_volumes(fields["volumes"], is_kubernetes=is_kubernetes)
     if "default_limits" in fields:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
+    receiver = token_receiver(pool)
     for name, value in fields.items():
         setattr(pool, name, value)
-    _set_credentials(pool, credentials)
+    _set_credentials(pool, credentials, receiver)
     if "gpu_model" in fields and (problems := list(group_model_problems(pool))):
         raise Invalid(problems)
     with _report_by_requested_field(values):
@@ -81,11 +82,13 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     return pool
 
 
-def _set_credentials(pool: NodePool, credentials: Mapping[str, str | None]) -> None:
+def _set_credentials(
+    pool: NodePool, credentials: Mapping[str, str | None], receiver: tuple[Any, Any]
+) -> None:
     for name, credential in sorted(credentials.items()):
         CREDENTIALS[name](pool, credential)
     if "slurm_token" not in credentials:
-        drop_unused_token(pool)
+        drop_unused_token(pool, receiver)
 
 
 @contextmanager

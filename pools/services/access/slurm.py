@@ -1,5 +1,7 @@
 """Access of Slurm pools to slurmrestd, based on pool rows and encrypted tokens."""
 
+from typing import Any
+
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from pools.joining.sealed import UnsealError, seal, unseal
@@ -25,9 +27,17 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
     pool.slurm_token_sealed = seal(token) if token else ""
 
 
-def drop_unused_token(pool: NodePool) -> None:
-    """Delete the stored token, without saving the pool, if the pool no longer uses slurmrestd."""
-    if pool.provider != SLURM or "rest_url" not in pool.provider_settings:
+def token_receiver(pool: NodePool) -> tuple[Any, Any]:
+    """Return the address to which the pool's token is sent, and its user."""
+    return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
+
+
+def drop_unused_token(pool: NodePool, receiver: tuple[Any, Any]) -> None:
+    """Delete the stored token, without saving the pool, unless it was set for this receiver.
+
+    Otherwise somebody who may edit the pool could have the token sent to another address and read it there.
+    """
+    if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
         pool.slurm_token_sealed = ""
 
 
@@ -37,7 +47,7 @@ def check_slurm_token(pool: NodePool) -> None:
         return
     uses_rest = slurm_settings(pool.provider_settings).rest_url is not None
     if uses_rest and not pool.slurm_token_sealed:
-        message = "is required with provider_settings.rest_url"
+        message = "is required with provider_settings.rest_url, and again after a change of address or user"
         raise Invalid([Problem(PATH, message, "", ALLOWED)])
     if pool.slurm_token_sealed and not uses_rest:
         message = "has no effect without provider_settings.rest_url"

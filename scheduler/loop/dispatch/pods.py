@@ -148,7 +148,8 @@ def _start_each(
     attempts = _Attempts()
     _try_each(pods, build, now, context, attempts)
     for error, failed in attempts.failed.items():
-        first, others = failed[0], f" and {len(failed) - 1} others" if len(failed) > 1 else ""
+        first, count = failed[0], len(failed) - 1
+        others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
         log.warning("pod %s%s could not be started: %s", first.pk, others, error)
         attempts.notes.append(
             f"Pod {first.role} {first.index} of {first.workload.handle}{others} could not be started: {error}"

@@ -104,6 +104,9 @@ def test_status_of_a_proxy_determines_the_kind_of_error(
         b"", b"<html>", b"[]", b"{}", b'{"jobs": {}}', b'{"jobs": [1]}', b"[" * 100_000, b"\xff\xfe",
         b'{"jobs": [{"name": "berth.here.small.0.abc", "user_name": "berth", "job_state": "RUNNING"}]}',
         b'{"jobs": [{"name": "berth.here.small.0.abc", "user_name": "berth", "job_id": 7}]}',
+        b'{"jobs": [{"name": "berth.here.small.0.abc", "user_name": "", "job_state": "RUNNING"}]}',
+        b'{"jobs": [{"name": "berth.here.small.0.abc", "user_name": "berth", "job_id": 1e999}]}',
+        b'{"jobs": [{"name": "berth.here.small.%s.abc", "user_name": "berth"}]}' % (b"9" * 5000),
     ],
 )  # fmt: skip
 def test_unreadable_list_of_jobs_is_an_error_and_not_an_empty_list(
@@ -174,7 +177,7 @@ def test_certificate_of_an_unknown_authority_is_refused_before_the_token_is_sent
     rest.server.socket = authority.server("127.0.0.1").wrap_socket(listener, server_side=True)
     url = rest.url.replace("http:", "https:")
     for ca in ("", other.file.read_text()):
-        error = failure(provider_of(rest, url=url, ca=ca))
+        error = failure(provider_of(rest, url=url.replace("https", "HTTPS") if not ca else url, ca=ca))
         assert error.kind is Kind.SETTINGS
         assert "Set provider_settings.rest_ca" in error.message
     assert rest.calls == []
@@ -274,6 +277,17 @@ def test_failed_cancellation_is_reported_after_the_others_were_tried(rest: FakeS
         provider.terminate("small", [instance.instance_id for instance in created])
     assert raised.value.message == "Access denied to TOKEN"
     assert [job["State"] for job in rest.slurm.jobs] == ["RUNNING", "CANCELLED"]
+
+
+def test_cancellation_ends_at_the_first_call_without_a_response(
+    rest: FakeSlurmRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = provider_of(rest)
+    created = provider.provision(order(count=3)).instances
+    rest.faults["/job/1"] = respond(504, b"")
+    with pytest.raises(ProviderError, match="status 504"):
+        provider.terminate("small", [instance.instance_id for instance in created])
+    assert {job["State"] for job in rest.slurm.jobs} == {"RUNNING"}
 
 
 def test_end_of_an_allocation_is_announced(rest: FakeSlurmRest) -> None:

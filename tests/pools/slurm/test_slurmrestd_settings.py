@@ -19,6 +19,8 @@ from tests.pools.slurm.test_slurmrestd import now, token_expiring_at
         ("https://slurm.example.org/?token=x", "is not a URL of slurmrestd"),
         ("ftp://slurm.example.org", "is not a URL of slurmrestd"),
         ("https://[::1", "is not a URL of slurmrestd"),
+        ("https://999.1.1.1", "is not a URL of slurmrestd"),
+        ("https://xn--a.org", "is not a URL of slurmrestd"),
         ("slurm.example.org:6820", "is not a URL of slurmrestd"),
         ("unix:socket", "has no absolute path"),
     ],
@@ -42,7 +44,8 @@ def test_settings_that_do_not_fit_slurmrestd_are_rejected() -> None:
         "bin": "conflicts with rest_url", "options": "is not available with rest_url",
     }  # fmt: skip
     assert problems(rest_url=None) == {"rest_user": "has no effect without rest_url"}
-    assert problems(rest_ca="certificate") == {"rest_ca": "is not a certificate in PEM format"}
+    for ca in ("certificate", "é", " "):
+        assert problems(rest_ca=ca) == {"rest_ca": "is not a certificate in PEM format"}
 
 
 def problems(**settings: Any) -> dict[str, str]:

@@ -56,6 +56,22 @@ def test_form_stores_the_token_and_never_shows_it(alice: Client, filled: dict[st
     assert unseal(pool.slurm_token_sealed) == TOKEN, "an empty field keeps the token"
 
 
+@pytest.mark.parametrize(
+    "change", [{"slurm_rest_url": "https://other.example.org"}, {"slurm_rest_user": "eve"}]
+)
+def test_token_is_not_sent_to_another_address_or_as_another_user(
+    alice: Client, filled: dict[str, str], change: dict[str, str]
+) -> None:
+    assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
+    edited = {**filled, "slurm_token": "", "version": "1", **change}
+    response = alice.post("/node-pools/hpc/settings", edited, headers=HTMX)
+    assert "again after a change of address or user" in " ".join(errors(response)["slurm_token"])
+    assert (
+        alice.post("/node-pools/hpc/settings", edited | {"slurm_token": TOKEN}, headers=HTMX).status_code
+        == 204
+    )
+
+
 def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, filled: dict[str, str]) -> None:
     assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     edited = {**filled, "slurm_token": "", "slurm_rest_url": "", "slurm_rest_user": "", "version": "1"}

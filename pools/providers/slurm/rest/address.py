@@ -4,6 +4,7 @@ import ssl
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+import httpx
 from pydantic_core import PydanticCustomError
 
 URL_ALLOWED = "https://HOST[:PORT], http://127.0.0.1:PORT on Berth's machine, or unix:/PATH of a socket"
@@ -17,8 +18,8 @@ def check_url(url: str) -> str:
         return url
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
+        host = parts.hostname and parts.port != 0 and httpx.URL(url).host
+    except (ValueError, httpx.InvalidURL):
         host = None
     is_plain = host and not parts.username and not parts.password and not parts.query and not parts.fragment
     if not is_plain or parts.scheme not in ("http", "https") or not url.isascii() or not url.isprintable():
@@ -26,14 +27,14 @@ def check_url(url: str) -> str:
     if parts.scheme == "http" and not _is_loopback(str(host)):
         message = "would send the token over an unencrypted connection"
         raise PydanticCustomError("rest_url", message, {"allowed": URL_ALLOWED})
-    return url.rstrip("/")
+    return f"{parts.scheme}{url[len(parts.scheme) :]}".rstrip("/")
 
 
 def check_certificate(text: str) -> str:
     """Return the certificates. Raises PydanticCustomError if they are not in PEM format."""
     try:
-        ssl.create_default_context(cadata=text)
-    except (ssl.SSLError, ValueError):
+        ssl.create_default_context(cadata=text.strip() or "empty")
+    except (ssl.SSLError, ValueError, TypeError):
         allowed = "-----BEGIN CERTIFICATE----- and so on"
         raise PydanticCustomError(
             "rest_ca", "is not a certificate in PEM format", {"allowed": allowed}

@@ -1,5 +1,6 @@
 """Parse the jobs, machines and partitions in responses of slurmrestd, in all understood versions."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def parse_jobs(answer: Row, user: str, now: float) -> Iterator[PilotJob]:
     """Yield the user's pilot jobs of all installations. `now` is the time in seconds since 1970."""
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
-        if name is not None and row.get("user_name") == user:
+        if name is not None and _owner(row, "user_name") == user:
             yield _job(row, name, now)
 
 
@@ -40,7 +41,7 @@ def parse_accounting(answer: Row, user: str) -> Iterator[PilotJob]:
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
         state = row.get("state")
-        if name is not None and row.get("user") == user:
+        if name is not None and _owner(row, "user") == user:
             current = state.get("current") if isinstance(state, dict) else None
             yield PilotJob(_job_id(row), name, _job_state(current))
 
@@ -73,7 +74,7 @@ def number(value: object) -> int | None:
     if isinstance(value, dict):
         is_number = value.get("set") and not value.get("infinite")
         return number(value.get("number")) if is_number else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
     return int(value) if is_number else None  # type: ignore[call-overload]
 
 
@@ -87,6 +88,14 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
         number(row.get("restart_cnt")) or 0, trailing_number(str(row.get("tres_per_node") or "")),
         str(row.get("nodes") or ""),
     )  # fmt: skip
+
+
+def _owner(row: Row, key: str) -> str:
+    """Return the job's user. Without the name, a job could be this pool's, and be submitted again."""
+    user = row.get(key)
+    if not isinstance(user, str) or not user:
+        raise Unreadable(key)
+    return user
 
 
 def _job_id(row: Row) -> str:

@@ -1,10 +1,11 @@
 """Access to a Slurm cluster through slurmrestd."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from pools.providers.base import ProviderError, ProvisionOrder
+from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder
 from pools.providers.preview import Finding, error, warning
 from pools.providers.slurm.client import Examination, Submission
 from pools.providers.slurm.jobs import PilotJob, PilotName
@@ -28,6 +29,7 @@ from pools.providers.slurm.settings import SlurmSettings
 T = TypeVar("T")
 QUERY_SECONDS = 30.0
 SUBMIT_SECONDS = 60.0
+Kind = ProviderErrorKind
 HISTORY = timedelta(days=2)
 
 
@@ -69,8 +71,10 @@ class SlurmRest:
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
         connection = self._connect()
-        api = self._api(connection)
+        api, deadline = self._api(connection), _deadline(len(names))
         for accepted, name in enumerate(names):
+            if time.monotonic() > deadline:
+                return Submission(accepted, _too_slow(connection.server))
             body = submission_body(api, self.settings, order, name, variables)
             try:
                 answer = self._call(connection, "POST", "/job/submit", body=body, seconds=SUBMIT_SECONDS)
@@ -82,12 +86,17 @@ class SlurmRest:
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
         connection = self._connect()
-        failures = []
+        failures, deadline = [], _deadline(len(jobs))
         for job in jobs:
+            if time.monotonic() > deadline:
+                failures.append(_too_slow(connection.server))
+                break
             try:
                 self._call(connection, "DELETE", f"/job/{job.job_id}", ignored=(NO_SUCH_JOB, ALREADY_ENDED))
             except ProviderError as failed:
                 failures.append(failed)
+                if failed.kind is Kind.TIMEOUT:
+                    break  # the next pass tries again
         if failures:
             raise failures[0]
 
@@ -150,6 +159,17 @@ class SlurmRest:
             return parse()
         except Unreadable as missing:
             raise unreadable(connection.server, f"{subject} without {missing}") from None
+        except (ValueError, OverflowError):
+            raise unreadable(connection.server, subject) from None
+
+
+def _deadline(calls: int) -> float:
+    """Return the monotonic time until which this many calls may take, so that other pools do not wait."""
+    return time.monotonic() + SUBMIT_SECONDS + calls
+
+
+def _too_slow(server: Server) -> ProviderError:
+    return ProviderError(Kind.TIMEOUT, f"{server.place} responds too slowly")
 
 
 def token_findings(token: str, now: datetime) -> Iterable[Finding]:

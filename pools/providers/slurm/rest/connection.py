@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +65,11 @@ class Connection:
         Raises ProviderError. After a TIMEOUT, the call may still have taken effect.
         """
         try:
-            response = asyncio.run(self._call(method, path, params, body, seconds))
+            response = _run(self._call(method, path, params, body, seconds))
         except (TimeoutError, httpx.TimeoutException):
             raise self._error(Kind.TIMEOUT, f"did not respond within {seconds:g} s") from None
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise self._error(Kind.SETTINGS, f"has an invalid address: {error}") from None
         except httpx.ConnectError as error:
             raise self._connect_error(error) from None
         except httpx.HTTPError as error:
@@ -108,7 +110,7 @@ class Connection:
             return Response(response.status_code, bytes(content))
 
     def _tls(self) -> ssl.SSLContext | bool:
-        if not self._base.startswith("https:"):
+        if self._base.startswith("http:"):
             return False
         return ssl.create_default_context(cadata=self.server.ca or None)
 
@@ -126,3 +128,12 @@ class Connection:
 
     def _error(self, kind: ProviderErrorKind, message: str) -> ProviderError:
         return ProviderError(kind, f"{self.server.place} {message}")
+
+
+def _run(call: Coroutine[Any, Any, Response]) -> Response:
+    """Run a call. Unlike `asyncio.run`, do not wait for the thread of a name resolution that hangs."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(call)
+    finally:
+        loop.close()

@@ -48,8 +48,8 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
         if status_kind is Kind.SETTINGS:
             message += " (not found). Check the path of provider_settings.rest_url"
         return ProviderError(status_kind or Kind.BROKEN, message)
-    text = "; ".join(dict.fromkeys(_describe(error) for error in errors))[:TEXT_MAX]
-    text = text.replace(server.token, "TOKEN")
+    text = "; ".join(dict.fromkeys(_describe(error) for error in errors))
+    text = text.replace(server.token, "TOKEN")[:TEXT_MAX]
     if all(error_code(error) in (-1, None) for error in errors):
         return ProviderError(Kind.TIMEOUT, UNSPECIFIED.format(text=text, user=server.user))
     return ProviderError(classify(text), text)

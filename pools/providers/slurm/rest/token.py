@@ -39,5 +39,5 @@ def token_expiry(token: str) -> datetime | None:
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return datetime.fromtimestamp(int(claims["exp"]), UTC)
-    except (binascii.Error, ValueError, TypeError, KeyError, OverflowError, OSError):
+    except (binascii.Error, ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
         return None
