@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW
 
 OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
@@ -58,4 +59,17 @@ def test_state_of_each_row_is_at_its_top_right_and_the_account_stays_visible(ope
         page.set_viewport_size({"width": 1440, "height": 700})
         sign_out = page.get_by_role("button", name="Sign out")
         assert sign_out.evaluate("button => button.getBoundingClientRect().bottom <= innerHeight")
+        assert faults == []
+
+
+def test_open_tab_is_on_the_screen(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")
+        tabs = page.get_by_role("navigation", name="Workload", exact=True)
+        tabs.get_by_role("link").last.click()
+        current = tabs.locator("[aria-current=page]")
+        expect(current).to_have_text(tabs.get_by_role("link").last.inner_text())
+        box = current.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= NARROW["width"]
         assert faults == []

@@ -29,6 +29,14 @@
     }
   }
 
+  /** Scroll each bar of tabs to its open tab, which may be beyond the edge. */
+  function showOpenTabs() {
+    for (const tab of document.querySelectorAll(":is(.tabs, .page-tabs) > [aria-current]")) {
+      const bar = tab.parentElement, overflow = tab.getBoundingClientRect().right - bar.getBoundingClientRect().right;
+      if (bar.scrollLeft === 0 && overflow > 0) bar.scrollLeft = overflow + tab.offsetWidth;
+    }
+  }
+
   function toast(message, isError) {
     const box = document.getElementById("toasts");
     if (!box || !message) return;
@@ -183,7 +191,10 @@
     if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
-  document.addEventListener("htmx:load", (event) => times(event.target));
+  document.addEventListener("htmx:load", (event) => {
+    times(event.target);
+    showOpenTabs();
+  });
   document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
     ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, true));
   document.addEventListener("htmx:sendError", (event) => {
@@ -196,5 +207,6 @@
   });
 
   times(document);
+  showOpenTabs();
   setInterval(() => { if (!document.hidden) times(document); }, 10000);
 })();
