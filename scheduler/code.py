@@ -1,6 +1,7 @@
 """Thread that fetches the code of workloads from Git servers."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from projects.code.git.program import Interrupted
 from projects.code.git.scratch import key_base, sweep
 from projects.models import CodeFetch
 from projects.services.code import write_chunks
-from projects.services.code_fetches import ReadKey, due_fetches, read_key
+from projects.services.code_fetches import ReadKey, next_fetch, read_key
 from projects.services.code_results import error_text, fail, finish, postpone
 from scheduler.reports.leased_thread import LeasedThread
 
@@ -71,11 +72,11 @@ class CodeFetcher(LeasedThread):
                 del self._running[pk]
                 self._record(running, held)
         now = self._clock.now()
-        for fetch in due_fetches(now):
-            if len(self._running) >= self._concurrency:
+        while len(self._running) < self._concurrency:
+            fetch = next_fetch(now, self._running.keys(), self._full_projects())
+            if fetch is None:
                 break
-            if fetch.pk not in self._running and self._has_room(fetch):
-                self._start(fetch, held, now)
+            self._start(fetch, held, now)
 
     def end(self, timeout: float = 5.0) -> None:
         """Stop the thread. Fetches in progress are interrupted."""
@@ -83,9 +84,9 @@ class CodeFetcher(LeasedThread):
         self._threads.shutdown(wait=True, cancel_futures=True)
         super().end(timeout)
 
-    def _has_room(self, fetch: CodeFetch) -> bool:
-        own = [each for each in self._running.values() if each.fetch.project_id == fetch.project_id]
-        return len(own) < PER_PROJECT
+    def _full_projects(self) -> list[int]:
+        counts = Counter(each.fetch.project_id for each in self._running.values())
+        return [project for project, count in counts.items() if count >= PER_PROJECT]
 
     def _start(self, fetch: CodeFetch, held: HeldLease, now: datetime) -> None:
         try:

@@ -7,6 +7,7 @@ the files like uploaded ones, and then gives the commit to all workloads of the 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
@@ -57,12 +58,16 @@ def keep_code(new: Workload, stored: Workload) -> None:
     new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
 
 
-def due_fetches(now: datetime) -> list[CodeFetch]:
-    """Return the requests to carry out now, oldest first, that a workload still needs."""
+def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
+    """Return the oldest due request that a workload still needs, or None.
+
+    Requests that are `running`, and those of projects in `full`, are left out.
+    """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)
     rows = CodeFetch.objects.filter(due, Exists(needed), state=CodeFetch.State.WAITING)
-    return list(rows.select_related("project").order_by("created_at", "pk"))
+    others = rows.exclude(pk__in=running).exclude(project_id__in=full)
+    return others.select_related("project").order_by("created_at", "pk").first()
 
 
 def read_key(fetch: CodeFetch) -> ReadKey:
