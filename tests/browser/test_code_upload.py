@@ -50,7 +50,7 @@ def listed(root: Path) -> list[dict[str, Any]]:
 
 def choose(page: Page, root: Path) -> None:
     page.locator("#code-directory").set_input_files(str(root))
-    expect(page.get_by_role("button", name="Send ")).to_be_focused()
+    expect(page.get_by_role("button", name="Send ")).to_be_focused(timeout=60_000)
 
 
 def send(page: Page) -> None:

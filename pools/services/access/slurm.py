@@ -35,7 +35,7 @@ def token_receiver(pool: NodePool) -> tuple[Any, Any]:
 def drop_unused_token(pool: NodePool, receiver: tuple[Any, Any]) -> None:
     """Delete the stored token, without saving the pool, unless it was set for this receiver.
 
-    Otherwise somebody who may edit the pool could have the token sent to another address and read it there.
+    Otherwise anyone who may edit the pool could have the token sent to another address, and read it there.
     """
     if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
         pool.slurm_token_sealed = ""

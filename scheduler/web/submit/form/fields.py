@@ -92,10 +92,10 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(_role_places(data, ()))
     return [
         FormPart("Workload", _workload_fields(offer, has_image="image" in data)),
-        *(() if _has_uploaded_code(data) else (_git_part(),)),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
+        *(() if _has_uploaded_code(data) else (_git_part(),)),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]
 
