@@ -59,7 +59,7 @@ def keep_code(new: Workload, stored: Workload) -> None:
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the oldest due request that a workload still needs, or None.
+    """Return the due request with the fewest attempts, the oldest of these, or None.
 
     Requests that are `running`, and those of projects in `full`, are left out.
     """
@@ -67,7 +67,7 @@ def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) 
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)
     rows = CodeFetch.objects.filter(due, Exists(needed), state=CodeFetch.State.WAITING)
     others = rows.exclude(pk__in=running).exclude(project_id__in=full)
-    return others.select_related("project").order_by("created_at", "pk").first()
+    return others.select_related("project").order_by("attempts", "created_at", "pk").first()
 
 
 def read_key(fetch: CodeFetch) -> ReadKey:

@@ -22,6 +22,7 @@ from projects.services.workloads.moves import Move, move_all
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
 ATTEMPTS = 6
+ERROR_MAX = 1000  # characters of an error, which each workload of the request repeats
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
 WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases of workloads without code
 
@@ -32,6 +33,8 @@ def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime)
     The chunks of the files must be stored. Raises Conflict if the project has stored too much.
     """
     files = [CodeFile(each.path, each.size, each.chunks, each.executable, each.link) for each in commit.files]
+    if not _lock(fetch):
+        return
     tree = write_tree(fetch.project, files, now)
     assert tree is not None
     workloads = _lock_workloads(fetch)
@@ -55,6 +58,8 @@ def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime)
 
 def postpone(fetch: CodeFetch, error: str, now: datetime) -> None:
     """Record a failed attempt, in the caller's transaction. Fail the workloads after the last attempt."""
+    if not _lock(fetch):
+        return
     attempts = fetch.attempts + 1
     if attempts >= ATTEMPTS:
         fail(fetch, f"{error} Berth tried {attempts} times.", now)
@@ -74,6 +79,8 @@ def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
 
     Suspended workloads do not fail. If they are resumed, the code is requested again.
     """
+    if not _lock(fetch):
+        return
     workloads = _lock_workloads(fetch)
     suspended = [workload.pk for workload in workloads if workload.phase == Phase.SUSPENDED]
     if suspended:
@@ -93,6 +100,12 @@ def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
     if moves:
         move_all(moves, actor=ACTOR, now=now)
         wake("scheduler")
+
+
+def _lock(fetch: CodeFetch) -> bool:
+    """Lock the request. Return whether it still waits; another leader may have carried it out."""
+    rows = CodeFetch.objects.select_for_update(of=("self",))
+    return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()
 
 
 def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
@@ -141,5 +154,5 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 def error_text(error: Exception) -> str:
     """Return an error as a sentence."""
-    text = str(error.detail if isinstance(error, BerthError) else error).strip()
+    text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -46,7 +46,9 @@ def build_environment(
         options = _ssh_options(spec, secret, address, policy, keys)
         return environment | {"GIT_SSH_COMMAND": ssh_command(options), "GIT_SSH_VARIANT": "ssh"}
     shown = f"[{address}]" if ":" in address else address
-    settings = {"http.curloptResolve": f"{target.host}:{target.effective_port}:{shown}"}
+    is_literal = ":" in target.host  # curl looks up no name for an IPv6 address
+    resolved = {"http.curloptResolve": f"{target.host}:{target.effective_port}:{shown}"}
+    settings = {} if is_literal else resolved
     if policy.ca_file is not None:
         settings["http.sslCAInfo"] = str(policy.ca_file)
     if secret:

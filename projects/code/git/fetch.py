@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from berth.core.spec.git import COMMIT, GitSpec
+from berth.core.spec.git import COMMIT, GitSpec, ref_problem
 from projects.code.git.access import build_environment
 from projects.code.git.errors import GitRefusal, convert_error, too_large_transfer
 from projects.code.git.files import GitFile, list_files, store_files
@@ -113,7 +113,8 @@ class _Fetch:
         for line in output.splitlines():
             value, _, name = line.partition("\t")
             if value.startswith("ref: ") and name == "HEAD":
-                default = value.removeprefix("ref: ")
+                named = value.removeprefix("ref: ")
+                default = "" if ref_problem(named) else named
             elif name in names and COMMIT.fullmatch(value):
                 ids[name] = value
         return ids, default

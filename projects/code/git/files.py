@@ -15,6 +15,8 @@ BATCH_BYTES = 16 * 2**20  # contents that are stored together
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 READ_BYTES = 64 * 1024
 MIB = 2**20
+RECORD_MAX = PATH_MAX * 4 + 200  # bytes of a path in UTF-8, with the mode, the ID and the size
+SHOWN = 200  # characters of a path in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,20 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         mode, _, object_id, size_text = fields.decode().split()
         path = raw_path.decode(errors="surrogateescape")
         if problem := path_problem(path):
-            raise GitRefusal(f"The path {path!a} {problem}, so its commit cannot be used.")
+            raise GitRefusal(f"The path {path[:SHOWN]!a} {problem}, so its commit cannot be used.")
+        if len(entries) + submodules >= policy.files:
+            raise GitRefusal(
+                f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
+                "Name one of its directories in `directory`."
+            )
         if mode == SUBMODULE:
             submodules += 1
             continue
         file_size = int(size_text)
         size += file_size
         if mode == LINK and file_size > PATH_MAX:
-            raise GitRefusal(f"The file {path!a} is a symbolic link with an invalid target.")
+            raise GitRefusal(f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target.")
         entries.append(Entry(object_id, mode, GitFile(path, file_size, executable=mode == EXECUTABLE)))
-        if len(entries) > policy.files:
-            raise GitRefusal(
-                f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
-                "Name one of its directories in `directory`."
-            )
         if size > policy.size:
             raise GitRefusal(
                 f"The files of the commit are larger than {policy.size // MIB} MiB, the limit of "
@@ -86,6 +88,8 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
             git.check_time()
             *records, rest = (rest + part).split(b"\0")
             yield from records
+            if len(rest) > RECORD_MAX:
+                raise GitRefusal(f"The commit has a path of more than {PATH_MAX:,} characters.")
         if process.wait() or rest:
             raise GitRefusal("The commit is damaged: its files cannot be listed.")
     finally:

@@ -15,10 +15,14 @@ from berth.tied import tie_to_parent
 from projects.code.git.errors import GitFailure, GitRefusal
 
 POLL_SECONDS = 0.25
-MEMORY_KIB = 4 * 2**20  # address space of git and each of its helpers
+MEMORY_KIB = 2 * 2**20  # address space of git and each of its helpers
 OUTPUT_MAX, ERRORS_MAX = 64 * 1024, 8 * 1024
 # Limits in the units of `ulimit`: CPU seconds, 512-byte blocks per file, KiB of memory, no core dumps.
-LIMITED = 'ulimit -c 0; ulimit -t "$1"; ulimit -f "$2"; ulimit -v "$3"; shift 3; exec "$@"'
+# If memory becomes scarce, the kernel kills git first. The shell kills git's helpers if Berth dies.
+LIMITED = """trap 'kill -KILL 0' TERM
+echo 1000 2> /dev/null > /proc/self/oom_score_adj || :
+ulimit -c 0; ulimit -t "$1"; ulimit -f "$2"; ulimit -v "$3"; shift 3
+exec 3<&0; "$@" <&3 3<&- & exec < /dev/null 3<&-; wait $!"""
 SETTINGS: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -74,13 +78,13 @@ class GitProgram:
         self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
         source: int = subprocess.DEVNULL,
     ) -> "subprocess.Popen[bytes]":  # fmt: skip
-        """Start a command, which is killed together with this process."""
+        """Start a command, which is killed together with its helpers if this process ends."""
         seconds = max(1, int(self.deadline - time.monotonic()))
         limits = [str(seconds), str(self.file_size // 512), str(MEMORY_KIB)]
         command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]
         try:
             return subprocess.Popen(
-                tie_to_parent(command, death_signal=signal.SIGKILL),
+                tie_to_parent(command, death_signal=signal.SIGTERM),
                 stdin=source, stdout=output, stderr=errors, cwd=self.directory, env=dict(self.environment),
                 start_new_session=True,
             )  # fmt: skip

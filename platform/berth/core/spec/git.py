@@ -3,6 +3,7 @@
 import posixpath
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
@@ -86,6 +87,8 @@ def parse_git_url(text: str) -> GitAddress:
         raise InvalidUrl("contains a password. Set a secret, and name it in `secret`")
     if match["user"] is not None and not re.fullmatch(USER, user, re.ASCII):
         raise InvalidUrl("contains an invalid user name")
+    if match["host"].startswith("[") and not _is_ipv6(match["host"].strip("[]")):
+        raise InvalidUrl("contains an invalid IPv6 address")
     port = match["port"] and int(match["port"])
     if port is not None and not 0 < int(port) < 65536:
         raise InvalidUrl(f"has the invalid port {port}")
@@ -94,9 +97,17 @@ def parse_git_url(text: str) -> GitAddress:
     )
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _parse_short(text: str) -> GitAddress:
     match = SHORT.fullmatch(text)
-    if match is None or match["path"].startswith("-"):
+    if match is None or match["path"].startswith("-") or "@" in match["path"]:
         raise InvalidUrl("is not the address of a Git repository")
     return GitAddress(
         Transport.SSH, match["user"] or "git", match["host"].lower(), None, match["path"], is_short=True
@@ -137,7 +148,7 @@ def _validate_url(text: str) -> str:
         raise PydanticCustomError(
             "git_url",
             "{message}",
-            {"message": str(error), "allowed": URL_ALLOWED, "is_secret": "@" in text and "://" in text},
+            {"message": str(error), "allowed": URL_ALLOWED, "is_secret": "@" in text},
         ) from None
     return text
 
@@ -189,6 +200,11 @@ class GitSpec(Document):
             raise PydanticCustomError(
                 "git_secret", "reads over SSH without a key",
                 {"allowed": "a secret with a private key in `secret`, or an https:// address"},
+            )  # fmt: skip
+        if not is_ssh and self.secret is None and "@" in self.url.partition("://")[2].partition("/")[0]:
+            raise PydanticCustomError(
+                "git_user", "has a user name in `url`, which only a token in `secret` needs",
+                {"allowed": "https://HOST/PATH, or a secret with a token in `secret`", "is_secret": True},
             )  # fmt: skip
         if self.personal and self.secret is None:
             raise PydanticCustomError(
