@@ -21,6 +21,7 @@ from berth.server.api.views import ApiView, TokenlessView
 from pools.joining import secrets
 from projects import selectors
 from projects.code.archive import CONTENT_TYPE as TAR
+from projects.code.base import CodeFile
 from projects.models import CodeTree, Pod, PodState
 from projects.services import code
 
@@ -88,7 +89,7 @@ class ProjectCodeTree(ApiView):
         project = selectors.find_project(self.actor, name)
         self.require("submit", project)
         files = [
-            code.CodeFile(file.path, file.size, file.chunks, file.executable, file.link)
+            CodeFile(file.path, file.size, file.chunks, file.executable, file.link)
             for file in parse_body(request, CodeTreeBody).files
         ]
         stored = code.register_tree(actor=self.actor, project=project, files=files)

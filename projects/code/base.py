@@ -1,10 +1,22 @@
-"""The interface of a store for chunks of code."""
+"""Files of code, and the interface of a store for their chunks."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from berth.core.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """File of a tree, or a symbolic link if `link` is set. All chunks but the last have CHUNK_BYTES."""
+
+    path: str
+    size: int = 0
+    chunks: tuple[str, ...] = ()
+    executable: bool = False
+    link: str = ""
 
 
 class StoreFailure(Unavailable):

@@ -23,7 +23,7 @@ from berth.core.spec.code import CHUNK_BYTES, link_problem, nesting_problem, pat
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.code.archive import archive_size, check_chunks, file_parts, tar_parts
-from projects.code.base import DamagedChunk, MissingChunk
+from projects.code.base import CodeFile, DamagedChunk, MissingChunk
 from projects.code.stores import open_store
 from projects.models import CodeChunk, CodeFetch, CodeTree, Project, Workload
 
@@ -31,17 +31,6 @@ MIB = 2**20
 LARGEST_SHOWN = 5
 TOUCH_AFTER = timedelta(hours=1)  # minimum interval between updates of `used_at`
 IGNORE_HINT = "list what pods do not need in .berthignore"
-
-
-@dataclass(frozen=True, slots=True)
-class CodeFile:
-    """File of a tree, or a symbolic link if `link` is set. All chunks but the last have CHUNK_BYTES."""
-
-    path: str
-    size: int = 0
-    chunks: tuple[str, ...] = ()
-    executable: bool = False
-    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from berth.core.errors import Conflict, NotFound
 from berth.core.problems import format_value
 from berth.core.spec.code import CHUNK_BYTES, path_problem
 from pools.runtimes.base import FilesGone, PodFile, PodFiles, Runtime
+from projects.code.base import CodeFile
 from projects.models import PodOutputs, Project, Workload
 from projects.models.code import CodeTree
-from projects.services.code import CodeFile, write_chunks, write_tree
+from projects.services.code import write_chunks, write_tree
 
 MIB = 2**20
 CHUNKS_AT_ONCE = 4  # maximum number of chunks in memory

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from berth.core.spec.git import COMMIT, GitSpec, ref_problem
+from projects.code.base import CodeFile
 from projects.code.git.access import build_environment
 from projects.code.git.errors import GitRefusal, convert_error, too_large_transfer
-from projects.code.git.files import GitFile, list_files, store_files
+from projects.code.git.files import list_files, store_files
 from projects.code.git.policy import GitPolicy, resolve_host
 from projects.code.git.program import GitProgram
 from projects.code.git.scratch import key_base, scratch_directory
@@ -38,7 +39,7 @@ class FetchedCommit:
 
     commit: str
     branch: str
-    files: tuple[GitFile, ...]
+    files: tuple[CodeFile, ...]
     submodules: int
 
 

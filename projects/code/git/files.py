@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 
 from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, link_problem, path_problem
+from projects.code.base import CodeFile
 from projects.code.git.errors import GitFailure, GitRefusal
 from projects.code.git.policy import GitPolicy
 from projects.code.git.program import GitProgram
@@ -20,23 +21,12 @@ SHOWN = 200  # characters of a path in messages
 
 
 @dataclass(frozen=True, slots=True)
-class GitFile:
-    """File of a tree, or a symbolic link if `link` is set. `chunks` are digests."""
-
-    path: str
-    size: int = 0
-    chunks: tuple[str, ...] = ()
-    executable: bool = False
-    link: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """Entry of a tree that has not been read yet."""
 
     object_id: str
     mode: str
-    file: GitFile
+    file: CodeFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +57,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         size += file_size
         if mode == LINK and file_size > PATH_MAX:
             raise GitRefusal(f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target.")
-        entries.append(Entry(object_id, mode, GitFile(path, file_size, executable=mode == EXECUTABLE)))
+        entries.append(Entry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
         if size > policy.size:
             raise GitRefusal(
                 f"The files of the commit are larger than {policy.size // MIB} MiB, the limit of "
@@ -122,7 +112,7 @@ class _Batch:
 
 def store_files(
     git: GitProgram, entries: Sequence[Entry], store: Callable[[Mapping[str, bytes]], None]
-) -> tuple[GitFile, ...]:
+) -> tuple[CodeFile, ...]:
     """Read the files, and pass their chunks to `store`, by digest. Return the files with their digests.
 
     Raises GitRefusal if a symbolic link leads out of the tree.
@@ -131,7 +121,7 @@ def store_files(
     process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL, subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
-    files: list[GitFile] = []
+    files: list[CodeFile] = []
     batch = _Batch(store)
     try:
         for entry in entries:
@@ -166,8 +156,8 @@ def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
         yield content
 
 
-def _link(entry: Entry, content: bytes) -> GitFile:
+def _link(entry: Entry, content: bytes) -> CodeFile:
     target = content.decode(errors="surrogateescape")
     if problem := link_problem(entry.file.path, target):
         raise GitRefusal(f"The file {entry.file.path} {problem}.")
-    return GitFile(entry.file.path, link=target)
+    return CodeFile(entry.file.path, link=target)

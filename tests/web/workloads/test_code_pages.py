@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from berth.documents import read_document
 from pools.services.secrets import SecretContent
+from projects.code.base import CodeFile
 from projects.models import CodeFetch, CodeTree, Workload
 from projects.services import workloads
-from projects.services.code import CodeFile, register_tree
+from projects.services.code import register_tree
 from projects.services.secrets import set_project_secret
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
