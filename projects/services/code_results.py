@@ -11,11 +11,11 @@ from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.db.crash_points import crash_point
 from berth.db.wake import wake
-from projects.code.git import FetchedCommit
+from projects.code.git import FetchedCommit, GitFailure, GitRefusal
 from projects.models import CodeFetch, Phase, SecretUse, SecretValue, UserSecret, Workload
 from projects.services import announce, events
 from projects.services.arrays.progress import lock_task_arrays
-from projects.services.code import CodeFile, write_tree
+from projects.services.code import write_tree
 from projects.services.code_fetches import ReadKey, waiting_message
 from projects.services.workloads.moves import Move, move_all
 
@@ -32,10 +32,9 @@ def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime)
 
     The chunks of the files must be stored. Raises Conflict if the project has stored too much.
     """
-    files = [CodeFile(each.path, each.size, each.chunks, each.executable, each.link) for each in commit.files]
     if not _lock(fetch):
         return
-    tree = write_tree(fetch.project, files, now)
+    tree = write_tree(fetch.project, commit.files, now)
     assert tree is not None
     workloads = _lock_workloads(fetch)
     _record_secret_uses(fetch, key, workloads, now)
@@ -153,6 +152,8 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as a sentence."""
+    """Return an error as a sentence. Those of fetches already are sentences, which may begin with a host."""
+    if isinstance(error, GitRefusal | GitFailure):
+        return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -33,3 +33,4 @@ def test_zero_protected_amounts_are_omitted() -> None:
 
 def test_values_in_the_message_are_not_repeated() -> None:
     assert format_numbers({"action": "reclaimed", "takes_turns": False, "resource": "gpu", "until": 3}) == []
+    assert format_numbers({"code": "Fetching code from git.example.org.", "why": "no pool fits"}) == []

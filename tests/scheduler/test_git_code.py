@@ -194,7 +194,7 @@ def test_workload_fails_with_the_reason_if_its_code_cannot_be_fetched(scene: Sce
     scene.fetch()
     assert scene.stage.phase(workload) == "failed"
     assert workload.reason == "CodeFetchFailed"
-    assert "has no branch or tag nightly" in workload.message
+    assert workload.message.startswith(f"{scene.server.url()} has no branch or tag nightly.")
     assert CodeFetch.objects.get().state == "failed"
 
 

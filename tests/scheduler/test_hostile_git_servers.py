@@ -96,3 +96,10 @@ def test_address_with_a_token_or_an_invalid_ip_address_is_refused(scene: Scene, 
         scene.submit(git={"url": url, "secret": None})
     assert "ghp_0123456789" not in str(refused.value.problems)
     assert "pass@" not in str(refused.value.problems)
+
+
+def test_error_about_a_missing_key_does_not_repeat_the_section(scene: Scene) -> None:
+    with pytest.raises(Invalid) as refused:
+        scene.submit(git={"url": "git@git.example.org:o/r"})
+    (problem,) = refused.value.problems
+    assert (problem.message, problem.received) == ("reads over SSH without a key", "")

@@ -35,9 +35,11 @@ _LABELS = {
 }
 # Amounts in the engine's units. The number `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
+# Numbers that the message already contains.
 _OMITTED = frozenset(
     {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
-)  # numbers that the message already contains
+    | {"code", "why"}
+)
 _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 

@@ -53,7 +53,9 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
         return Problem(path, "missing", "", "a value")
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
     message = "is empty" if not details["input"] and kind in TOO_SHORT else MESSAGES.get(kind, details["msg"])
-    is_secret = context.get("is_secret") or _is_secret(location, root_model)
+    # An error about several keys of a section does not repeat the section.
+    is_section = isinstance(details["input"], Mapping) and kind not in MESSAGES
+    is_secret = is_section or context.get("is_secret") or _is_secret(location, root_model)
     received = "" if is_secret else format_value(details["input"])
     return Problem(path, message, received, allowed or EXPECTED.get(kind, ""))
 

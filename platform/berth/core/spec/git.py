@@ -203,7 +203,7 @@ class GitSpec(Document):
             )  # fmt: skip
         if not is_ssh and self.secret is None and "@" in self.url.partition("://")[2].partition("/")[0]:
             raise PydanticCustomError(
-                "git_user", "has a user name in `url`, which only a token in `secret` needs",
+                "git_user", "has a user name in `url` without `secret`",
                 {"allowed": "https://HOST/PATH, or a secret with a token in `secret`", "is_secret": True},
             )  # fmt: skip
         if self.personal and self.secret is None:
