@@ -178,7 +178,7 @@ def test_secret_fetches_the_code_and_its_version_is_recorded(scene: Scene, perso
     assert TOKEN not in repr(asdict(scene.stage.runtime.order(str(pod.pk))))
 
 
-def test_missing_secrets_and_private_hosts_are_refused_at_the_submission(scene: Scene) -> None:
+def test_fetches_that_cannot_succeed_are_refused_at_the_submission(scene: Scene, settings: Any) -> None:
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not a secret of vision"):
         scene.submit(git={"secret": "robot"})
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not one of your personal secrets"):
@@ -186,6 +186,9 @@ def test_missing_secrets_and_private_hosts_are_refused_at_the_submission(scene: 
     for host in ("localhost", "127.0.0.1", "[::1]", "169.254.169.254"):
         with pytest.raises(Invalid, match=r"code\.git\.url: cannot be reached.*BERTH_GIT_HOSTS"):
             scene.submit(git={"url": f"https://{host}/train.git"})
+    settings.BERTH_GIT_FETCHES = 0
+    with pytest.raises(Invalid, match=r"code\.git: cannot be used: this installation fetches no code"):
+        scene.submit()
     assert not Workload.objects.exists()
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from django.conf import settings
+
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import WorkloadSpec
@@ -35,11 +37,15 @@ def request_code(
 ) -> CodeFetch | None:
     """Return the request to fetch the document's code from a Git server, or None.
 
-    Raises Invalid for an address that is never reached, or a secret that does not exist.
+    Raises Invalid for an address that is never reached, a secret that does not exist, or if this
+    installation fetches no code.
     """
     git = spec.code.git if spec.code is not None else None
     if git is None:
         return None
+    if settings.BERTH_GIT_FETCHES < 1:
+        message = "cannot be used: this installation fetches no code (BERTH_GIT_FETCHES is 0)"
+        raise Invalid([Problem("code.git", message, "", UPLOAD)])
     policy, address = git_policy(), git.address
     if not policy.allows_private_address(address):
         host = f"[{address.host}]" if ":" in address.host else address.host
