@@ -102,8 +102,8 @@ def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in:
     workload = make.workload(cast.vision, "two-roles", spec=document)
     text = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
     for shown in (
-        "Code for leader", "Code for worker", "python &#x27;lead it.py&#x27;", "python work.py", "EPOCHS=3",
-        "wandb as", "WANDB_API_KEY", ">src<",
+        "Command of leader", "Command of worker", "python &#x27;lead it.py&#x27;", "python work.py",
+        "EPOCHS=3", "wandb as", "WANDB_API_KEY", ">src<",
     ):  # fmt: skip
         assert shown in text, shown
 
