@@ -74,8 +74,9 @@ def number(value: object) -> int | None:
     if isinstance(value, dict):
         is_number = value.get("set") and not value.get("infinite")
         return number(value.get("number")) if is_number else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    return int(value) if is_number else None  # type: ignore[call-overload]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
+    return int(value)
 
 
 def _job(row: Row, name: PilotName, now: float) -> PilotJob:
