@@ -177,7 +177,7 @@ class SubmitFlags:
         _option("Branch, tag or commit for --git; default: the default branch.", metavar="REF"),
     ] = None
     git_directory: Annotated[
-        Text, _option("Directory of the repository to use instead of the whole.", metavar="DIR")
+        Text, _option("Directory to use instead of the whole repository.", metavar="DIR")
     ] = None
     git_secret: Annotated[
         Text,
