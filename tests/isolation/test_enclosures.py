@@ -31,8 +31,10 @@ def stage(tmp_path: Path) -> Iterator[LocalStage]:
 def output(stage: LocalStage, pod_id: str, script: str, **changes: object) -> str:
     """Run a shell script in a pod until it ends. Return its output."""
     stage.runtime.start(order(pod_id, "sh", "-c", script, **changes))
-    ended(stage.runtime, pod_id)
-    return str(stage.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
+    report = ended(stage.runtime, pod_id)
+    text = str(stage.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
+    assert report.cause is PodCause.NONE, f"{report}: {text}"
+    return text
 
 
 def pairs(argv: list[str], option: str) -> list[str]:
