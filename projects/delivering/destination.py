@@ -19,6 +19,8 @@ FORBIDDEN_NETWORKS = tuple(
         "fec0::/10",
     )
 )  # fmt: skip
+# Gateways translate addresses of this network to IPv4 addresses that depend on the gateway's settings.
+TRANSLATED_NETWORK = ipaddress.ip_network("64:ff9b:1::/48")
 # IPv6 networks whose addresses contain an IPv4 address in the last 32 bits.
 # Gateways or the operating system translate these addresses to IPv4.
 IPV4_EMBEDDING_NETWORKS = tuple(
@@ -56,7 +58,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
         raise ForbiddenAddress(f"{host} is not a host name") from None
     for address in addresses:
         if (reason := find_refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
-            raise ForbiddenAddress(f"{host} resolves to {address}, {reason}")
+            raise ForbiddenAddress(describe_refusal(host, str(address), reason))
     return Destination(secure, host, port, path, str(addresses[0]))
 
 
@@ -87,6 +89,13 @@ def _is_ip_literal(host: str) -> bool:
     return True
 
 
+def describe_refusal(host: str, address: str, reason: str) -> str:
+    """Return a sentence without full stop. `reason` is a result of `find_refusal`, such as "which is …"."""
+    if host.strip("[]") == address:
+        return f"{host} {reason.removeprefix('which ')}"
+    return f"{host} resolves to {address}, {reason}"
+
+
 def find_refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
@@ -98,7 +107,8 @@ def find_refusal(
         return None
     if target.is_loopback:
         return "which is the Berth server itself"
-    return None if target.is_global and not target.is_multicast else NOT_PUBLIC
+    is_public = target.is_global and not target.is_multicast and target not in TRANSLATED_NETWORK
+    return None if is_public else NOT_PUBLIC
 
 
 def embedded_ipv4(address: Address) -> Address:

@@ -17,6 +17,7 @@ from projects.delivering.destination import (
     Address,
     Destination,
     ForbiddenAddress,
+    describe_refusal,
     embedded_ipv4,
     find_refusal,
 )
@@ -103,7 +104,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     for address in addresses:
         reason = _rejection_reason(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
         if reason is not None:
-            raise ForbiddenAddress(f"{host} resolves to {address}, {reason}")
+            raise ForbiddenAddress(describe_refusal(host, address, reason))
     return tuple(dict.fromkeys(addresses))
 
 
@@ -122,7 +123,7 @@ def _rejection_reason(
     if not is_local(address):
         return None
     if port in reach.own_ports:
-        return "a port of Berth itself"
+        return "which is this machine, and the port is used by Berth itself"
     return None if reach.includes_this_machine else "which is the Berth server itself"
 
 

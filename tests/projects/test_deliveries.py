@@ -178,6 +178,7 @@ def test_delivery_is_not_retried_after_status_410(cast: Cast, receiver: Receiver
         "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://[::ffff:127.0.0.1]/",
         "http://10.1.2.3/", "http://192.168.0.1/", "http://[fe80::1]/", "http://2130706433/",
         "http://100.100.100.200/", "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b:1::a9fe:a9fe]/",
         "http://[::7f00:1]/", "http://[2002:a9fe:a9fe::1]/", "http://[2002:a00:1::]/", "http://[fec0::1]/",
     ],
 )  # fmt: skip

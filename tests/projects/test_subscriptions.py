@@ -155,10 +155,10 @@ def test_error_for_an_invalid_subscription_names_the_field(
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        ("http://127.0.0.1:9000/hook", "127.0.0.1 resolves to 127.0.0.1, which is the Berth server itself"),
+        ("http://127.0.0.1:9000/hook", "127.0.0.1 is the Berth server itself"),
         ("http://2130706433/", "2130706433 resolves to 127.0.0.1, which is the Berth server itself"),
-        ("slack:http://10.1.2.3/hook", "10.1.2.3 resolves to 10.1.2.3, which is not a public address"),
-        ("http://169.254.169.254/", "169.254.169.254 resolves to 169.254.169.254, which is never allowed"),
+        ("slack:http://10.1.2.3/hook", "10.1.2.3 is not a public address"),
+        ("http://169.254.169.254/", "169.254.169.254 is never allowed"),
     ],
 )
 def test_forbidden_address_gets_the_same_error_message_as_a_delivery(cast: Cast, to: str, why: str) -> None:

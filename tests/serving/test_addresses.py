@@ -100,7 +100,7 @@ def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, 
 def test_berths_own_addresses_are_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
     here = AddressPolicy(THIS_MACHINE, own_ports=frozenset({8000}))
-    with pytest.raises(ForbiddenAddress, match="a port of Berth itself"):
+    with pytest.raises(ForbiddenAddress, match="the port is used by Berth itself"):
         resolve_destination("http://engine:8000", "/", here)
     assert resolve_destination("http://engine:8001", "/", here).port == 8001
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from berth.core.spec.git import GitAddress
 from projects.code.git.errors import GitFailure, GitRefusal
-from projects.delivering.destination import find_refusal
+from projects.delivering.destination import describe_refusal, find_refusal
 
 EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", "::/0"))
 
@@ -56,7 +56,7 @@ def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
     for text in addresses:
         if (reason := find_refusal(ipaddress.ip_address(text.partition("%")[0]), networks)) is not None:
             raise GitRefusal(
-                f"{address.host} resolves to {text}, {reason}. An admin can list hosts at private addresses "
-                "in BERTH_GIT_HOSTS."
+                f"{describe_refusal(address.host, text, reason)}. "
+                "An admin can list hosts at private addresses in BERTH_GIT_HOSTS."
             )
     return addresses[0]

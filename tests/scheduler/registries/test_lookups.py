@@ -86,7 +86,7 @@ def test_berths_own_ports_are_not_called(tiny: TinyRegistry) -> None:
     port = int(tiny.address.partition(":")[2])
     tiny.requests.clear()
     error = find_error(tiny.image("train:1"), access=RegistryAccess(own_ports=frozenset({port})))
-    assert "a port of Berth itself" in str(error)
+    assert "the port is used by Berth itself" in str(error)
     assert tiny.requests == []
 
 
