@@ -119,7 +119,7 @@ def _create_workloads(ada: Any, pool: Any, projects: list[Any], now: datetime, s
                 project=projects[number % size.projects], name=f"w{number}", submitted_by=ada,
                 pools=["train"], spec={"name": f"w{number}", "roles": []}, gpu_milli_min=1000,
                 pool=None if waits else pool, phase="pending" if waits else "completed",
-                reason="OverFairShare" if waits else "",
+                reason="WouldExceedFairShare" if waits else "",
                 explanation={"pool": "train", "queue_position": number + 1, "ordering": ["k"], "blockers": []}
                 if waits else None,
                 submitted_at=now - timedelta(hours=24 + chance.random() * 24),

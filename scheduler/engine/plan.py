@@ -39,7 +39,7 @@ class Reason(StrEnum):
     CLUSTER_QUOTA = "ClusterQuota"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     DEPARTMENT_OVERSOLD = "DepartmentOversold"
-    OVER_FAIR_SHARE = "OverFairShare"
+    WOULD_EXCEED_FAIR_SHARE = "WouldExceedFairShare"
     WAITING_FOR_CAPACITY = "WaitingForCapacity"
     FRAGMENTED = "Fragmented"
     TOPOLOGY = "Topology"

@@ -15,7 +15,7 @@ from tests.client.stub_server import StubServer, page, problem, workload
 
 UNSAFE_TEXT = "\x1b[31mred\x07\nnext\u202e"
 MANY_ROWS = page(
-    [workload(f"train-{number}", reason="OverFairShare", message="m" * 300) for number in range(3)]
+    [workload(f"train-{number}", reason="WouldExceedFairShare", message="m" * 300) for number in range(3)]
 )
 
 
@@ -51,7 +51,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
     from rich.console import Console
 
     workloads = [
-        Workload.model_validate(workload(f"train-{n}", reason="OverFairShare", message="m" * 300))
+        Workload.model_validate(workload(f"train-{n}", reason="WouldExceedFairShare", message="m" * 300))
         for n in "ab"
     ]
     console = Console(width=width, force_terminal=True, color_system=None)
@@ -92,10 +92,10 @@ def test_control_characters_in_server_messages_are_escaped(terminal: Terminal) -
 
 def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     explained = {
-        "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "queue_position": 2,
+        "phase": "pending", "reason": "WouldExceedFairShare", "message": "Beyond its share.", "queue_position": 2,
         "ordering": ["within quota: no", "submitted earlier"], "expected_start": None,
         "blockers": [
-            {"reason": "OverFairShare", "message": "Beyond.", "numbers": {"requested": 4000, "share": 2000}},
+            {"reason": "WouldExceedFairShare", "message": "Beyond.", "numbers": {"requested": 4000, "share": 2000}},
             {"reason": "Fragmented", "message": "In pieces.", "numbers": {"biggest_block": 1000}},
         ],
         "queue": {"project": {
@@ -105,7 +105,7 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "explained_at": None, "cycle": 7,
         "pending_history": [
             {"reason": "ProjectLimit", "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:03:00Z"},
-            {"reason": "OverFairShare", "since": "2026-01-01T00:03:00Z", "until": None},
+            {"reason": "WouldExceedFairShare", "since": "2026-01-01T00:03:00Z", "until": None},
         ],
         "evictions": [{
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
@@ -123,8 +123,8 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     output = terminal.run("why", "train", server=server).stdout
     for part in (
-        "vision/train is pending: OverFairShare\n",
-        "OverFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
+        "vision/train is pending: WouldExceedFairShare\n",
+        "WouldExceedFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n",
         f"\n{sentence}\n",
         "Queue position 2 in local\n  within quota: no\n",

@@ -43,7 +43,7 @@ def test_priority_does_not_protect_against_reclaim_by_another_project() -> None:
 def test_nothing_is_reclaimed_from_a_queue_at_its_fair_share() -> None:
     world = two_projects(2, 2, n=4).running("b1", "b", "n n").running("a1", "a", "n n")
     plan = world.queued("more", "a").decide()
-    assert plan.bundles == () and Reason.OVER_FAIR_SHARE in reasons(plan, "more")
+    assert plan.bundles == () and Reason.WOULD_EXCEED_FAIR_SHARE in reasons(plan, "more")
 
 
 @pytest.mark.shows("RAI-23", "RAI-43")

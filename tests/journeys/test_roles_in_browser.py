@@ -82,7 +82,7 @@ def read_eviction_reason(dave: Page) -> None:
     dave.goto(address)
     why = dave.get_by_role("region", name="Pending reason")
     expect(why).to_contain_text(
-        "Over fair share", timeout=SLOW
+        "Would exceed fair share", timeout=SLOW
     )  # the workload first waits for its backoff to end
 
 

@@ -27,7 +27,7 @@ def test_scale_out_is_rolled_back_if_its_engines_stay_pending_until_its_timeout(
     request = stage.scale_out(service, num_replicas=9)
     stage.tick(5)
     [waiting] = [child for child in stage.children() if child.phase == Phase.PENDING]
-    assert (stage.reload(request).status, waiting.reason) == ("CREATING", "OverFairShare")
+    assert (stage.reload(request).status, waiting.reason) == ("CREATING", "WouldExceedFairShare")
     request = stage.finish(request, seconds=5)
     assert (request.status, request.failure) == ("FAILED", "provision")
     assert "Timed out: engine_8 is still CREATING" in request.error_message

@@ -103,7 +103,7 @@ def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
 ) -> None:
     for name, position in (("unschedulable", None), ("second", 7), ("first", 2)):
         make.workload(
-            cast.vision, name, by=cast.dave.user, reason="OverFairShare",
+            cast.vision, name, by=cast.dave.user, reason="WouldExceedFairShare",
             explanation={"queue_position": position, "expected_start": make.ago(minutes=-9).isoformat()},
         )  # fmt: skip
     make.workload(cast.vision, "runs", by=cast.dave.user, phase="running", run=1)

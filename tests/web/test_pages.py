@@ -321,7 +321,7 @@ def test_query_count_does_not_grow_with_projects(
     for number in range(5):
         project = Project.objects.create(name=f"more-{number}", department=cast.research)
         make.quota(project, cast.pool, 1)
-        make.workload(project, "waits", reason="OverFairShare")
+        make.workload(project, "waits", reason="WouldExceedFairShare")
         make.eviction(running, running, cast.pool)
     for path in PAGES:
         assert count_queries(path) <= few[path], path

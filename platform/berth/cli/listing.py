@@ -27,7 +27,7 @@ class ListOptions:
     pool: PoolOption = None
     phase: Annotated[list[str] | None, typer.Option(help="Phase; repeatable.")] = None
     kind: Annotated[str | None, typer.Option(help="Kind: training, elastic, interactive or service.")] = None
-    reason: Annotated[str | None, typer.Option(help="Reason, for example OverFairShare.")] = None
+    reason: Annotated[str | None, typer.Option(help="Reason, for example WouldExceedFairShare.")] = None
     label: Annotated[
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None

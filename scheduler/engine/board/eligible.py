@@ -230,7 +230,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
     kind = first_exceeded(account.allocated, account.deserved, requested)
     if kind is None:
         return None
-    return Reason.OVER_FAIR_SHARE, {
+    return Reason.WOULD_EXCEED_FAIR_SHARE, {
         **_numbers(account, account.allocated, account.deserved, kind, requested),
         "share": account.share[kind],
         "quota": account.quota[kind],  # the quota is finite, because the request exceeds it

@@ -39,7 +39,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated, {requested} requested.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated, {requested} requested.",
-    Reason.OVER_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share ({share_of}): "
+    Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share ({share_of}): "
     "{allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
     Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",
     Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}{held}.",
@@ -107,7 +107,7 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
             yield "more", "another " if numbers.get("reclaimable") else ""
         case Reason.NO_RECLAIMABLE_RESOURCES:
             yield "reclaim", _reclaim_phrase(numbers)
-        case Reason.OVER_FAIR_SHARE:
+        case Reason.WOULD_EXCEED_FAIR_SHARE:
             turns = bool(numbers.get("takes_turns"))
             yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
         case Reason.EXCEEDS_NODE_SHAPE:

@@ -109,7 +109,7 @@ class PendingCase:
         """Return the minimum request by resource. A blocker's numbers override the document's."""
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.refusal.blockers:
-            if blocker.reason in BOUNDS or blocker.reason is Reason.OVER_FAIR_SHARE:
+            if blocker.reason in BOUNDS or blocker.reason is Reason.WOULD_EXCEED_FAIR_SHARE:
                 amounts[str(blocker.numbers["resource"])] = as_integer(blocker.numbers["requested"])
         return amounts
 

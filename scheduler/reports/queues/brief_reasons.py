@@ -9,7 +9,7 @@ from projects.models import Workload
 from scheduler.engine.plan import Reason
 
 BOUNDS: Mapping[str, str] = {
-    Reason.OVER_FAIR_SHARE: "fair share",
+    Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",
     Reason.DEPARTMENT_LIMIT: "limit",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",

@@ -53,7 +53,7 @@ def test_explanation_lists_the_last_cycles_blockers_and_queue_status(
         message="No node has room.",
         explained_at=timezone.now(),
         pending_reasons=[
-            {"reason": "OverFairShare", "since": "2030-01-01T00:00:00+00:00"},
+            {"reason": "WouldExceedFairShare", "since": "2030-01-01T00:00:00+00:00"},
             {"reason": "NoRoom", "since": "2030-01-01T00:03:00+00:00"},
         ],
         explanation={
@@ -70,7 +70,7 @@ def test_explanation_lists_the_last_cycles_blockers_and_queue_status(
     assert (why["queue_position"], why["cycle"], why["ordering"]) == (3, 7, ["rank 0"])
     assert why["expected_start"] == "2030-01-01T00:00:00Z"
     assert why["pending_history"] == [
-        {"reason": "OverFairShare", "since": "2030-01-01T00:00:00Z", "until": "2030-01-01T00:03:00Z"},
+        {"reason": "WouldExceedFairShare", "since": "2030-01-01T00:00:00Z", "until": "2030-01-01T00:03:00Z"},
         {"reason": "NoRoom", "since": "2030-01-01T00:03:00Z", "until": None},
     ]
     assert why["blockers"][0]["numbers"] == {"free_gpu_milli": 0}

@@ -216,7 +216,7 @@ def _pending(scene: Scene) -> None:
         priority=80,
         submitted_at=make.ago(minutes=6),
         since=make.ago(minutes=6),
-        pending_reasons=make.reasons(("OverFairShare", 5.9), ("WaitingForCapacity", 3)),
+        pending_reasons=make.reasons(("WouldExceedFairShare", 5.9), ("WaitingForCapacity", 3)),
     )
     make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
     scene.workloads["asr-pretrain"] = pending

@@ -131,12 +131,12 @@ def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:
 def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
     answer = {
         "outcome": "would_stay_pending", "workload": {"name": "train"}, "decisions": [], "evictions": [],
-        "blockers": [{"reason": "OverFairShare", "message": "It holds all of its share."}],
+        "blockers": [{"reason": "WouldExceedFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
     server = StubServer(httpx.Response(200, json=answer))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert server.calls == ["POST /api/v1/workloads?dry_run=true"]
-    assert result.stdout == "train: would stay pending\n  OverFairShare: It holds all of its share.\n"
+    assert result.stdout == "train: would stay pending\n  WouldExceedFairShare: It holds all of its share.\n"
 
 
 def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:

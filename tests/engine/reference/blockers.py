@@ -58,7 +58,7 @@ class _Explanation:
             Reason.DEPARTMENT_LIMIT: self._limit,
             Reason.NON_PREEMPTIBLE_OVER_QUOTA: self._quota,
             Reason.DEPARTMENT_OVERSOLD: self._quota,
-            Reason.OVER_FAIR_SHARE: self._share,
+            Reason.WOULD_EXCEED_FAIR_SHARE: self._share,
             Reason.WAITING_FOR_CAPACITY: self._capacity,
             Reason.FRAGMENTED: self._capacity,
             Reason.NO_RECLAIMABLE_RESOURCES: self._evictions,

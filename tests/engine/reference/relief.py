@@ -19,7 +19,7 @@ def without(snapshot: Snapshot, workload: Workload, pool: str, blocker: Blocker)
             return _with_entitlement(
                 snapshot, queue, pool, lambda had: replace(had, limit=UNLIMITED, over_quota=True)
             )
-        case Reason.NON_PREEMPTIBLE_OVER_QUOTA | Reason.DEPARTMENT_OVERSOLD | Reason.OVER_FAIR_SHARE:
+        case Reason.NON_PREEMPTIBLE_OVER_QUOTA | Reason.DEPARTMENT_OVERSOLD | Reason.WOULD_EXCEED_FAIR_SHARE:
             unlimited = Bounds(None, None, None)
             return _with_entitlement(snapshot, queue, pool, lambda had: replace(had, quota=unlimited))
         case Reason.WAITING_FOR_CAPACITY | Reason.FRAGMENTED | Reason.TOPOLOGY:

@@ -46,18 +46,18 @@ def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     third = stage.submit("third")
     stage.tick(1, seconds=60)
     begun = _seconds_after_noon(present(Workload.objects.get(pk=third.pk).explained_at))
-    assert read_history(third) == [("OverFairShare", begun, None)]
+    assert read_history(third) == [("WouldExceedFairShare", begun, None)]
     stage.tick(3, seconds=10)
-    assert read_history(third) == [("OverFairShare", begun, None)], "unchanged reasons add no entry"
+    assert read_history(third) == [("WouldExceedFairShare", begun, None)], "unchanged reasons add no entry"
     limit(stage, 4)
     stage.tick(1, seconds=30)
     changed = begun + 90
-    assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, None)]
+    assert read_history(third) == [("WouldExceedFairShare", begun, changed), ("ProjectLimit", changed, None)]
     limit(stage, None)
     stage.finish(first)
     stage.tick(2, seconds=1)
     assert stage.phase(third) in ("starting", "running")
-    assert read_history(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
+    assert read_history(third) == [("WouldExceedFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
 
 
 def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) -> None:
@@ -99,7 +99,7 @@ def test_only_the_latest_history_rows_are_kept(stage: Stage, monkeypatch: pytest
     rows = read_history(waits)
     assert len(rows) == 3
     assert [until for _, _, until in rows] == [rows[1][1], rows[2][1], None]
-    assert {reason for reason, _, _ in rows} == {"OverFairShare", "ProjectLimit"}
+    assert {reason for reason, _, _ in rows} == {"WouldExceedFairShare", "ProjectLimit"}
     entries = total_by_reason(pending_history(waits), stage.clock.now())
     assert sum((lasted for _, lasted in entries), timedelta()) == timedelta(seconds=30)
 

@@ -94,7 +94,7 @@ def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in: Sig
 
 def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(
-        cast.vision, "waits", reason="OverFairShare", message="vision holds its fair share.",
+        cast.vision, "waits", reason="WouldExceedFairShare", message="vision holds its fair share.",
         explained_at=make.ago(seconds=5),
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 10)
@@ -117,36 +117,36 @@ def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[
 
 def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in: SignIn) -> None:
     ours, _ = preemption_history(cast)
-    reasons = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
+    reasons = make.reasons(("WouldExceedFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
     Workload.objects.filter(pk=ours.pk).update(pending_reasons=reasons)
     client = sign_in("erin")
     assert pending_reasons(client, ours) == [
-        ("Starting", ["ProjectLimit 29"]), ("Starting", ["OverFairShare 7", "Fragmented 3"]),
+        ("Starting", ["ProjectLimit 29"]), ("Starting", ["WouldExceedFairShare 7", "Fragmented 3"]),
     ]  # fmt: skip
     text = client.get(f"/workloads/{ours.pk}/timeline").content.decode()
-    assert "Over fair share 7 min, then Fragmented 3 min" in text
+    assert "Would exceed fair share 7 min, then Fragmented 3 min" in text
 
 
 def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in: SignIn) -> None:
-    reasons = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
+    reasons = make.reasons(("Fragmented", 40, 30), ("WouldExceedFairShare", 9), ("Fragmented", 3))
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
         since=make.ago(minutes=10), pending_reasons=reasons,
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 50)
     assert pending_reasons(sign_in("dave"), pending) == [
-        ("Still pending", ["OverFairShare 6", "Fragmented 3"])
+        ("Still pending", ["WouldExceedFairShare 6", "Fragmented 3"])
     ]
 
 
 def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: SignIn) -> None:
-    flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
+    flips = [("Fragmented" if n % 3 else "WouldExceedFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(
         cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
         since=make.ago(minutes=61), pending_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
-    assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
+    assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "WouldExceedFairShare 15"])]
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
