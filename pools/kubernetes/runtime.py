@@ -13,6 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster
 from pools.kubernetes.logs.copies import LogCopies
@@ -285,10 +286,21 @@ class KubernetesRuntime:
 
     def open_channel(self, pod_id: str) -> socket.socket:
         """Open a channel through exec calls. The cluster refuses them if the pod is not running."""
+        return CHANNELS.open(*self._running_pod(pod_id))
+
+    def open_port(self, pod_id: str, port: int) -> socket.socket:
+        """Connect to a port of the pod through the API server. If nothing listens, the connection ends.
+
+        Raises ChannelRefused or RuntimeFailure.
+        """
+        return CHANNELS.open_port(*self._running_pod(pod_id), port)
+
+    def _running_pod(self, pod_id: str) -> tuple[Api, str]:
+        """Return the client for the pod's cluster, and the pod's path. Raises ChannelRefused."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRefused("it is not running")
-        return CHANNELS.open(self._entry_access(entry).cluster.api, _path(entry, pod_id))
+        return self._entry_access(entry).cluster.api, _path(entry, pod_id)
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         """Raise FilesGone, because a container's files are deleted when it ends."""

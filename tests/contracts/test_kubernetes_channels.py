@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -182,3 +183,30 @@ def test_processes_of_a_channel_end_with_it(
     berth.send_signal(signal.SIGKILL)
     berth.wait()
     poll_until(lambda: not is_running(marks[2]))
+
+
+def fetch(stage: RealKubernetesStage, port: int) -> bytes:
+    """Return the response of a web server in the pod, or nothing if no process listens on the port."""
+    with stage.runtime.open_port("p-1", port) as connection:
+        connection.settimeout(120)
+        with suppress(BrokenPipeError):
+            connection.sendall(b"GET /etc/hostname HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+SERVERS = """
+busybox httpd -f -p 127.0.0.1:8001 -h / & busybox httpd -f -p 8002 -h / &
+until busybox wget -q -O - 127.0.0.1:8001/etc/hostname && busybox wget -q -O - 127.0.0.1:8002/etc/hostname
+do sleep 0.1; done
+echo ready; wait
+"""
+
+
+def test_ports_of_a_pod_are_reached_through_the_api_server(stage: RealKubernetesStage) -> None:
+    server = open_client(stage)
+    server.start("sh", "-c", SERVERS)
+    server.wait_for(b"ready")
+    for port in (8001, 8002):
+        assert fetch(stage, port).endswith(b"\r\n\r\np-1\n")
+    assert fetch(stage, 8003) == b"", "no process listens"
+    server.connection.close()

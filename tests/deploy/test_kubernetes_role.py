@@ -38,6 +38,8 @@ def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
         stage.runtime.read_log("p-1", 0, 100)
         with pytest.raises(ChannelRefused, match="simulated pods run no commands"):
             stage.runtime.open_channel("p-1")
+        with pytest.raises(ChannelRefused, match="simulated pods have no ports"):
+            stage.runtime.open_port("p-1", 8080)
         stage.runtime.stop("p-1", 5)
         ended(stage.runtime, "p-1")
         stage.runtime.forget("p-1")

@@ -5,10 +5,13 @@ import logging
 import socket
 import threading
 from collections import Counter
+from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as LateError
+from typing import Any
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.bridge import Bridge
+from pools.kubernetes.channels.ports import PortConnection, connect_port
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 
 log = logging.getLogger(__name__)
@@ -36,9 +39,21 @@ class ChannelLoop:
             if self._open[pod] >= MAX_CHANNELS:
                 raise ChannelRefused(TOO_MANY)
             self._open[pod] += 1
-            loop = self._start()
         ours, theirs = socket.socketpair()
-        opening = asyncio.run_coroutine_threadsafe(self._begin(api, pod, theirs), loop)
+        return self._connect(api, self._begin(api, pod, theirs), ours)
+
+    def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
+        """Return a connection to a port of the pod at this path. If nothing listens there, it ends at once.
+
+        These connections are not counted as channels. Raises ChannelRefused or RuntimeFailure.
+        """
+        ours, theirs = socket.socketpair()
+        return self._connect(api, self._begin_port(api, pod, port, theirs), ours)
+
+    def _connect(self, api: Api, begin: Coroutine[Any, Any, None], ours: socket.socket) -> socket.socket:
+        with self._lock:
+            loop = self._start()
+        opening = asyncio.run_coroutine_threadsafe(begin, loop)
         try:
             opening.result(OPEN_SECONDS)
         except BaseException as error:
@@ -63,9 +78,28 @@ class ChannelLoop:
             connection.close()
             self._release(pod)
             raise
-        task = asyncio.create_task(self._serve(bridge, pod, connection))
+        self._run(self._serve(bridge, pod, connection))
+
+    async def _begin_port(self, api: Api, pod: str, port: int, connection: socket.socket) -> None:
+        try:
+            opened = await connect_port(api, pod, port)
+        except BaseException:
+            connection.close()
+            raise
+        self._run(self._relay(opened, pod, connection))
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _relay(self, opened: PortConnection, pod: str, connection: socket.socket) -> None:
+        try:
+            await opened.relay(connection)
+        except ChannelRefused as refusal:
+            log.info("a connection to a port of %s ended: %s", pod, refusal)
+        except Exception:
+            log.exception("a connection to a port of %s failed", pod)
 
     async def _serve(self, bridge: Bridge, pod: str, connection: socket.socket) -> None:
         try:

@@ -1,4 +1,4 @@
-"""One exec call of the Kubernetes API over a WebSocket (`v4.channel.k8s.io`)."""
+"""WebSockets of the Kubernetes API (`v4.channel.k8s.io`), and exec calls over them."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -20,8 +20,8 @@ STATUS = 3
 CONNECT_SECONDS = 20.0
 MESSAGE_MAX = 2**20
 FORBIDDEN = (
-    "Berth's account in the cluster may not use pods/exec. Apply deploy/kubernetes/role.yaml of this version "
-    "(verbs create and get)"
+    "Berth's account in the cluster may not use {resource}. Apply deploy/kubernetes/role.yaml of this "
+    "version (verbs create and get)"
 )
 
 
@@ -70,31 +70,40 @@ async def start_session(
     query = [("command", part) for part in command]
     query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
     query += [("stderr", str(has_output and not has_terminal).lower()), ("tty", str(has_terminal).lower())]
+    return Session(await open_socket(api, f"{pod}/exec?{urlencode(query)}", "pods/exec"))
+
+
+async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
+    """Open a WebSocket of the API server. `resource` names the permission that it needs.
+
+    Raises ChannelRefused or RuntimeFailure.
+    """
     try:
-        target = api.socket_target(f"{pod}/exec?{urlencode(query)}")
+        target = api.socket_target(path)
         socket = await connect(
             target.url, additional_headers=target.headers, ssl=target.tls, proxy=target.proxy,
             subprotocols=[PROTOCOL], compression=None, max_size=MESSAGE_MAX, open_timeout=CONNECT_SECONDS,
             ping_interval=None, close_timeout=5.0, user_agent_header="berth",
         )  # fmt: skip
-        enable_keepalive(socket.transport.get_extra_info("socket"))
+        if (connection := socket.transport.get_extra_info("socket")) is not None:  # not closed already
+            enable_keepalive(connection)
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None
     except InvalidStatus as error:
-        raise _refusal(api, error) from None
+        raise _refusal(api, error, resource) from None
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
         raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
-    return Session(socket)
+    return socket
 
 
-def _refusal(api: Api, error: InvalidStatus) -> Exception:
+def _refusal(api: Api, error: InvalidStatus, resource: str) -> Exception:
     status = error.response.status_code
     try:
         message = str(json.loads(error.response.body)["message"])
     except (ValueError, KeyError, TypeError):
         message = f"status {status}"
     if status == 403:
-        return ChannelRefused(FORBIDDEN)
+        return ChannelRefused(FORBIDDEN.format(resource=resource))
     if status in (400, 404):
         return ChannelRefused(f"the cluster refuses it: {message}")
     return RuntimeFailure(f"{api.server} refuses the call: {message}")

@@ -51,6 +51,8 @@ PERMISSIONS = (
     Permission("get", "pods/log", "read logs"),
     Permission("create", "pods/exec", "run commands in pods", is_required=False),
     Permission("get", "pods/exec", "open connections to commands in pods", is_required=False),
+    Permission("create", "pods/portforward", "connect to ports of pods", is_required=False),
+    Permission("get", "pods/portforward", "open connections to ports of pods", is_required=False),
     Permission(
         "list", "resourcequotas", "see quotas of the cluster before they refuse pods", is_required=False
     ),

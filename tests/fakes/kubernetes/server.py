@@ -54,8 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
             verb = "watch" if query.get("watch") else "list"
         call = verb, f"{resource}/{part}" if part else resource
         self.cluster.calls.add(call)
-        if call == ("get", "pods/exec"):  # newer clusters check both verbs
-            self.cluster.calls.add(("create", "pods/exec"))
+        if part in ("exec", "portforward"):  # newer clusters check both verbs
+            self.cluster.calls.add(("create", call[1]))
         try:
             if refusal := self.cluster.refusals.get(call):
                 raise refusal
@@ -77,6 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._log(namespace, name, query)
             case "get", "pods/exec":
                 raise Refusal(404, "NotFound", "simulated pods run no commands")
+            case "get", "pods/portforward":
+                raise Refusal(404, "NotFound", "simulated pods have no ports")
             case "get", kind:
                 self._send(200, store.find(kind, namespace, name))
             case "create", "selfsubjectaccessreviews":

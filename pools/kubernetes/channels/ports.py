@@ -1,0 +1,105 @@
+"""Connections to ports of pods through the API server (`pods/portforward` over a WebSocket).
+
+The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
+cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.
+"""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels.session import open_socket
+from pools.runtimes.base import ChannelRefused
+
+DATA, ERRORS = 0, 1
+PORT_BYTES = 2  # the cluster begins each of the two streams with the number of the port
+BLOCK = 64 * 1024
+NOT_LISTENING = "connection refused"  # in the message of the node
+
+
+class NotListening(ChannelRefused):
+    """Raised if no process accepts the connection. The message names the port."""
+
+
+class PortConnection:
+    """TCP connection to a port of a pod. While the caller does not read, the pod waits."""
+
+    def __init__(self, connection: ClientConnection, port: int) -> None:
+        self._connection, self._port = connection, port
+        self._header = {DATA: PORT_BYTES, ERRORS: PORT_BYTES}
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or none at the end. Raises NotListening or ChannelRefused."""
+        with suppress(ConnectionClosed):
+            async for message in self._connection:
+                data = message if isinstance(message, bytes) else message.encode()
+                stream, content = data[0] if data else DATA, data[1:]
+                skipped = min(self._header.get(stream, 0), len(content))
+                if skipped:
+                    self._header[stream] -= skipped
+                    content = content[skipped:]
+                if content and stream == ERRORS:
+                    raise self._refusal(content.decode(errors="replace"))
+                if content:
+                    return content
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes. After the end of the connection, they are dropped."""
+        with suppress(ConnectionClosed):
+            for begin in range(0, len(data), BLOCK):
+                await self._connection.send(bytes((DATA,)) + data[begin : begin + BLOCK])
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def relay(self, client: socket.socket) -> None:
+        """Copy bytes in both directions until one side ends, and close both.
+
+        Raises NotListening or ChannelRefused.
+        """
+        try:
+            client.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=client)
+            tasks = [
+                asyncio.create_task(self._send_all(reader)),
+                asyncio.create_task(self._receive_all(writer)),
+            ]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                writer.close()
+            for task in done:
+                with suppress(OSError):  # the client has gone
+                    task.result()
+        finally:
+            await self.close()
+
+    async def _send_all(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(BLOCK):
+            await self.write(data)
+
+    async def _receive_all(self, writer: asyncio.StreamWriter) -> None:
+        while data := await self.read():
+            writer.write(data)
+            await writer.drain()
+
+    def _refusal(self, message: str) -> ChannelRefused:
+        if NOT_LISTENING in message.casefold():
+            return NotListening(f"Nothing listens on port {self._port} in the pod.")
+        return ChannelRefused(f"the cluster does not connect to port {self._port}: {message.strip()}")
+
+
+async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
+    """Connect to a port of the pod at this path. Raises ChannelRefused or RuntimeFailure.
+
+    Whether a process accepts the connection is known when `read` returns bytes or raises NotListening.
+    """
+    return PortConnection(await open_socket(api, f"{pod}/portforward?ports={port}", "pods/portforward"), port)
