@@ -6,8 +6,11 @@ import os
 import signal
 import threading
 
+from .jobs import start_time
+
 # Set by the pilot job that runs the agent.
 INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
+ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process of the job's script, as ID:START
 
 
 class JobEnds(Exception):
@@ -42,6 +45,15 @@ class EndSignals:
     def is_last(self) -> bool:
         """Whether the job is being terminated."""
         return self._event.is_set()
+
+
+def has_job_ended() -> bool:
+    """Return whether the job's script has ended without a signal to the agent, because it was killed.
+
+    The cluster may not kill the agent, nor processes in sessions of their own.
+    """
+    pid, _, start = ANCHOR.partition(":")
+    return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:

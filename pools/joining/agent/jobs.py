@@ -41,7 +41,7 @@ class Job:
                 self._command, env={**env, JOB_VARIABLE: self.path}, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True,
             )  # fmt: skip
-        record = "%d %s %s %d" % (process.pid, _start_time(process.pid), boot_id(), time.time())
+        record = "%d %s %s %d" % (process.pid, start_time(process.pid), boot_id(), time.time())
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
@@ -110,11 +110,17 @@ class Job:
         pid = int(fields[0])
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        return pid if _start_time(pid) == fields[1] else None
+        return pid if start_time(pid) == fields[1] else None
 
 
 def boot_id() -> str:
     return read_file("/proc/sys/kernel/random/boot_id")
+
+
+def start_time(pid: int) -> str:
+    """Return a live process's start time in clock ticks since boot, or an empty string."""
+    fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def _mark(path: str) -> bytes:
@@ -141,14 +147,13 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 
 
 def _is_on_this_machine(pid: int) -> bool:
-    """Return whether the process sees the same state directory. A container may run an agent of its own."""
+    """Return whether the process sees the same state directory. A container may run an agent of its own.
+
+    If the directory has been deleted, the process must see the same file systems.
+    """
     try:
-        return os.path.samefile("/proc/%d/root%s" % (pid, STATE), STATE)
+        if os.path.exists(STATE):
+            return os.path.samefile("/proc/%d/root%s" % (pid, STATE), STATE)
+        return os.path.samefile("/proc/%d/ns/mnt" % pid, "/proc/self/ns/mnt")
     except OSError:
         return False
-
-
-def _start_time(pid: int) -> str:
-    """Return a live process's start time in clock ticks since boot, or an empty string."""
-    fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
-    return "" if not fields or fields[0] in "ZX" else fields[19]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
-from .allocation import INSTANCE_ID, EndSignals, JobEnds, allocated_gpus
+from .allocation import INSTANCE_ID, EndSignals, JobEnds, allocated_gpus, has_job_ended
 from .ec2 import detect_interruption, get_metadata
 from .hardware import collect_inventory, measure, query_gpus
 from .scripts import EnvironmentScript, StartScript
 from .server import MachineRejected, Server
-from .state import load_secret, store_secret
+from .state import STATE, load_secret, store_secret
 from .upgrade import Upgrade
 
 REPORT_INTERVAL_SECONDS = 5.0
@@ -27,6 +28,7 @@ def run(server: Server, pool: str) -> None:
     while not secret:
         if signals.is_last:
             raise JobEnds(signals.reason)
+        _check_job()
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
@@ -52,12 +54,24 @@ def run(server: Server, pool: str) -> None:
         except MachineRejected:
             environment.job.kill()
             start.end()
+            _check_job()
             raise
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
         if signals.is_last:
             raise JobEnds(signals.reason)
+        if has_job_ended():
+            environment.job.kill()
+            start.end()
+            _check_job()
         signals.wait(REPORT_INTERVAL_SECONDS)
+
+
+def _check_job() -> None:
+    """If the job's script was killed, delete the state directory in its place. Raises JobEnds."""
+    if has_job_ended():
+        shutil.rmtree(STATE, ignore_errors=True)
+        raise JobEnds("the job's script was killed")
 
 
 def _interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:

@@ -20,13 +20,30 @@ process() {
   [ -z "$start" ] || echo "$1 $start"
 }
 
-# Delete the files of jobs that were killed before they could delete them.
+# Kill the recorded processes of the job with this directory: its agent and the agent's scripts, which have
+# sessions of their own.
+end_agent() {
+  for name in agent prepare start; do
+    recorded=$(cut -d ' ' -f 1,2 "$1/$name.pid" 2> /dev/null)
+    if [ -n "$recorded" ] && [ "$(process "${recorded% *}")" = "$recorded" ]; then
+      [ "$name" = agent ] || kill -KILL -- "-${recorded% *}" 2> /dev/null
+      kill -KILL "${recorded% *}" 2> /dev/null
+    fi
+  done
+}
+
+# End and delete what jobs have left that were killed before they could do so. A process of such a job that is
+# still ending cannot write to a renamed directory. If that keeps it from being deleted, the next job deletes it.
+ended="${TMPDIR:-/tmp}/.berth-ended"
 for former in "${TMPDIR:-/tmp}"/berth-* "${TMPDIR:-/tmp}"/.berth-*; do
   if [ -O "$former" ] && [ -s "$former/job" ] && job=$(cat "$former/job") &&
     [ "$(process "${job% *}")" != "$job" ]; then
-    # A process of the job that is still ending cannot write to a renamed directory.
-    mv -T "$former" "$former.old" && rm -rf "$former.old"
+    end_agent "$former"
+    mv -T "$former" "$ended-${former##*-}"
   fi
+done
+for former in "$ended"-*; do
+  [ ! -O "$former" ] || rm -rf "$former" 2> /dev/null
 done
 state="${TMPDIR:-/tmp}/berth-$SLURM_JOB_ID"
 deleted="${TMPDIR:-/tmp}/.berth-$SLURM_JOB_ID"
@@ -38,11 +55,7 @@ clean() {
   trap '' TERM USR1
   [ -z "$agent" ] || kill -KILL "$agent" 2> /dev/null
   [ ! -s "$state/ray/pid" ] || kill -KILL "$(cat "$state/ray/pid")" 2> /dev/null
-  # The scripts of the agent have sessions of their own.
-  for script in prepare start; do
-    job=$(cut -d ' ' -f 1,2 "$state/$script.pid" 2> /dev/null)
-    [ -z "$job" ] || [ "$(process "${job% *}")" != "$job" ] || kill -KILL -- "-${job% *}" 2> /dev/null
-  done
+  end_agent "$state"
   mv -T "$state" "$deleted" 2> /dev/null
   for _ in 1 2 3 4 5 6; do
     rm -rf "$deleted" "$state" 2> /dev/null && break
@@ -93,8 +106,12 @@ end() {
 }
 trap 'kill -USR1 "$agent" 2> /dev/null' USR1
 trap end TERM
+run_agent() {
+  process "$BASHPID" > "$state/agent.pid"
+  BERTH_JOIN_TOKEN="$token" exec "$python" "$state/berth-agent" run
+}
 while :; do
-  BERTH_JOIN_TOKEN="$token" "$python" "$state/berth-agent" run &
+  run_agent &
   agent=$!
   wait "$agent"
   code=$?

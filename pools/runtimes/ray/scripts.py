@@ -111,6 +111,13 @@ umask 077
 kill -0 "$(cat "$place/pid")"
 {write_settings}kill -HUP "$(cat "$place/node/main.pid")"
 """
+# The node ends with the process that BERTH_ANCHOR identifies by its ID and start time, if it is set.
+_IS_ANCHORED = """is_anchored() {
+  [ -n "${BERTH_ANCHOR:-}" ] || return 0
+  began=$(sed "s/.*) //" "/proc/${BERTH_ANCHOR%%:*}/stat" 2> /dev/null | cut -d " " -f 20)
+  [ "$began" = "${BERTH_ANCHOR#*:}" ]
+}
+"""
 _START = """set -eu
 umask 077
 {place}
@@ -161,19 +168,19 @@ fi
 {write_settings}export PYTHONPATH="$place/code"
 : > "$place/node.log"
 nohup setsid sh -c 'trap "kill \\$node; wait \\$node; exit" TERM
-began() {{ sed "s/.*) //" "/proc/$1/stat" 2> /dev/null | cut -d " " -f 20; }}
-while [ -z "${{BERTH_ANCHOR:-}}" ] || [ "$(began "${{BERTH_ANCHOR%%:*}}")" = "${{BERTH_ANCHOR#*:}}" ]; do
+{is_anchored}while is_anchored; do
 "$0" -m pools.runtimes.ray.node.main "$1" & node=$!; wait $node || :; sleep 5; done' \\
   "$python" "$place/node.json" >> "$place/node.log" 2>&1 < /dev/null &
 echo $! > "$place/pid"
 
 # The head may still be installing Ray.
-until "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
+{is_anchored}until "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
   wait_seconds=$((wait_seconds - 3))
   if [ "$wait_seconds" -le 0 ]; then
     tail -n 20 "$place/node/ray.log" "$place/node.log" >&2
     exit 1
   fi
+  is_anchored || exit 1
   sleep 3
 done
 echo "Ray and the agent of this node are up."
@@ -185,6 +192,7 @@ def start_script(node: RayNode, head: RayNode) -> str:
     return STOP + _START.format(
         place=_PLACE, fetch_code=_DOWNLOAD_CODE + _UNPACK_CODE, use_code=_USE_CODE,
         ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head),
+        is_anchored=_IS_ANCHORED,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tests for the start script reports that machines send."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
+from pools.runtimes.shim.processes import start_time
 from tests.agents import start_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import (
@@ -27,6 +29,7 @@ from tests.api.pools.test_joining import (
 )
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
+from tests.journeys.installation import command_line
 
 __all__ = ["metal_pool"]  # a fixture
 
@@ -190,3 +193,40 @@ def test_agent_starts_a_node_again_after_all_its_processes_were_killed(
         for pid in started():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agent_of_a_slurm_job_ends_and_deletes_its_files_if_the_jobs_script_is_killed(
+    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = services.issue_join_token(
+        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
+    )
+    NodePool.objects.filter(pk=metal_pool.pk).update(
+        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
+    )
+    wired, pid = Wired(), tmp_path / "pid"
+    script = Instructions(
+        f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600; true", f"touch {tmp_path}/stopped"
+    )
+    wired.instructions = lambda node: script
+    monkeypatch.setattr("pools.api.joining.load_wiring", lambda: wired)
+    with subprocess.Popen(["sleep", "600"]) as job:
+        state = tmp_path / "state"
+        anchor = f"{job.pid}:{start_time(job.pid)}"
+        agent = start_agent(
+            live_server.url, state, token, BERTH_INSTANCE_ID="7-b123456789ab", BERTH_ANCHOR=anchor
+        )
+        try:
+            poll_until(Machine.objects.exists)
+            reconcile_pool(metal_pool)
+            poll_until(pid.exists)
+            shutil.rmtree(state)  # as the next job on the machine does, while this agent still runs
+            job.kill()
+            assert agent.wait(60) == 0
+        finally:
+            job.kill()
+            agent.kill()
+            agent.wait()
+    poll_until(lambda: not command_line(int(pid.read_text())))  # the start script has ended
+    assert not state.exists()
