@@ -262,13 +262,33 @@ class ReservationAdmin(ReadOnlyModelAdmin):
 
 @admin.register(QueueStatus)
 class QueueStatusAdmin(ReadOnlyModelAdmin):
-    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_requested", "at")
+    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_reserved", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
     list_select_related = ("pool", "project", "department")
-    readonly_fields = ("owner", "gpu_share", "gpu_allocated", "gpu_requested", "share_explanation")
+    readonly_fields = (
+        "owner",
+        "gpu_share",
+        "gpu_allocated",
+        "gpu_reserved",
+        "gpu_requested",
+        "share_explanation",
+    )
     fieldsets = (
-        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_allocated", "gpu_requested")}),
+        (
+            None,
+            {
+                "fields": (
+                    "owner",
+                    "pool",
+                    "at",
+                    "gpu_share",
+                    "gpu_allocated",
+                    "gpu_reserved",
+                    "gpu_requested",
+                )
+            },
+        ),
         ("Fair share", {"fields": ("share_explanation",)}),
     )
 
@@ -283,6 +303,10 @@ class QueueStatusAdmin(ReadOnlyModelAdmin):
     @display(description="Allocated (GPUs)")
     def gpu_allocated(self, row: QueueStatus) -> str:
         return thousandths(row.allocated[0])
+
+    @display(description="Reserved (GPUs)")
+    def gpu_reserved(self, row: QueueStatus) -> str:
+        return thousandths(row.reserved[0])
 
     @display(description="Requested (GPUs)")
     def gpu_requested(self, row: QueueStatus) -> str:

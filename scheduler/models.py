@@ -228,8 +228,16 @@ class UsageHour(models.Model):
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]
 
 
+def no_amounts() -> list[int]:
+    """Return zero GPUs, CPU and memory."""
+    return [0, 0, 0]
+
+
 class QueueStatus(FastRows):
-    """Fair share, allocation, requests and usage of one queue in one pool as of the last cycle."""
+    """Fair share, allocation, reservations, requests and usage of one queue in one pool as of the last cycle.
+
+    `allocated` is held by pods. `reserved` is set aside for replicas that cannot start yet.
+    """
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="queue_statuses")
     department = models.ForeignKey(
@@ -240,6 +248,7 @@ class QueueStatus(FastRows):
     )
     share = ArrayField(models.BigIntegerField(), size=3)
     allocated = ArrayField(models.BigIntegerField(), size=3)
+    reserved = ArrayField(models.BigIntegerField(), size=3, default=no_amounts)
     requested = ArrayField(models.BigIntegerField(), size=3)
     usage = ArrayField(models.FloatField(), size=3)
     at = models.DateTimeField()

@@ -24,6 +24,7 @@ from scheduler.loop.snapshots import MAX_WORKLOADS, pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import ExplanationWriter
+from scheduler.reports.queues.held import held_by_queue
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
@@ -152,8 +153,9 @@ def _record(
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
         if newest:
-            store_queue_statuses(view, plan.queues)
-            settle_usage(view.at)
+            held = held_by_queue()
+            store_queue_statuses(view, plan.queues, held)
+            settle_usage(view.at, held)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         if changed or due:
             save_outcome(run, all_notes)

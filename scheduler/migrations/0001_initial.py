@@ -2,6 +2,7 @@ import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import scheduler.models
 from django.db import migrations, models
 
 from berth.db.initial_migration import InitialMigration
@@ -319,6 +320,12 @@ class Migration(InitialMigration):
                 (
                     "allocated",
                     django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
+                ),
+                (
+                    "reserved",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), default=scheduler.models.no_amounts, size=3
+                    ),
                 ),
                 (
                     "requested",

@@ -43,6 +43,9 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         "allocated", "Allocated", lambda row: _gpus_if_visible(row[1], row[1].allocated), "GPUs", number=True
     ),
     Column(
+        "reserved", "Reserved", lambda row: _gpus_if_visible(row[1], row[1].reserved), "GPUs", number=True
+    ),
+    Column(
         "borrowed", "Over quota", lambda row: _gpus_if_visible(row[1], row[1].over_quota), "GPUs", number=True
     ),
     Column(
@@ -79,7 +82,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     expanded = request.GET.get("open", "")
     tree = [(top, children, few or top.name == expanded) for top, children in shown]
     every = [queue for top, children, is_open in tree for queue in (top, *(children if is_open else ()))]
-    ends = [max(queue.quota or 0, queue.share, queue.allocated) for queue in every]
+    ends = [max(queue.quota or 0, queue.share, queue.held) for queue in every]
     scale = bar_scale(max(ends, default=0)) or max((queue.requested for queue in every), default=0)
     context = {
         "listing": listing,
@@ -102,14 +105,15 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _add_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
-    label = (
-        f"{queue.name}: {thousandths(queue.allocated)} GPUs allocated, fair share {thousandths(queue.share)}"
-    )
+    reserved = f", {thousandths(queue.reserved)} reserved" if queue.reserved else ""
+    allocated = f"{thousandths(queue.allocated)} GPUs allocated{reserved}"
+    label = f"{queue.name}: {allocated}, fair share {thousandths(queue.share)}"
     return queue, quota_bar(
         allocated=queue.allocated,
+        reserved=queue.reserved,
         quota=queue.quota,
         share=queue.share,
-        requested=max(0, queue.requested - queue.allocated),
+        requested=max(0, queue.requested - queue.held),
         scale=scale,
         label=label,
     )

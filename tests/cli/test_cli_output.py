@@ -92,10 +92,14 @@ def test_control_characters_in_server_messages_are_escaped(terminal: Terminal) -
 
 def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     explained = {
-        "phase": "pending", "reason": "WouldExceedFairShare", "message": "Beyond its share.", "queue_position": 2,
+        "phase": "pending", "reason": "WouldExceedFairShare", "message": "Beyond its share.",
+        "queue_position": 2,
         "ordering": ["within quota: no", "submitted earlier"], "expected_start": None,
         "blockers": [
-            {"reason": "WouldExceedFairShare", "message": "Beyond.", "numbers": {"requested": 4000, "share": 2000}},
+            {
+                "reason": "WouldExceedFairShare", "message": "Beyond.",
+                "numbers": {"requested": 4000, "share": 2000},
+            },
             {"reason": "Fragmented", "message": "In pieces.", "numbers": {"biggest_block": 1000}},
         ],
         "queue": {"project": {

@@ -167,11 +167,14 @@ def test_failed_setup_of_a_late_node_is_logged(caplog: pytest.LogCaptureFixture)
 
 def test_reason_for_waiting_for_nodes_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     waiting = StartProgress()
-    state = SessionState(id="1", name="s", project="vision", reason="WouldExceedFairShare", message="2 missing.")
+    state = SessionState(
+        id="1", name="s", project="vision", reason="WouldExceedFairShare", message="2 missing."
+    )
     for waited in range(0, 95, 5):
         waiting.report(state, float(waited))
     assert [record.getMessage() for record in caplog.records] == [
-        f"vision/s has waited for its nodes for {waited} s: WouldExceedFairShare: 2 missing." for waited in (10, 70)
+        f"vision/s has waited for its nodes for {waited} s: WouldExceedFairShare: 2 missing."
+        for waited in (10, 70)
     ]
 
 

@@ -167,7 +167,7 @@ def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
 ) -> None:
     workload = stage.submit("large", roles=[{"name": "worker", "replicas": 1, "cpu": 10_000}])
     with monkeypatch.context() as patch:
-        patch.setattr(cycle_record, "settle_usage", lambda now: 1 / 0)
+        patch.setattr(cycle_record, "settle_usage", lambda now, held: 1 / 0)
         stage.tick()
     workload.refresh_from_db()
     assert workload.explanation is None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         ShareTrace,
     )
 
-QUEUE_FIELDS = ("quota", "share", "allocated", "requested", "limit")
+QUEUE_FIELDS = ("quota", "share", "allocated", "reserved", "requested", "limit")
 
 
 def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:

@@ -79,10 +79,11 @@ class DecayedUsageResponse(ResponseModel):
 
 
 class QueueStatusResponse(ResponseModel):
-    """Fair share, allocation and demand of a queue in the last cycle."""
+    """Fair share, allocation, reservations and demand of a queue in the last cycle."""
 
     share: Amounts
-    allocated: Amounts
+    allocated: Amounts = Field(description="Resources that pods hold.")
+    reserved: Amounts = Field(description="Resources set aside for replicas that cannot start yet.")
     requested: Amounts
     usage: DecayedUsageResponse
 
@@ -166,6 +167,7 @@ def serialize_status(row: Any) -> QueueStatusResponse:
     return QueueStatusResponse(
         share=to_amounts(*row.share),
         allocated=to_amounts(*row.allocated),
+        reserved=to_amounts(*row.reserved),
         requested=to_amounts(*row.requested),
         usage=DecayedUsageResponse(gpu=gpu, cpu=cpu, memory_mib=memory),
     )

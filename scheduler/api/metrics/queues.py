@@ -66,13 +66,16 @@ def _share_metrics() -> Iterable[Metric]:
         "allocated": GaugeMetricFamily(
             "berth_queue_allocated_gpus", "GPUs allocated to the queue.", labels=QUEUE
         ),
+        "reserved": GaugeMetricFamily(
+            "berth_queue_reserved_gpus", "GPUs reserved for replicas that cannot start yet.", labels=QUEUE
+        ),
         "requested": GaugeMetricFamily(
             "berth_queue_requested_gpus", "GPUs requested in the queue.", labels=QUEUE
         ),
     }
     rows = QueueStatus.objects.order_by("pool__name", "department__name", "project__name").values_list(
         "pool__name", "department__name", "project__department__name", "project__name",
-        "share", "allocated", "requested",
+        "share", "allocated", "reserved", "requested",
     )  # fmt: skip
     for pool, department, parent_department, project, *amounts in rows:
         labels = [pool, department or parent_department, project or ""]

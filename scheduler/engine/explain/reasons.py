@@ -39,8 +39,8 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated, {requested} requested.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated, {requested} requested.",
-    Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share ({share_of}): "
-    "{allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
+    Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share "
+    "({share_of}): {allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
     Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",
     Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}{held}.",
     Reason.TOPOLOGY: "Would fit, but not within one {level}{held}.",

@@ -8,8 +8,8 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Reservation
-from scheduler.reports.queues.group_quotas import ZERO, Key, quotas_by_queue, with_groups
-from scheduler.reports.queues.queue_statuses import allocated_by_queue
+from scheduler.reports.queues.group_quotas import quotas_by_queue, with_groups
+from scheduler.reports.queues.held import ZERO, Key, held_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
@@ -38,8 +38,8 @@ class QueueBounds:
         quotas = quotas_by_queue()
         return cls(
             quotas,
-            with_groups(allocated_by_queue(), quotas),
-            with_groups(allocated_by_queue(preemptible=False), quotas),
+            with_groups(_allocated(), quotas),
+            with_groups(_allocated(preemptible=False), quotas),
         )
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
@@ -58,6 +58,10 @@ class QueueBounds:
             if resource:
                 return f"{name} would exceed its {resource} limit."
         return ""
+
+
+def _allocated(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
+    return {key: held.allocated for key, held in held_by_queue(preemptible=preemptible).items()}
 
 
 def _limit(quota: Quota | None) -> Bound:

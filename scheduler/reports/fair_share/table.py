@@ -9,7 +9,7 @@ from projects.models import Quota
 from projects.models.tenants import Tenant, counts_in, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import held_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
@@ -30,24 +30,30 @@ class QueueShare:
     quota: int | None
     share: int
     allocated: int
+    reserved: int
     requested: int
     used: float
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
 
     @property
+    def held(self) -> int:
+        """Allocated and reserved GPUs. Both count towards quota and fair share."""
+        return self.allocated + self.reserved
+
+    @property
     def over_quota(self) -> int:
-        return 0 if self.quota is None else max(0, self.allocated - self.quota)
+        return 0 if self.quota is None else max(0, self.held - self.quota)
 
     @property
     def below_share(self) -> int:
-        """Unallocated part of the request that lies within the fair share."""
-        return max(0, min(self.share, self.requested) - self.allocated)
+        """Part of the request within the fair share for which no GPUs are allocated or reserved."""
+        return max(0, min(self.share, self.requested) - self.held)
 
 
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments sorted by rank and name, each with its projects."""
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
-    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), allocated_outside([pool])
+    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), held_outside([pool])
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
     children: dict[int, list[QueueShare]] = defaultdict(list)
@@ -82,6 +88,7 @@ def _queue_share(
         quota=remaining,
         share=row.share[GPU] if row else 0,
         allocated=row.allocated[GPU] if row else 0,
+        reserved=row.reserved[GPU] if row else 0,
         requested=row.requested[GPU] if row else 0,
         used=row.usage[GPU] if row else 0.0,
         numbers_visible=numbers_visible,

@@ -7,12 +7,10 @@ from pools.models import NodePool
 from projects.models import Quota
 from scheduler.loop.queries import QUOTAS
 from scheduler.models import QueueStatus
+from scheduler.reports.queues.held import ZERO, Key, Owner
 
-Owner = tuple[int | None, int | None]  # department ID or project ID; the other one is None
-Key = tuple[int, Owner]  # pool ID and owner
 Bound = tuple[int | None, int | None, int | None]
-AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amounts by group and owner
-ZERO = (0, 0, 0)
+HeldOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group and owner
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
@@ -79,29 +77,31 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     return gpu, cpu, memory
 
 
-def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return each queue's allocation in the remaining pools of these pools' quota groups, by group and owner.
+def held_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
+    """Return what each queue holds in the other pools of these pools' quota groups, by group and owner.
 
-    The amounts are from the last cycle. If no pool is in a group, no query is made.
+    The amounts include reserved ones, and are from the last cycle. If no pool is in a group, there is no
+    query.
     """
     groups = {pool.quota_group_id for pool in pools} - {None}
     rows = QueueStatus.objects.none()
     if groups:
         rows = QueueStatus.objects.filter(pool__quota_group__in=groups).exclude(pool__in=pools)
     result: dict[tuple[int, Owner], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for group, department, project, allocated in rows.values_list(
-        "pool__quota_group_id", "department_id", "project_id", "allocated"
+    for group, department, project, allocated, reserved in rows.values_list(
+        "pool__quota_group_id", "department_id", "project_id", "allocated", "reserved"
     ):
         _add(result[group, (department, project)], allocated)
+        _add(result[group, (department, project)], reserved)
     return dict(result)
 
 
-def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
+def remaining_gpus(row: Quota, outside: HeldOutside) -> int | None:
     """Return the quota in milli-GPU, less the allocations outside the shown pools. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
-def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
+def remaining_bound(row: Quota, outside: HeldOutside, prefix: str = "") -> Bound:
     """Return the quota, less the allocations outside the shown pools.
 
     The prefix `limit_` selects the limit.

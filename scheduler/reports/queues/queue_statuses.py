@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from django.db import connection
 from django.db.models import Sum
 
 from berth.db.bulk_rows import insert_rows, update_rows
@@ -13,21 +12,11 @@ from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.queries import POOLS
 from scheduler.models import QueueStatus, Usage
-from scheduler.reports.queues.group_quotas import ZERO, Key, quotas_by_queue, remaining_quotas
+from scheduler.reports.queues.group_quotas import quotas_by_queue, remaining_quotas
+from scheduler.reports.queues.held import NOTHING, ZERO, Amounts3, Held, Key
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
-ALLOCATED_BY_QUEUE = """
-    SELECT node.pool_id, project.department_id, project.id,
-           sum(held.gpu_milli::bigint * cardinality(held.devices)), sum(held.cpu_milli), sum(held.memory_mib)
-      FROM scheduler_allocation AS held
-      JOIN pools_node AS node ON node.id = held.node_id
-      JOIN projects_pod AS pod ON pod.id = held.pod_id
-      JOIN projects_workload AS workload ON workload.id = pod.workload_id
-      JOIN projects_project AS project ON project.id = workload.project_id
-     WHERE held.released_at IS NULL AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
-     GROUP BY 1, 2, 3
-"""
 STATUSES = compiled_once(lambda: QueueStatus.objects.select_related("project"))
 LOCKED_USAGES = compiled_once(lambda: Usage.objects.select_for_update().order_by("pk"))
 CAPACITY = compiled_once(
@@ -39,13 +28,13 @@ CAPACITY = compiled_once(
     )
 )
 USAGE_INTERVAL = timedelta(seconds=60)  # minimum interval between writes while only the decayed usage changes
-FIELDS = ["share", "allocated", "requested", "usage", "at"]
-
-Amounts3 = tuple[int, int, int]
+FIELDS = ["share", "allocated", "reserved", "requested", "usage", "at"]
 
 
-def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> int:
+def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport], held: Mapping[Key, Held]) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
+
+    Shares and requests are those of the cycle. `held` is what the queues hold after it.
 
     If only a queue's decayed usage changes, its status is written once per minute.
     """
@@ -55,25 +44,25 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport]) -> i
         owner = view.queues.owners[report.queue]
         key = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
         pool = view.pools[report.pool].pk
-        row = stored.get((pool, key))
+        row, mine = stored.get((pool, key)), held.get((pool, key), NOTHING)
         if row is None:
             row = QueueStatus(pool_id=pool, department_id=key[0], project_id=key[1])
-            new.append(_update_row(row, report, view.at))
-        elif _has_changed(row, report, view.at):
-            changed.append(_update_row(row, report, view.at))
+            new.append(_update_row(row, report, mine, view.at))
+        elif _has_changed(row, report, mine, view.at):
+            changed.append(_update_row(row, report, mine, view.at))
     insert_rows(new)
     update_rows(changed, FIELDS)
     return len(new) + len(changed)
 
 
-def settle_usage(now: datetime) -> int:
-    """Settle every ledger that is due, in the caller's transaction.
+def settle_usage(now: datetime, held: Mapping[Key, Held]) -> int:
+    """Settle every ledger that is due, in the caller's transaction. Only allocations are charged.
 
     Return the number of rows written.
     """
     pools = {pool.pk: pool for pool in POOLS()}
     rows = {_queue_key(row): row for row in LOCKED_USAGES()}
-    rates = _rates_by_queue(pools)
+    rates = _rates_by_queue(pools, held)
     changed, new = [], []
     for key in sorted(rows.keys() | rates.keys(), key=str):
         pool_id, (department, project) = key
@@ -93,24 +82,9 @@ def settle_usage(now: datetime) -> int:
     return len(new) + len(changed)
 
 
-def allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Amounts3]:
-    """Return the current allocations by pool and queue. Departments include their projects.
-
-    `preemptible` restricts the sums to preemptible (True) or non-preemptible (False) workloads.
-    """
-    allocated: dict[Key, Amounts3] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(ALLOCATED_BY_QUEUE, {"preemptible": preemptible})
-        for pool, department, project, *amounts in cursor.fetchall():
-            mine = (int(amounts[0]), int(amounts[1]), int(amounts[2]))
-            allocated[pool, (None, project)] = mine
-            above = allocated.get((pool, (department, None)), ZERO)
-            allocated[pool, (department, None)] = (above[0] + mine[0], above[1] + mine[1], above[2] + mine[2])
-    return allocated
-
-
-def _rates_by_queue(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
-    allocated, shares = allocated_by_queue(), _shares_by_queue()
+def _rates_by_queue(pools: Mapping[int, NodePool], held: Mapping[Key, Held]) -> dict[Key, Rates]:
+    allocated = {key: mine.allocated for key, mine in held.items() if any(mine.allocated)}
+    shares = _shares_by_queue()
     quotas, capacity = remaining_quotas(allocated, quotas_by_queue()), _capacity_by_pool()
     result = {}
     for key in allocated.keys() | shares.keys():
@@ -169,17 +143,14 @@ def _to_amounts(values: Iterable[int]) -> Amounts3:
     return a, b, c
 
 
-def _has_changed(row: QueueStatus, report: QueueReport, now: datetime) -> bool:
-    stored = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
-    reported = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
+def _has_changed(row: QueueStatus, report: QueueReport, held: Held, now: datetime) -> bool:
+    stored = (tuple(row.share), tuple(row.allocated), tuple(row.reserved), tuple(row.requested))
+    reported = (tuple(report.share), held.allocated, held.reserved, tuple(report.requested))
     return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_INTERVAL)
 
 
-def _update_row(row: QueueStatus, report: QueueReport, now: datetime) -> QueueStatus:
-    row.share, row.allocated, row.requested = (
-        list(report.share),
-        list(report.allocated),
-        list(report.requested),
-    )
+def _update_row(row: QueueStatus, report: QueueReport, held: Held, now: datetime) -> QueueStatus:
+    row.share, row.requested = list(report.share), list(report.requested)
+    row.allocated, row.reserved = list(held.allocated), list(held.reserved)
     row.usage, row.at = list(report.usage), now
     return row

@@ -8,32 +8,32 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import counts_in
-from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import held_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 
 @dataclass(frozen=True, slots=True)
 class Borrower:
     project: str
-    over_quota: int  # milli-GPU allocated over quota
+    over_quota: int  # milli-GPU allocated or reserved over quota
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project that is below its fair share and requests more than its allocation.
+    """Project that is below its fair share and requests more than it holds.
 
-    Amounts are in milli-GPU.
+    Amounts are in milli-GPU. `held` are the allocated and reserved GPUs.
     """
 
     pool: str
     project: str
     share: int
-    allocated: int
+    held: int
     borrowers: tuple[Borrower, ...]
 
     @property
     def below_share(self) -> int:
-        return self.share - self.allocated
+        return self.share - self.held
 
 
 def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
@@ -41,20 +41,26 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
     selected = {pool.pk: pool for pool in pools}
     by_pool: dict[str, list[_ProjectStatus]] = defaultdict(list)
     rows = queue_statuses(actor).filter(pool__in=[*selected], project__isnull=False).order_by("project__name")
-    for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
-        "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
+    for pool, pool_id, project, project_id, share, allocated, reserved, requested in rows.values_list(
+        "pool__name",
+        "pool_id",
+        "project__name",
+        "project_id",
+        "share",
+        "allocated",
+        "reserved",
+        "requested",
     ):
         by_pool[pool].append(
-            _ProjectStatus(project, project_id, pool_id, share[0], allocated[0], requested[0])
+            _ProjectStatus(project, project_id, pool_id, share[0], allocated[0] + reserved[0], requested[0])
         )
     result = []
     for pool, project_statuses in by_pool.items():
-        starved = [status for status in project_statuses if status.allocated < status.deserved]
+        starved = [status for status in project_statuses if status.held < status.deserved]
         if starved:
             borrowers = _find_borrowers(selected[project_statuses[0].pool_id], project_statuses)
             result += [
-                Shortfall(pool, status.project, status.deserved, status.allocated, borrowers)
-                for status in starved
+                Shortfall(pool, status.project, status.deserved, status.held, borrowers) for status in starved
             ]
     return sorted(result, key=lambda shortfall: (-shortfall.below_share, shortfall.pool, shortfall.project))
 
@@ -67,7 +73,7 @@ class _ProjectStatus:
     project_id: int
     pool_id: int
     share: int
-    allocated: int
+    held: int  # allocated and reserved
     requested: int
 
     @property
@@ -79,11 +85,11 @@ def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> t
     rows = Quota.objects.filter(
         counts_in([pool]), project__in=[status.project_id for status in project_statuses]
     )
-    outside = allocated_outside([pool])
+    outside = held_outside([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
     for status in project_statuses:
         quota = quotas.get(status.project_id, 0)
-        if quota is not None and status.allocated > quota:
-            result.append(Borrower(status.project, status.allocated - quota))
+        if quota is not None and status.held > quota:
+            result.append(Borrower(status.project, status.held - quota))
     return tuple(sorted(result, key=lambda borrower: (-borrower.over_quota, borrower.project)))

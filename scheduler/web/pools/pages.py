@@ -81,6 +81,7 @@ COLUMNS: tuple[Column[PoolRow], ...] = (
     Column("state", "State", lambda row: row.state),
     Column("nodes", "Nodes", lambda row: _ready_nodes(row.pool), number=True),
     Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
+    Column("reserved", "Reserved", lambda row: row.capacity.reserved / MILLI, "GPUs", in_file=True),
     Column("allocation", "Allocation", lambda row: row.allocation, "%"),
     Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs"),
     Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes"),

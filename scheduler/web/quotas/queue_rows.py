@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from django.db.models import F, Func, IntegerField, Q, Sum
+from django.db.models import Q, Sum
 
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.numbers import thousandths
@@ -15,8 +15,8 @@ from projects.actor import Actor
 from projects.models import Phase, Quota, Workload
 from projects.models.tenants import PoolOrGroup, Tenant, counts_in
 from projects.selectors import departments, projects, quotas
-from scheduler.models import Allocation
-from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
+from scheduler.reports.queues.group_quotas import HeldOutside, held_outside, owner_of
+from scheduler.reports.queues.held import GPU, Owner, held_by_queue
 from scheduler.reports.selectors import queue_statuses
 
 Key = tuple[str, int]  # ("department" | "project", ID)
@@ -30,17 +30,19 @@ class QuotaLine:
     quotas: list[Quota] = field(default_factory=list)
     share: int | None = None
     allocated: int = 0
+    reserved: int = 0
     pending: int = 0
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
     children: list["QuotaLine"] = field(default_factory=list)
     scale: int = 0  # value that corresponds to the full width of a bar
-    elsewhere: int = 0  # allocated in other pools of the quota's group
-    by_pool: dict[int, int] = field(default_factory=dict)  # allocated, by pool ID
+    elsewhere: int = 0  # held in other pools of the quota's group
+    by_pool: dict[int, int] = field(default_factory=dict)  # allocated and reserved, by pool ID
 
     @cached_property
     def bar(self) -> Bar:
         return quota_bar(
             allocated=self.allocated,
+            reserved=self.reserved,
             quota=self.gpus,
             share=self.share,
             requested=self.pending,
@@ -48,6 +50,11 @@ class QuotaLine:
             scale=self.scale,
             label=_label(self),
         )
+
+    @property
+    def held(self) -> int:
+        """Allocated and reserved GPUs. Both count towards quota and fair share."""
+        return self.allocated + self.reserved
 
     @property
     def quota(self) -> Quota | None:
@@ -75,7 +82,7 @@ class QuotaLine:
     def over_quota(self) -> int:
         """Amount over quota in the pools. Quota that is free in one pool does not cover another pool."""
         if any(quota.group_id is not None for quota in self.quotas):
-            return max(0, self.allocated - self.gpus) if self.gpus is not None else 0
+            return max(0, self.held - self.gpus) if self.gpus is not None else 0
         return sum(self._over_by_pool.values())
 
     @property
@@ -90,10 +97,10 @@ class QuotaLine:
     def _over_by_pool(self) -> dict[int, int]:
         quotas = {quota.pool_id: quota.gpu_milli for quota in self.quotas}
         over = {}
-        for pool, allocated in self.by_pool.items():
+        for pool, held in self.by_pool.items():
             quota = quotas.get(pool, 0)
-            if quota is not None and allocated > quota:
-                over[pool] = allocated - quota
+            if quota is not None and held > quota:
+                over[pool] = held - quota
         return over
 
     @property
@@ -117,11 +124,11 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else counts_in(selected_pools)
-    outside = allocated_outside(selected_pools)
+    outside = held_outside(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
-    by_pool, pending = allocated_by_project_and_pool(selected_pools), pending_by_project(selected_pools)
+    pending = pending_by_project(selected_pools)
     tops = {
         department.pk: QuotaLine(
             department,
@@ -131,67 +138,38 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
         )
         for department in departments(actor)
     }
+    lines: dict[Owner, QuotaLine] = {(pk, None): top for pk, top in tops.items()}
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        allocated = by_pool.get(project.pk, {})
-        child = QuotaLine(
-            project,
-            owned[key],
-            shares.get(key),
-            sum(allocated.values()),
-            pending.get(project.pk, 0),
-            by_pool=allocated,
-        )
+        child = QuotaLine(project, owned[key], shares.get(key), pending=pending.get(project.pk, 0))
+        lines[None, project.pk] = child
         top = tops[project.department_id]
         top.children.append(child)
-        top.allocated += child.allocated
         top.pending += child.pending
-        for pool, amount in allocated.items():
-            top.by_pool[pool] = top.by_pool.get(pool, 0) + amount
+    for (pool, owner), held in held_by_queue(selected_pools).items():
+        if (line := lines.get(owner)) is not None:
+            line.allocated += held.allocated[GPU]
+            line.reserved += held.reserved[GPU]
+            line.by_pool[pool] = held.allocated[GPU] + held.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
-        line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
+        line.elsewhere = sum(_held_outside(quota, outside) for quota in line.quotas)
     _set_scale(result)
     return result
 
 
-def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
+def _held_outside(quota: Quota, outside: HeldOutside) -> int:
     return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
-
-
-def allocated_by_project_and_pool(pools: list[NodePool]) -> dict[int, dict[int, int]]:
-    """Return the allocated milli-GPU by project ID and pool ID."""
-    rows = (
-        Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
-        .order_by()
-        .values_list("pod__workload__project_id", "node__pool_id")
-        .annotate(
-            allocated=Sum(
-                F("gpu_milli") * Func("devices", function="cardinality", output_field=IntegerField())
-            )
-        )
-    )
-    result: dict[int, dict[int, int]] = defaultdict(dict)
-    for project, pool, milli in rows:
-        result[project][pool] = milli or 0
-    return result
-
-
-def allocated_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the allocated milli-GPU by project ID."""
-    return {
-        project: sum(by_pool.values()) for project, by_pool in allocated_by_project_and_pool(pools).items()
-    }
 
 
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
     """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
 
-    Held tasks of arrays are left out.
+    Held tasks of arrays, and workloads whose GPUs are reserved, are left out.
     """
     rows = (
         Workload.objects.filter(
-            phase__in=(Phase.PENDING, Phase.RESERVED),
+            phase=Phase.PENDING,
             held=False,
             pools__overlap=[pool.name for pool in pools],
         )
@@ -231,7 +209,7 @@ def _set_scale(tops: list[QuotaLine]) -> None:
     bar.
     """
     for row in (tops, [child for top in tops for child in top.children]):
-        ends = [max(line.gpus or 0, line.share or 0, line.allocated) for line in row]
+        ends = [max(line.gpus or 0, line.share or 0, line.held) for line in row]
         scale = bar_scale(max(ends, default=0)) or max((line.pending for line in row), default=0)
         for line in row:
             line.scale = scale
@@ -239,10 +217,10 @@ def _set_scale(tops: list[QuotaLine]) -> None:
 
 def _label(line: QuotaLine) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
+    reserved = f", {thousandths(line.reserved)} reserved" if line.reserved else ""
     pending = f", {thousandths(line.pending)} pending" if line.pending else ""
-    return (
-        f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{pending}"
-    )
+    quota = f"quota {thousandths(line.gpus)}"
+    return f"{line.owner}: {thousandths(line.allocated)} GPUs allocated of {quota}{reserved}{share}{pending}"
 
 
 def _sum_or_none(amounts: Iterable[int | None]) -> int | None:

@@ -104,11 +104,12 @@ def test_quota_includes_fair_share_and_allocation_from_the_last_cycle(
     bob("PUT", VISION_QUOTA, {"gpu": 4}, headers=NEW)
     QueueStatus.objects.create(
         pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],
+        reserved=[1000, 0, 0],
         requested=[8000, 0, 0], usage=[0.25, 0, 0], at=timezone.now(),
     )  # fmt: skip
     status = carol.get("quotas", pool="local", project="vision").json()["items"][0]["status"]
     assert status["share"] == {"gpu": 5.0, "cpu": 2.0, "memory_mib": 10}
-    assert status["allocated"]["gpu"] == 2.5
+    assert (status["allocated"]["gpu"], status["reserved"]["gpu"]) == (2.5, 1)
     assert status["usage"]["gpu"] == 0.25
 
 

@@ -12,6 +12,7 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.models import Reservation
 from scheduler.reports.explanations.writer import ExplanationWriter
+from scheduler.reports.queues.held import held_by_queue
 from scheduler.reports.queues.queue_statuses import store_queue_statuses
 from tests.browser.data.decisions import LAST_CYCLE
 
@@ -36,5 +37,5 @@ def evaluate() -> None:
     plan = decide(view.snapshot)
     assert not plan.bundles, plan.bundles
     with transaction.atomic():
-        store_queue_statuses(view, plan.queues)
+        store_queue_statuses(view, plan.queues, held_by_queue())
         ExplanationWriter().write(view, plan.refusals, LAST_CYCLE, forecasts(view.snapshot, plan))

@@ -57,7 +57,10 @@ def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     stage.finish(first)
     stage.tick(2, seconds=1)
     assert stage.phase(third) in ("starting", "running")
-    assert read_history(third) == [("WouldExceedFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
+    assert read_history(third) == [
+        ("WouldExceedFairShare", begun, changed),
+        ("ProjectLimit", changed, begun + 120),
+    ]
 
 
 def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) -> None:

@@ -146,7 +146,9 @@ def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: 
         since=make.ago(minutes=61), pending_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
-    assert pending_reasons(client, pending) == [("Still pending", ["Fragmented 45", "WouldExceedFairShare 15"])]
+    assert pending_reasons(client, pending) == [
+        ("Still pending", ["Fragmented 45", "WouldExceedFairShare 15"])
+    ]
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 

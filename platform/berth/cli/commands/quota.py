@@ -135,6 +135,7 @@ def quota_columns() -> list[Column]:
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
+        Column("RESERVED", lambda q: format_status_gpus(q, "reserved"), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("LIMIT", lambda q: number(q.limit.gpu, "none"), right=True, optional=True),
         Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
@@ -182,7 +183,7 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_status_gpus(quota: Any, name: str) -> str:
-    """Format `share`, `allocated` or `requested` from the last cycle in GPUs.
+    """Format `share`, `allocated`, `reserved` or `requested` from the last cycle in GPUs.
 
     For a quota group, add up the amounts in its pools. Return a dash if the amount is unknown.
     """

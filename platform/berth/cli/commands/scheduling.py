@@ -186,6 +186,7 @@ def _share_columns() -> list[Column]:
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
+        Column("RESERVED", lambda q: format_status_gpus(q, "reserved"), right=True, optional=True),
         Column("OVER QUOTA", lambda q: number(_gpus_over_quota(q)), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
@@ -197,7 +198,7 @@ def _gpus_over_quota(quota: Any) -> float | None:
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
     if not statuses or quota.gpu is None:
         return None
-    return max(0.0, sum(status.allocated.gpu for status in statuses) - quota.gpu)
+    return max(0.0, sum(status.allocated.gpu + status.reserved.gpu for status in statuses) - quota.gpu)
 
 
 def _format_decayed_usage(quota: Any) -> str:

@@ -62,10 +62,13 @@ class DecayedUsage(Model):
 
 
 class QueueStatus(Model):
-    """Fair share, allocation and demand of a queue in the last cycle."""
+    """Fair share, allocation, reservations and demand of a queue in the last cycle."""
 
     share: Amounts = Field(default_factory=Amounts)
     allocated: Amounts = Field(default_factory=Amounts)
+    """Resources that pods hold."""
+    reserved: Amounts = Field(default_factory=Amounts)
+    """Resources set aside for replicas that cannot start yet."""
     requested: Amounts = Field(default_factory=Amounts)
     usage: DecayedUsage = Field(default_factory=DecayedUsage)
 

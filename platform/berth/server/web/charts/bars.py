@@ -10,7 +10,7 @@ BREAK = 20  # width of the gap, and of the end, of a bar that exceeds the scale
 class Part:
     x: int
     width: int
-    kind: str  # used | over | requested | hue-N
+    kind: str  # used | over | reserved | reserved-over | requested | hue-N
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,25 @@ def quota_bar(
     requested: int,
     scale: int,
     label: str,
+    reserved: int = 0,
     over: int | None = None,
 ) -> Bar:
-    """Return a bar of in-quota, over-quota and requested GPUs, with marks at the quota and the fair share.
+    """Return a bar of allocated, reserved and requested GPUs, with marks at the quota and the fair share.
 
-    `over` is the part over quota, by default what exceeds `quota`. If the requested GPUs do not fit on the
-    scale, the end of the bar is drawn broken.
+    `over` is the part of allocated and reserved GPUs over quota, by default what exceeds `quota`. If the
+    requested GPUs do not fit on the scale, the end of the bar is drawn broken.
     """
     if over is None:
-        over = 0 if quota is None else max(0, allocated - quota)
-    in_quota = allocated - over
-    parts, position = [], 0
-    for amount, kind in ((in_quota, "used"), (allocated - in_quota, "over"), (requested, "requested")):
+        over = 0 if quota is None else max(0, allocated + reserved - quota)
+    in_quota = allocated + reserved - over
+    used, parts, position = min(allocated, in_quota), [], 0
+    for amount, kind in (
+        (used, "used"),
+        (allocated - used, "over"),
+        (in_quota - used, "reserved"),
+        (allocated + reserved - in_quota - (allocated - used), "reserved-over"),
+        (requested, "requested"),
+    ):
         end = _x(position + amount, scale)
         start = _x(position, scale)
         if end > start:

@@ -1,0 +1,83 @@
+"""Resources that queues hold: allocated to pods, and reserved for replicas that cannot start yet.
+
+These are the only sums of allocations and reservations by queue. Both count towards quotas and fair shares.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db import connection
+
+from pools.models import NodePool
+
+Owner = tuple[int | None, int | None]  # department ID or project ID; the other one is None
+Key = tuple[int, Owner]  # pool ID and owner
+Amounts3 = tuple[int, int, int]
+ZERO: Amounts3 = (0, 0, 0)
+GPU = 0
+
+HELD_BY_QUEUE = """
+    SELECT held.pool_id, project.department_id, project.id, held.is_reserved,
+           sum(held.gpu_milli), sum(held.cpu_milli), sum(held.memory_mib)
+      FROM (
+        SELECT node.pool_id, pod.workload_id, FALSE AS is_reserved,
+               allocation.gpu_milli::bigint * cardinality(allocation.devices) AS gpu_milli,
+               allocation.cpu_milli::bigint, allocation.memory_mib::bigint
+          FROM scheduler_allocation AS allocation
+          JOIN pools_node AS node ON node.id = allocation.node_id
+          JOIN projects_pod AS pod ON pod.id = allocation.pod_id
+         WHERE allocation.released_at IS NULL
+         UNION ALL
+        SELECT node.pool_id, reservation.workload_id, TRUE,
+               reservation.gpu_milli::bigint * cardinality(reservation.devices),
+               coalesce(role.cpu_milli, 0)::bigint, coalesce(role.memory_mib, 0)::bigint
+          FROM scheduler_reservation AS reservation
+          JOIN pools_node AS node ON node.id = reservation.node_id
+          LEFT JOIN projects_rolenode AS role
+            ON role.workload_id = reservation.workload_id AND role.name = reservation.role
+               AND role.min IS NOT NULL
+      ) AS held
+      JOIN projects_workload AS workload ON workload.id = held.workload_id
+      JOIN projects_project AS project ON project.id = workload.project_id
+     WHERE (held.pool_id = ANY(%(pools)s) OR %(pools)s IS NULL)
+       AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
+     GROUP BY 1, 2, 3, 4
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Resources of one queue in one pool: milli-GPU, milli-CPU and MiB."""
+
+    allocated: Amounts3 = ZERO
+    reserved: Amounts3 = ZERO
+
+    def plus(self, other: "Held") -> "Held":
+        return Held(_sum(self.allocated, other.allocated), _sum(self.reserved, other.reserved))
+
+
+NOTHING = Held()
+
+
+def held_by_queue(
+    pools: Collection[NodePool] | None = None, *, preemptible: bool | None = None
+) -> dict[Key, Held]:
+    """Return what each queue holds now, by pool and queue. Departments include their projects.
+
+    `pools` and `preemptible` restrict the sums to these pools, and to preemptible (True) or non-preemptible
+    (False) workloads.
+    """
+    result: dict[Key, Held] = {}
+    only = None if pools is None else [pool.pk for pool in pools]
+    with connection.cursor() as cursor:
+        cursor.execute(HELD_BY_QUEUE, {"pools": only, "preemptible": preemptible})
+        for pool, department, project, is_reserved, *amounts in cursor.fetchall():
+            gpu, cpu, memory = (int(amount or 0) for amount in amounts)
+            part = Held(reserved=(gpu, cpu, memory)) if is_reserved else Held((gpu, cpu, memory))
+            for key in ((pool, (None, project)), (pool, (department, None))):
+                result[key] = result.get(key, NOTHING).plus(part)
+    return result
+
+
+def _sum(left: Amounts3, right: Amounts3) -> Amounts3:
+    return left[0] + right[0], left[1] + right[1], left[2] + right[2]

@@ -1,0 +1,81 @@
+"""Tests for allocated and reserved GPUs, which all pages count alike."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from berth.server.web.charts.bars import quota_bar
+from projects.models import Phase
+from scheduler.models import QueueStatus, Reservation
+from scheduler.reports.queues.held import held_by_queue
+from scheduler.web.pools.capacity import pool_capacity
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+
+@pytest.fixture
+def held(cast: Cast) -> None:
+    """Let vision, whose quota is 4 GPUs, hold 2 GPUs with pods and have 3 reserved on the same node."""
+    node = make.node(cast.pool, gpus=8)
+    make.quota(cast.vision, cast.pool, 4)
+    running = make.workload(cast.vision, "running", replicas=2, phase=Phase.RUNNING, pools=[cast.pool.name])
+    for device in range(2):
+        make.place(running, node, [device])
+    waiting = make.workload(cast.vision, "waiting", replicas=3, phase=Phase.RESERVED, pools=[cast.pool.name])
+    Reservation.objects.bulk_create(
+        Reservation(workload=waiting, role="worker", index=n, node=node, devices=[2 + n], gpu_milli=1000)
+        for n in range(3)
+    )
+    mine = held_by_queue([cast.pool])[cast.pool.pk, (None, cast.vision.pk)]
+    QueueStatus.objects.create(
+        pool=cast.pool, project=cast.vision, share=[4000, 0, 0], requested=[5000, 0, 0], usage=[0, 0, 0],
+        allocated=list(mine.allocated), reserved=list(mine.reserved), at=timezone.now(),
+    )  # fmt: skip
+
+
+def text_of(client: Client, path: str) -> str:
+    """Return a page's text without markup."""
+    return " ".join(re.sub(r"<[^>]+>", " ", client.get(path).content.decode()).split())
+
+
+def test_a_department_holds_what_its_projects_hold(cast: Cast, held: None) -> None:
+    by_queue = held_by_queue()
+    project = by_queue[cast.pool.pk, (None, cast.vision.pk)]
+    assert (project.allocated[0], project.reserved[0]) == (2000, 3000)
+    assert by_queue[cast.pool.pk, (cast.research.pk, None)] == project
+    assert held_by_queue([]) == {}
+
+
+def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cast, held: None) -> None:
+    client, pool = sign_in("alice"), cast.pool.name
+    overview = text_of(client, "/")
+    assert "2 of quota 4 3 reserved, 1 over quota" in overview
+    assert "3 reserved Free 3 GPUs" in overview
+    quotas = text_of(client, f"/quotas?pool={pool}")
+    assert "2 of 8 GPUs allocated , 3 reserved" in quotas
+    assert "2 3 reserved 1 over quota" in quotas
+    fair_share = text_of(client, f"/fair-share?pool={pool}")
+    assert "2 of 8 GPUs allocated , 3 reserved" in fair_share
+    page = client.get(f"/fair-share?pool={pool}").content.decode()
+    cells = page[page.index(">vision</a>") :].split("</tr>")[0]
+    values = dict(re.findall(r'data-label="(Allocated|Reserved|Over quota)">\s*([\d.]+)', cells))
+    assert values == {"Allocated": "2", "Reserved": "3", "Over quota": "1"}
+    assert "2 GPUs 3 reserved Free 3 GPUs" in text_of(client, f"/node-pools/{pool}")
+
+
+def test_reserved_gpus_are_not_free_unless_evicted_pods_still_hold_them(cast: Cast, held: None) -> None:
+    capacity = pool_capacity([cast.pool])
+    assert (capacity.reserved, capacity.free) == (3000, 3000)
+    Reservation.objects.filter(index=0).update(devices=[0])  # a pod on this GPU still stops
+    capacity = pool_capacity([cast.pool])
+    assert (capacity.reserved, capacity.free) == (3000, 4000)
+
+
+def test_a_bar_shows_the_part_over_quota_of_reserved_gpus() -> None:
+    bar = quota_bar(allocated=4, reserved=8, quota=8, share=None, requested=0, scale=16, label="")
+    assert [(part.kind, part.x, part.width) for part in bar.parts] == [
+        ("used", 0, 250), ("reserved", 250, 250), ("reserved-over", 500, 250),
+    ]  # fmt: skip
