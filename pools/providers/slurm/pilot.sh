@@ -32,13 +32,22 @@ end_agent() {
   done
 }
 
+# Return whether the directory has no job, is older than ten minutes, and has only files of nodes. A process that
+# was still ending has created it again after it was deleted.
+is_remainder() {
+  [ ! -e "$1/job" ] && [ -n "$(find "$1" -maxdepth 0 -type d -mmin +10)" ] &&
+    ! ls -A "$1" | grep -qvx -e ray -e stop.sh
+}
+
 # End and delete what jobs have left that were killed before they could do so. A process of such a job that is
 # still ending cannot write to a renamed directory. If that keeps it from being deleted, the next job deletes it.
 ended="${TMPDIR:-/tmp}/.berth-ended"
-for former in "${TMPDIR:-/tmp}"/berth-* "${TMPDIR:-/tmp}"/.berth-*; do
-  if [ -O "$former" ] && [ -s "$former/job" ] && job=$(cat "$former/job") &&
-    [ "$(process "${job% *}")" != "$job" ]; then
+for former in "${TMPDIR:-/tmp}"/berth-[0-9]* "${TMPDIR:-/tmp}"/.berth-[0-9]*; do
+  [ -O "$former" ] || continue
+  if [ -s "$former/job" ] && job=$(cat "$former/job") && [ "$(process "${job% *}")" != "$job" ]; then
     end_agent "$former"
+    mv -T "$former" "$ended-${former##*-}"
+  elif is_remainder "$former"; then
     mv -T "$former" "$ended-${former##*-}"
   fi
 done

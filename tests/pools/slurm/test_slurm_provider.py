@@ -13,6 +13,7 @@ from berth.core.errors import Invalid
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind
 from pools.providers.commands import LocalCommands
 from pools.providers.slurm.submission import pilot_script
+from pools.runtimes.shim.processes import start_time
 from tests.fakes.slurm import FakeSlurm
 from tests.journeys.installation import until
 from tests.pools.slurm.stage import make_slurm, order, slurm_provider, use_commands
@@ -236,3 +237,27 @@ def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> N
     assert "module load python/3.11\n" in script
     home = pilot_script(slurm_provider(slurm, directory="~/.berth").settings)
     assert 'file="$HOME"/.berth/pilots/@NAME@\n' in home
+
+
+def test_job_deletes_what_killed_jobs_have_left_and_nothing_else(slurm: FakeSlurm, tmp_path: Path) -> None:
+    """Directories without a job are left by processes that were still ending, or belong to others."""
+    names = (
+        "berth-1",
+        "berth-2",
+        "berth-3/ray",
+        "berth-4/ray",
+        "berth-5/mine",
+        "berth-notes",
+        ".berth-ended-6",
+    )
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+    began = start_time(os.getpid())
+    (tmp_path / "berth-1/job").write_text(f"{os.getpid()} {began}")
+    (tmp_path / "berth-2/job").write_text(f"{os.getpid()} {int(began) - 1}")  # another process had this ID
+    for name in ("berth-3", "berth-5", "berth-notes"):
+        os.utime(tmp_path / name, (0, 0))
+    cleanup, _, _ = pilot_script(slurm_provider(slurm).settings, load=":").partition("\nstate=")
+    subprocess.run(["bash", "-c", cleanup], env={**os.environ, "TMPDIR": str(tmp_path)}, check=True)
+    left = sorted(path.name for path in tmp_path.iterdir() if "berth-" in path.name)
+    assert left == ["berth-1", "berth-4", "berth-5", "berth-notes"]
