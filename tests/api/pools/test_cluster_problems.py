@@ -2,16 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from pools.kubernetes.cluster import Clusters
+from pools.providers.slurm.rest.client import SlurmRest
+from pools.providers.slurm.rest.connection import Server
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.slurm.rest import TOKEN, USER, FakeSlurmRest
+from tests.fakes.slurm.rest import serve as serve_slurm
 from tests.pools.kubernetes.test_pool import Fleet
 from tests.pools.slurm.stage import SlurmStage, make_slurm, slurm_stage
 from tests.samples import sample
@@ -107,6 +112,24 @@ def test_slurm_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Calle
     assert stage.states() == {0: "ready", 1: "ready"}
     stage.slurm.set(down=False)
     stage.settle()
+    assert find_problem(alice, page, "small", "provider") == ""
+
+
+def test_slurmrestd_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Caller, page: Client) -> None:
+    def settle_through(rest: FakeSlurmRest) -> None:
+        provider: Any = stage.provider
+        server = Server(rest.url, USER, TOKEN)
+        provider.client = SlurmRest(provider.settings, lambda: server, {}, now=lambda: stage.now)
+        stage.settle()
+
+    with serve_slurm(FakeSlurmRest(stage.slurm)) as rest:
+        settle_through(rest)
+    stage.pass_time(60)
+    stage.reconcile()
+    assert f"slurmrestd at {rest.url} cannot be reached" in find_problem(alice, page, "small", "provider")
+    assert stage.states() == {0: "ready", 1: "ready"}
+    with serve_slurm(FakeSlurmRest(stage.slurm)) as restarted:
+        settle_through(restarted)
     assert find_problem(alice, page, "small", "provider") == ""
 
 
