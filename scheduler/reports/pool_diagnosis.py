@@ -152,7 +152,7 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             f"None of {format_count(max(pool.nodes_desired, len(facts.nodes)), 'node')} is ready.",
             *_remedy_for_missing_nodes(facts),
         )
-    elif pool.operational_since is None:
+    elif pool.operational_since is None and len(usable) < ready_threshold(pool):
         yield Finding(
             Severity.WARNING,
             "ready threshold",

@@ -1,8 +1,10 @@
 """Page of the queues, with each workload's sort key."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
@@ -13,17 +15,22 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
-from pools.models import NodePool
+from pools.models import Node, NodePool
+from pools.models.node import PENDING
 from projects.access import visible_pools
+from projects.models import Phase
+from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
+from scheduler.reports.pool_findings import name_nodes
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 
-QueueEntry = tuple[Any, datetime | None, bool]  # workload, expected start, whether it has been evaluated
+# workload, expected start, whether it has been evaluated, where it has reserved capacity
+QueueEntry = tuple[Any, datetime | None, bool, str]
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "position",
         "Position",
-        lambda row: row[0].queue_position if row[2] else None,
+        lambda row: row[0].queue_position or None if row[2] else None,
         order="queue_position",
         number=True,
     ),
@@ -118,8 +125,39 @@ def _filter_choices(
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
-    result = []
+    result = list[QueueEntry]()
+    reserved = _reserved_nodes([row.pk for row in rows if row.phase == Phase.RESERVED])
     for row in rows:
+        nodes = reserved.get(row.pk, [])
         starts = (row.explanation or {}).get("expected_start")
-        result.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_EVALUATED))
+        expected = _expected_ready(nodes) or (parse_datetime(starts) if starts else None)
+        result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_sentence(nodes)))
     return result
+
+
+def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
+    """Return the nodes on which capacity is reserved, by workload and name."""
+    if not workloads:
+        return {}
+    result: dict[UUID, dict[int, Node]] = defaultdict(dict)
+    rows = Reservation.objects.filter(workload__in=workloads).select_related("node").order_by("node__name")
+    for row in rows:
+        result[row.workload_id][row.node_id] = row.node
+    return {workload: list(nodes.values()) for workload, nodes in result.items()}
+
+
+def _reservation_sentence(nodes: Sequence[Node]) -> str:
+    """Return where capacity is reserved and what it waits for, or an empty string."""
+    if not nodes:
+        return ""
+    booting = [node for node in nodes if node.state in PENDING]
+    if not booting:
+        return f"on {name_nodes(nodes)} until evicted pods have stopped"
+    named = "it has" if len(nodes) == 1 else f"{name_nodes(booting)} {'has' if len(booting) == 1 else 'have'}"
+    return f"on {name_nodes(nodes)} until {named} booted"
+
+
+def _expected_ready(nodes: Sequence[Node]) -> datetime | None:
+    """Return the time at which the last of the booting nodes should be ready, or None if it is unknown."""
+    booting = [node.ready_at for node in nodes if node.state in PENDING]
+    return max(filter(None, booting), default=None) if booting and all(booting) else None

@@ -116,3 +116,19 @@ def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
     text = answer.content.decode()
     assert text.index("My workloads") < text.index("GPUs by project")
     assert "My workloads" not in sign_in("alice").get("/").content.decode()
+
+
+def test_an_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: SignIn) -> None:
+    text = sign_in("alice").get("/").content.decode()
+    assert "First steps" in text
+    for title in ("GPUs allocated", "GPUs by project", "Pending reasons", "Devices", "Recent evictions"):
+        assert title not in text
+    usage = sign_in("alice").get("/usage").content.decode()
+    assert "once the first workload has run" in usage and "longer period" not in usage
+    make.node(make.pool("train"))
+    assert "GPUs allocated" in sign_in("alice").get("/").content.decode()
+
+
+def test_a_new_member_sees_the_overview_below_their_first_steps(cast: Cast, sign_in: SignIn) -> None:
+    text = sign_in("dave").get("/").content.decode()
+    assert "Submit your first workload" in text and "GPUs by project" in text

@@ -6,11 +6,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from projects.models import Project
+from projects.models import Phase, Project
+from scheduler.models import Reservation
 from scheduler.reports.queues.brief_reasons import brief_reason
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, streamed
 
 ADDRESS = "/queue?pool=local"
 
@@ -22,7 +23,7 @@ def queue(project: Project, name: str, reason: str) -> None:
 
 def names(client: Client, query: str = "") -> list[str]:
     context: Any = client.get(f"{ADDRESS}{query}").context
-    return sorted(row.name for row, _, _ in context["rows"])
+    return sorted(row.name for row, *_ in context["rows"])
 
 
 def test_queue_is_filtered_by_reason_and_project(cast: Cast, sign_in: SignIn) -> None:
@@ -73,9 +74,9 @@ def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> No
     make.workload(cast.vision, "local-new", pools=["local"])
     context: Any = sign_in("alice").get("/queue").context
     expected = ["local-1", "local-2", "local-10", "local-new", "local-2-1", "spare-1"]
-    assert [row.name for row, _, _ in context["rows"]] == expected
+    assert [row.name for row, *_ in context["rows"]] == expected
     context = sign_in("alice").get("/queue?sort=-pool").context
-    assert [row.name for row, _, _ in context["rows"]] == expected[::-1]
+    assert [row.name for row, *_ in context["rows"]] == expected[::-1]
 
 
 def test_reason_begins_with_the_numbers(cast: Cast) -> None:
@@ -97,3 +98,22 @@ def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_
             assert client.get(ADDRESS).status_code == 200
         counts.append(len(statements))
     assert counts[0] == counts[1]
+
+
+def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "first", "ProjectLimit")
+    explanation = {"pool": "local", "queue_position": 4}
+    waiting = make.workload(
+        cast.vision, "waiting", phase=Phase.RESERVED, reason="WaitingForScaleUp", explanation=explanation
+    )
+    ready_at = make.ago(minutes=-4)
+    node = make.node(cast.pool, 3, state="booting", ready_at=ready_at)
+    Reservation.objects.create(workload=waiting, role="worker", index=0, node=node, devices=[0])
+    context: Any = sign_in("alice").get(ADDRESS).context
+    (row, expected, _, reservation), (next_row, *_) = context["rows"]
+    assert (row.name, expected, next_row.name) == ("waiting", ready_at, "first")
+    assert reservation == "on local-3 until it has booted"
+    text = sign_in("alice").get(ADDRESS).content.decode()
+    assert '<span class="chip info">Reserved</span>' in text
+    csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
+    assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]

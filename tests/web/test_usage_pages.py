@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from berth.server.web.charts.columns import stacked_columns
+from berth.server.web.charts.hues import project_hue
 from projects.models import Budget, Membership, Project
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
@@ -211,3 +212,18 @@ def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pyte
         "vision",
         "ads",
     ]
+
+
+@pytest.mark.usefixtures("used")
+def test_each_project_has_one_color_on_all_pages(cast: Cast, sign_in: SignIn) -> None:
+    client, node = sign_in("alice"), make.node(cast.pool)
+    make.place(make.workload(cast.ads, "here", phase="running", run=1), node, [0])
+    colors = {
+        line.name: line.hue for line in client.get("/usage?span=24h&by=project&sort=name").context["lines"]
+    }
+    assert colors == {"vision": project_hue(cast.vision.pk), "ads": project_hue(cast.ads.pk)}
+    ((on_overview, name, _),) = client.get("/").context["legend"]
+    ((on_pool, _, _),) = client.get(f"/node-pools/{cast.pool.name}").context["legend"]
+    assert name == "ads" and on_overview == on_pool == colors["ads"] != colors["vision"]
+    erin = sign_in("erin").get("/usage?span=24h").context["lines"]
+    assert [(line.name, line.hue) for line in erin] == [("vision", colors["vision"])]

@@ -156,13 +156,13 @@ def _chart(
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
     )
-    last = values[-1]
+    last = pick(points[-1])  # of the same measurement as the conditions
 
     def show(value: float) -> str:
         return f"{value / MILLI:,.3g}" if in_thousandths else f"{value:,.0f}"
 
     return Chart(
-        key, title, unit, step_lines, axis.begin, axis.end, "unknown" if last is None else show(last),
+        key, title, unit, step_lines, axis.begin, axis.end, "not measured" if last is None else show(last),
         show(threshold), any(gaps), in_thousandths,
     )  # fmt: skip
 

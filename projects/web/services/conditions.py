@@ -1,12 +1,14 @@
 """Scaling conditions on a service's page."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from projects.engine.replicas import config as names
 from projects.engine.replicas.conditions import Condition
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.web.services.charts import backlog_threshold
+from projects.engine.replicas.readings import Window
+from projects.web.services.charts import SPAN, backlog_threshold
 
 TITLES = {
     "token_usage_high": "Token usage high",
@@ -22,11 +24,27 @@ IN_PERCENT = (names.TOKEN_USAGE_HIGH, names.TOKEN_USAGE_LOW, names.THROUGHPUT_ST
 KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
 
-def condition_row(one: Condition, config: AutoscalerConfig) -> dict[str, Any]:
-    """Return the table row of a condition: its current state, value and threshold, with units."""
+def measured_at(window: Window, now: datetime) -> datetime | None:
+    """Return the time of the latest measurement, if it is in the last hour, which the charts show."""
+    latest = window.latest
+    at = datetime.fromtimestamp(latest.at, UTC) if latest is not None else None
+    return at if at is not None and now - SPAN < at <= now else None
+
+
+def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
+    """Return the table row of a condition: its state, and the latest value and threshold, with units.
+
+    If the measurement is no longer fresh, the state is unknown.
+    """
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = (
-        "unknown" if one.is_met is None else "met" if one.triggered else "holds" if one.is_met else "quiet"
+        "unknown"
+        if one.is_met is None or not is_fresh
+        else "met"
+        if one.triggered
+        else "holds"
+        if one.is_met
+        else "quiet"
     )
     threshold = one.threshold
     if one.name == names.QUEUE_BACKLOG:
@@ -34,7 +52,7 @@ def condition_row(one: Condition, config: AutoscalerConfig) -> dict[str, Any]:
     return {
         "title": TITLES.get(one.name, one.name),
         "direction": "out" if one.scales_out else "in",
-        "value": "unknown" if one.value is None else _format_value(one.name, one.value),
+        "value": "not measured" if one.value is None else _format_value(one.name, one.value),
         "threshold": _format_value(one.name, threshold),
         "bound": "above" if one.scales_out else "at most" if one.name == names.NO_QUEUE else "below",
         "held": f"{one.held:.0f}",

@@ -22,7 +22,7 @@ from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
 from projects.web.services.charts import CSV_HEADERS, LatestMetrics, build_charts, csv_rows, latest_metrics
-from projects.web.services.conditions import condition_row
+from projects.web.services.conditions import condition_row, measured_at
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
@@ -138,7 +138,11 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     running = next((request for request in requests if not request.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
     engines = _engines(service)
-    condition_rows = [condition_row(row, config) for row in conditions(window, config, now.timestamp())]
+    measured = measured_at(window, now)
+    is_fresh = measured is not None and (now - measured).total_seconds() <= config.max_sample_age
+    # Values are those of the latest measurement, like those of the charts. If it is old, states are unknown.
+    evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
+    condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
     return {
         "service": service,
         "workload": service.workload,
@@ -151,11 +155,11 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "scaler": scaler,
         "config": config,
         "conditions": condition_rows,
+        "measured": measured,
         "figures": latest_metrics({service.pk: config}, now).get(service.pk),
         "is_silent": scaler.enabled
         and not ended
         and all(row["state"] == "unknown" for row in condition_rows),
-        "last_sample": service.points.order_by("-at").values_list("at", flat=True).first(),
         "charts": build_charts(service, config, now),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
         "may_operate": may(request.actor, Action.OPERATE, service.workload) and not ended,

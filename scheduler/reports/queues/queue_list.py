@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, F, IntegerField, Q, QuerySet, Sum, TextField, Value
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Sum, TextField, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Collate, Concat, LPad
 
@@ -13,7 +13,7 @@ from projects.selectors import workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
-NOT_EVALUATED = 2**31 - 1
+NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,13 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the pending workloads of a pool, or of all pools, that the user may see, in queue order.
 
     Each workload is annotated with its pool, its queue position, and a text by which it can be sorted: the
-    pool, then the position. Workloads that no cycle has evaluated yet come last.
+    pool, then the position. Reserved workloads come first: their nodes are chosen, so they have no position.
+    Workloads that no cycle has evaluated yet come last.
     """
-    queue_position = Cast(KT("explanation__queue_position"), IntegerField())
+    queue_position = Case(
+        When(phase=Phase.RESERVED, then=NO_POSITION),
+        default=Cast(KT("explanation__queue_position"), IntegerField()),
+    )
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
     return pending.annotate(

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import WIDTH
+from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Pod
 from scheduler.models import Allocation, Reservation
-
-HUES = 7
-OTHER_PROJECTS_HUE = "hue-other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +104,6 @@ def _empty_devices(node: Node) -> list[DeviceMap]:
     return [DeviceMap(index, is_starting=is_starting) for index in range(node.gpus)]
 
 
-def hue(project_id: int) -> str:
-    return f"hue-{project_id % HUES}"
-
-
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     """Return (hue, project, milli-GPU) for each visible project, sorted by name.
 
@@ -134,7 +128,7 @@ def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
         node_map, project = maps[row.node_id], row.pod.workload.project
         seen = project.pk in visible
         holder = Holder(
-            row.pod if seen else None, row.gpu_milli, hue(project.pk) if seen else OTHER_PROJECTS_HUE
+            row.pod if seen else None, row.gpu_milli, project_hue(project.pk) if seen else OTHER_PROJECTS_HUE
         )
         node_map.cpu_milli += row.cpu_milli
         node_map.memory_mib += row.memory_mib

@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
+from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.paging import Slice, load_slice
 from berth.server.web.pages import Request, signed_in
 from pools.models import Node, NodePool
@@ -17,7 +18,7 @@ from pools.web.nodes import NODE_ACTIONS
 from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
 from scheduler.models import Allocation
-from scheduler.web.pools.devices import OTHER_PROJECTS_HUE, NodeMap, build_node_maps, hue
+from scheduler.web.pools.devices import NodeMap, build_node_maps
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
 
 MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum number of nodes without pagination, and nodes per page
@@ -70,7 +71,7 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")
     sums = rows.values_list(*names).annotate(n=Sum(F("gpu_milli") * F("devices__len")))
-    seen = sorted((name, hue(pk), milli) for pk, name, milli in sums if pk in visible and milli)
+    seen = sorted((name, project_hue(pk), milli) for pk, name, milli in sums if pk in visible and milli)
     others = sum(milli or 0 for pk, _, milli in sums if pk not in visible)
     segments = [(colour, name, milli) for name, colour, milli in seen]
     return [*segments, (OTHER_PROJECTS_HUE, "Other projects", others)] if others else segments

@@ -1,5 +1,7 @@
 """Node pool pages: allocation, devices, cost and scaling history."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,7 @@ from projects.access import Action, may, visible_pools
 from projects.volumes import visible_volumes
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
 from scheduler.reports.pool_diagnosis import diagnose_pool
-from scheduler.reports.pool_findings import Severity
+from scheduler.reports.pool_findings import Finding, Severity
 from scheduler.web.pools.capacity import Capacity, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
@@ -53,9 +55,28 @@ FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingCounts:
+    """Number of errors and warnings in a pool's diagnosis, which its state shows."""
+
+    errors: int = 0
+    warnings: int = 0
+
+
+def count_findings(findings: Iterable[Finding]) -> FindingCounts:
+    severities = Counter(finding.severity for finding in findings)
+    return FindingCounts(severities[Severity.ERROR], severities[Severity.WARNING])
+
+
+@dataclass(frozen=True, slots=True)
 class PoolRow:
     pool: NodePool
     capacity: Capacity
+    is_admin: bool = False
+
+    @property
+    def findings(self) -> FindingCounts:
+        """Only platform admins see the diagnosis."""
+        return count_findings(diagnose_pool(self.pool, timezone.now())) if self.is_admin else FindingCounts()
 
     @property
     def state(self) -> str:
@@ -99,14 +120,15 @@ COLUMNS: tuple[Column[PoolRow], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = [PoolRow(pool, pool_capacity([pool])) for pool in _visible_pools(request)]
+    is_admin = may(request.actor, Action.ADMINISTER)
+    rows = [PoolRow(pool, pool_capacity([pool]), is_admin) for pool in _visible_pools(request)]
     listing = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
     if file := requested_csv(request, listing):
         return file
     context = {
         "listing": listing,
         "rows": listing.rows,
-        "may_change": may(request.actor, Action.ADMINISTER),
+        "may_change": is_admin,
         "may_view": may(request.actor, Action.VIEW_CAPACITY),
     }
     return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
@@ -140,6 +162,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "blocked": blocked_reasons(pool, now),
+        "finding_counts": count_findings(findings),
         "findings": [
             (finding, FINDING_TONES[finding.severity], remedy_button(finding, pool)) for finding in findings
         ],

@@ -15,6 +15,7 @@ from rest_framework.request import Request as ApiRequest
 
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
+from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
@@ -25,6 +26,7 @@ from projects.models.tenants import Tenant
 from projects.selectors import budgets, departments, projects
 from projects.web.quotas.budgets import budget_permission_check, editable_budget_owners
 from scheduler.api.usage import stream_csv
+from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 from scheduler.reports.usage.gpu_use import GpuUse, gpu_use, total_use
 from scheduler.reports.usage.report import (
@@ -37,7 +39,8 @@ from scheduler.reports.usage.report import (
 )
 from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
 
-MAX_NAMED_LAYERS = 8
+MAX_NAMED_LAYERS = 7
+OTHERS = "others"
 BUDGETS_PER_PAGE = 25
 MAX_ROWS = 100  # maximum rows on the page; the CSV file contains all rows
 LABEL_FORMATS = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
@@ -87,7 +90,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     uses = gpu_use(request.actor, question.request, question.by)
-    lines = _usage_lines(rows, question.by, uses)
+    hues = _project_hues(request.actor) if question.by is Dimension.PROJECT else None
+    lines = _usage_lines(rows, question.by, uses, hues)
     shown = load_slice(
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
@@ -100,6 +104,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "total": total(rows),
         "lines": _sort_lines(lines, sort)[:MAX_ROWS],
         "names": len(lines),
+        "is_new": not lines and not UsageHour.objects.exists(),
         "sort": sort,
         "chart": _chart(rows, lines, question),
         "use": total_use({line.name: line.use for line in lines if line.use is not None}),
@@ -112,7 +117,17 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
 
-def _usage_lines(rows: Iterable[UsageRow], by: Dimension, uses: Mapping[str, GpuUse]) -> list[UsageLine]:
+def _project_hues(actor: Actor) -> dict[str, str]:
+    return {name: project_hue(pk) for pk, name in projects(actor).order_by().values_list("pk", "name")}
+
+
+def _usage_lines(
+    rows: Iterable[UsageRow],
+    by: Dimension,
+    uses: Mapping[str, GpuUse],
+    project_hues: Mapping[str, str] | None,
+) -> list[UsageLine]:
+    """Return the lines, largest first. Projects have their own colors, others the colors of their places."""
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
@@ -121,7 +136,8 @@ def _usage_lines(rows: Iterable[UsageRow], by: Dimension, uses: Mapping[str, Gpu
     most = max([used.gpu_hours for used, _ in sums], default=0.0)
     rows_ = []
     for place, (used, name) in enumerate(sums):
-        hue = f"hue-{place}" if place < MAX_NAMED_LAYERS else "hue-other"
+        own = f"hue-{place}" if project_hues is None else project_hues.get(name, OTHER_PROJECTS_HUE)
+        hue = own if place < MAX_NAMED_LAYERS or project_hues is not None else OTHER_PROJECTS_HUE
         label = f"{used.gpu_hours:,.1f} GPU-hours"
         gpu_hours_bar = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
         url = _workloads_url(by, name)
@@ -160,30 +176,30 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: Usage
     begin, until = floor_to_hour(question.request.since), question.request.until
     partial = [at < begin or end > until for at, end in zip(starts, ends, strict=True)]
     amounts: dict[tuple[str, datetime], float] = {}
-    hues = {line.name: line.hue for line in lines}
+    layer_names = {line.name: line.name or "Berth" for line in lines[:MAX_NAMED_LAYERS]}
     for row in rows:
         if row.at is not None:
-            key = hues[row.names[question.by]], row.at
+            key = layer_names.get(row.names[question.by], OTHERS), row.at
             amounts[key] = amounts.get(key, 0.0) + row.gpu_hours
-    called = {line.hue: line.name or "Berth" for line in lines[:MAX_NAMED_LAYERS]}
-    hues_in_order = list(dict.fromkeys(line.hue for line in lines))
+    named = [(line.hue, layer_names[line.name]) for line in lines[:MAX_NAMED_LAYERS]]
+    named += [(OTHER_PROJECTS_HUE, OTHERS)] if len(lines) > MAX_NAMED_LAYERS else []
     layers = [
         (
             hue,
             [
-                (amounts.get((hue, at), 0.0), "partial" * part)
+                (amounts.get((name, at), 0.0), "partial" * part)
                 for at, part in zip(starts, partial, strict=True)
             ],
         )
-        for hue in hues_in_order
+        for hue, name in named
     ]
     readouts = [
-        [round(at.timestamp()), *(round(amounts.get((hue, at), 0.0), 1) for hue in hues_in_order)]
+        [round(at.timestamp()), *(round(amounts.get((name, at), 0.0), 1) for _, name in named)]
         for at in starts
     ]
     return UsageChart(
         stacked_columns(layers),
-        [(hue, called.get(hue, "others")) for hue in hues_in_order],
+        named,
         json.dumps(readouts, separators=(",", ":")),
         starts[0],
         ends[-1],

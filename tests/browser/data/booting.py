@@ -20,5 +20,6 @@ def create_booting_node(train: NodePool) -> None:
     ]
     make.node(
         train, 3, state="booting", since=make.ago(seconds=40), created_at=make.ago(seconds=49),
+        ready_at=make.ago(seconds=-200),
         environment=train.built_environment, phases=phases,
     )  # fmt: skip

@@ -11,7 +11,16 @@ STATES = {7: "draining", 11: "booting", 13: "cordoned"}  # state by node number 
 
 def create_fleet(project: Project, size: int = 4000) -> NodePool:
     """Create runs of full, half-full and empty nodes, as gang scheduling leaves them."""
-    pool = make.pool("fleet", gpus=GPUS, nodes_min=0, nodes_max=size, nodes_desired=size, gpu_model="H100")
+    pool = make.pool(
+        "fleet",
+        gpus=GPUS,
+        nodes_min=0,
+        nodes_max=size,
+        nodes_desired=size,
+        gpu_model="H100",
+        operational_since=make.ago(hours=3),
+        ticked_at=make.ago(seconds=5),
+    )
     since, drained_at = make.ago(hours=3), make.ago(minutes=2)
     nodes = Node.objects.bulk_create(
         Node(

@@ -8,10 +8,9 @@ from django.utils import timezone
 
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.engine.replicas.conditions import with_sample
-from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.readings import Reading, Sample, Window
-from projects.engine.replicas.storing import to_json
+from projects.engine.replicas.conditions import compute_metrics, with_sample
+from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
+from projects.engine.replicas.storing import snapshot, to_json
 from projects.models import (
     Autoscaler,
     InferenceEngine,
@@ -24,6 +23,7 @@ from projects.models import (
     Workload,
 )
 from projects.services import workloads
+from projects.services.inference.autoscalers import load_config
 from tests import factories as make
 from tests.browser.data.evaluation import evaluate
 
@@ -156,35 +156,46 @@ def _request(
 
 
 def _metrics(service: Service, now: datetime) -> None:
-    """Create one hour of fluctuating metrics, with a gap of one and a half minutes."""
+    """Create one hour of measurements, with a gap of one and a half minutes, as the autoscaler does."""
+    config, window = load_config(service.autoscaler), Window()
     for number in range(120):
-        at = now - timedelta(seconds=30 * (120 - number))
-        wave = 0.45 + 0.45 * math.sin(number / 14)
-        silent = 70 <= number < 73
-        values = {
-            "avg_token_usage": None if silent else round(wave, 3),
-            "total_queue_reqs": None if silent else max(0, round(60 * (wave - 0.5))),
-            "queue_time_p95": None if silent else round(max(0.05, 7 * (wave - 0.35)), 3),
-            "total_running_reqs": 40,
-        }
-        engines = 2 if number < 40 else 4
-        MetricsPoint.objects.create(
-            service=service, at=at, engines=engines, reporting=0 if silent else engines, values=values
+        at = now - timedelta(seconds=30 * (119 - number))
+        engines = tuple(f"engine_{n}" for n in range(2 if number < 40 else 4))
+        readings = (
+            () if 70 <= number < 73 else tuple(_reading(name, number, len(engines)) for name in engines)
         )
+        window = with_sample(window, Sample(at.timestamp(), engines, readings), config)
+        MetricsPoint.objects.create(
+            service=service, at=at, engines=len(engines), reporting=len(readings),
+            values=snapshot(compute_metrics(window, config)),
+        )  # fmt: skip
     decision = {"action": "none", "delta": 0, "reason": "another scale request is in progress"}
     Autoscaler.objects.filter(service=service).update(
-        scraped_at=now, evaluated_at=now, last_decision=decision, memory=to_json(_window(now))
+        scraped_at=now, evaluated_at=now, last_decision=decision, memory=to_json(window)
     )
 
 
-def _window(now: datetime) -> Window:
-    """Return one minute of samples with fully used engines and queued requests."""
-    window = Window()
-    names = tuple(f"engine_{number}" for number in range(4))
-    for back in range(60, -1, -10):
-        readings = tuple(
-            Reading(name, token_usage=0.91, queued=5.0, running=10.0, throughput=1800.0 + back * 9)
-            for name in names
+def _reading(name: str, number: int, engines: int) -> Reading:
+    """Return an engine's reading. Load rises and falls like a wave, with its last peak a minute ago."""
+    wave = 0.5 + 0.43 * math.cos((number - 117) / 14)
+    return Reading(
+        name,
+        token_usage=round(wave, 3),
+        queued=float(max(0, round(60 * (wave - 0.5) / engines))),
+        running=10.0,
+        throughput=1800.0 + 20 * math.sin(number),
+        queue_time=_latencies(number, 6 * wave),
+        first_token=_latencies(number, 8 * wave),
+    )
+
+
+def _latencies(number: int, highest: float) -> Histogram:
+    """Return a histogram to which each reading adds 20 observations below `highest` seconds."""
+    bounds = [step / 4 for step in range(1, 41)]
+    share = [min(1.0, bound / max(0.25, highest)) for bound in bounds]
+    return Histogram(
+        (
+            *((bound, 20 * number * part) for bound, part in zip(bounds, share, strict=True)),
+            (math.inf, 20.0 * number),
         )
-        window = with_sample(window, Sample(now.timestamp() - back, names, readings), AutoscalerConfig())
-    return window
+    )

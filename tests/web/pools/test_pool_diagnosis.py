@@ -1,5 +1,8 @@
 """Tests for the diagnosis on the page of a node pool."""
 
+from django.utils import timezone
+
+from scheduler.reports.pool_diagnosis import diagnose_pool
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -20,3 +23,35 @@ def test_pool_page_shows_the_diagnosis_to_platform_admins_only(cast: Cast, sign_
         )
     member_page = sign_in("dave").get("/node-pools/train").content.decode()
     assert "Diagnosis" not in member_page and "4711" not in member_page
+
+
+def test_state_beside_the_title_follows_from_the_worst_finding(cast: Cast, sign_in: SignIn) -> None:
+    pool = make.pool("train", ticked_at=make.ago(seconds=1))
+    make.node(pool, 0)
+    make.quota(cast.research, pool, 4)
+    admin = sign_in("alice")
+
+    def state(path: str) -> str:
+        text = admin.get(path).content.decode()
+        return text.partition('class="chip ')[2].partition("</span>")[0]
+
+    assert state("/node-pools/train") == 'good">Active'
+    make.node(pool, 1, state="cordoned")
+    assert state("/node-pools/train") == state("/node-pools?search=train") == 'warn">Active, 1 warning'
+    pool.ticked_at = make.ago(hours=1)
+    pool.save()
+    assert state("/node-pools/train") == state("/node-pools?search=train") == 'bad">Active, 1 error'
+    member = sign_in("dave").get("/node-pools/train").content.decode()
+    assert 'chip good">Active<' in member, "only platform admins see the diagnosis"
+
+
+def test_pool_whose_threshold_is_reached_is_not_reported_as_waiting_for_nodes(cast: Cast) -> None:
+    pool = make.pool("train", ready_threshold=2, ticked_at=make.ago(seconds=1))
+    make.node(pool, 0)
+    pool.operational_since = None
+    pool.save()
+    assert "ready threshold" in [finding.name for finding in diagnose_pool(pool, timezone.now())]
+    make.node(pool, 1)
+    pool.operational_since = None
+    pool.save()
+    assert "ready threshold" not in [finding.name for finding in diagnose_pool(pool, timezone.now())]

@@ -102,9 +102,10 @@ def index(request: Request) -> HttpResponse:
         "zone": zone.key,
         "no_scheduler": not is_scheduler_running(now),
         "failing": [pool for pool in shown if pool.last_error],
-        "is_admin": may(actor, Action.ADMINISTER),
+        "is_admin": (is_admin := may(actor, Action.ADMINISTER)),
         "mine": own_workloads(actor),
-        "steps": first_steps(actor, can_submit=request.may_submit),
+        "steps": (steps := first_steps(actor, can_submit=request.may_submit)),
+        "is_new": bool(steps) and is_admin,
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
 

@@ -1,0 +1,9 @@
+"""Colors of projects, the same on all pages."""
+
+HUES = 14  # projects that follow one another have different colors
+OTHER_PROJECTS_HUE = "hue-other"
+
+
+def project_hue(project_id: int) -> str:
+    """Return the CSS class of a project's color."""
+    return f"hue-{project_id % HUES}"
