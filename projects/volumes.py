@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pools.engine.volumes import Access, Volume, read_volumes
+from pools.engine.s3_sources import Access
+from pools.engine.volumes import Volume, read_volumes
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from projects.access import is_platform_admin, visible_projects

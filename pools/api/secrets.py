@@ -1,6 +1,6 @@
 """REST endpoints for the secrets of pools, and REST models for all secrets. No response contains a value."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -24,10 +24,12 @@ from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_s
 
 BY_NAME = Order("name", ("name", "id"))
 LOGIN = ("registry", "username", "password")
+S3_KEY = ("access_key_id", "secret_access_key")
+OF_POOLS = {"ssh_key", *S3_KEY}  # keys that projects do not use
 
 
 class SecretBody(Body):
-    """Value for pods, or credentials for a container image registry."""
+    """Value for pods, credentials for a container image registry, or a key that Berth itself uses."""
 
     value: Annotated[str | None, Field(repr=False, description="Text for pods. It cannot be read again.")] = (
         None
@@ -46,15 +48,20 @@ class SecretBody(Body):
             "cannot be read again.",
         ),
     ] = None
+    access_key_id: Annotated[
+        Text | None, Field(description="ID of the access key for volumes in S3. Only for pools.")
+    ] = None
+    secret_access_key: Annotated[str | None, Field(repr=False, description="It cannot be read again.")] = None
 
 
 class SecretResponse(ResponseModel):
     name: str
     kind: SecretKind = Field(
-        description="`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts."
+        description="`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts; `s3_key`: "
+        "for volumes in S3."
     )
     registry: str | None
-    username: str | None
+    username: str | None = Field(description="User name of a registry, or ID of an S3 access key.")
     version: int = Field(description="Number of contents that the secret has had since it was created.")
     created_at: datetime
     created_by: str
@@ -109,17 +116,25 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
         return SecretContent(body.value or "")
     if keys == {"ssh_key"} and is_pools:
         return SecretContent(body.ssh_key or "", is_ssh_key=True)
-    missing = [name for name in LOGIN if name not in keys]
-    if "ssh_key" in keys and not is_pools:
-        raise Invalid([Problem("ssh_key", "is not used by projects", "", "value")])
-    if not keys or keys & {"value", "ssh_key"}:
-        allowed = f"either value, or {', '.join(LOGIN)}" + (", or ssh_key" if is_pools else "")
+    for name in sorted(keys & OF_POOLS) if not is_pools else ():
+        raise Invalid([Problem(name, "is not used by projects", "", "value")])
+    if keys and keys <= set(S3_KEY):
+        _require(S3_KEY, keys)
+        return SecretContent(body.secret_access_key or "", "", body.access_key_id or "", is_s3_key=True)
+    if not keys or keys & {"value", *OF_POOLS}:
+        allowed = f"either value, or {', '.join(LOGIN)}"
+        allowed += f", or ssh_key, or {' and '.join(S3_KEY)}" if is_pools else ""
         raise Invalid(
             [Problem("value", "is missing" if not keys else "conflicts with other keys", "", allowed)]
         )
-    if missing:
-        raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
+    _require(LOGIN, keys)
     return SecretContent(body.password or "", body.registry or "", body.username or "")
+
+
+def _require(names: Sequence[str], keys: Collection[str]) -> None:
+    """Raise Invalid if one of the names is not among the keys of a body."""
+    if missing := [name for name in names if name not in keys]:
+        raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
 
 
 def secret_response(secret: Secret) -> SecretResponse:

@@ -1,20 +1,30 @@
-"""Volumes of a pool: directories of its nodes that the pods of some projects may use."""
+"""Volumes of a pool: directories of its nodes, or objects in S3, that the pods of some projects may use."""
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from berth.core.spec.volumes import PATH_ALLOWED, path_problem
+from pools.engine.s3_sources import (
+    ACCESSES,
+    MAX_GIB,
+    READ_ONLY,
+    READ_WRITE,
+    S3,
+    S3_KEYS,
+    Access,
+    s3_problems,
+    s3_source_problem,
+)
 
-Access = Literal["read_only", "read_write"]
-READ_ONLY, READ_WRITE = ACCESSES = ("read_only", "read_write")
 KEYS = ("name", "source", "access", "nodes", "projects")
 VOLUMES_MAX, PROJECTS_MAX, LABELS_MAX = 64, 1000, 16
 NFS = "nfs://"
-SOURCE_ALLOWED = f"{PATH_ALLOWED}, or on Kubernetes nfs://SERVER/PATH"
+SOURCE_ALLOWED = f"{PATH_ALLOWED}, s3://BUCKET/PREFIX, or on Kubernetes nfs://SERVER/PATH"
 # Directories of the machine that contain no data of users.
 SYSTEM = (
     "/bin",
@@ -36,7 +46,9 @@ SYSTEM = (
 class Volume:
     """Directory `source` on the nodes with all labels in `nodes`.
 
-    Without `projects`, all projects may use the volume.
+    Without `projects`, all projects may use the volume. If the source is s3://BUCKET/PREFIX, nodes fetch the
+    objects from the store at `endpoint`, or from AWS if it is empty. Berth lists and signs with the pool's
+    `secret`, or with the server's own identity if it is empty. `max_gib` limits the size of all objects.
     """
 
     name: str
@@ -44,6 +56,31 @@ class Volume:
     access: Access = "read_only"
     nodes: Mapping[str, str] = field(default_factory=dict)
     projects: tuple[str, ...] = ()
+    endpoint: str = ""
+    region: str = ""
+    secret: str = ""
+    max_gib: int = MAX_GIB
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether nodes fetch the volume from S3."""
+        return self.source.startswith(S3)
+
+    @property
+    def bucket(self) -> str:
+        return self.source.removeprefix(S3).partition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the keys of all objects: empty, or ending with /."""
+        prefix = self.source.removeprefix(S3).partition("/")[2].strip("/")
+        return f"{prefix}/" if prefix else ""
+
+    @property
+    def cache(self) -> str:
+        """Name of the objects' cache on nodes, or an empty string for other volumes."""
+        place = f"{self.endpoint}\0{self.bucket}\0{self.prefix}"
+        return hashlib.sha256(place.encode()).hexdigest()[:32] if self.is_synced else ""
 
     @property
     def is_writable(self) -> bool:
@@ -86,7 +123,9 @@ def normalize_volumes(value: object, *, is_kubernetes: bool) -> list[dict[str, A
 def _normalize(entry: Mapping[str, Any]) -> dict[str, Any]:
     projects = list(dict.fromkeys(entry.get("projects") or ()))
     values = {key: value for key, value in entry.items() if value is not None}
-    return {**asdict(Volume(**{**values, "projects": ()})), "projects": projects}
+    volume = Volume(**{**values, "projects": ()})
+    keys = KEYS + S3_KEYS if volume.is_synced else KEYS
+    return {key: value for key, value in asdict(volume).items() if key in keys} | {"projects": projects}
 
 
 def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -101,11 +140,13 @@ def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Problem]:
     if not isinstance(entry, Mapping):
-        yield Problem(path, "is not a volume", format_value(entry), ", ".join(KEYS))
+        yield Problem(path, "is not a volume", format_value(entry), ", ".join(KEYS + S3_KEYS))
         return
     for key in entry:
-        if key not in KEYS:
-            yield Problem(f"{path}.{key}", "unknown key", format_value(key), suggest(str(key), KEYS))
+        if key not in KEYS + S3_KEYS:
+            yield Problem(
+                f"{path}.{key}", "unknown key", format_value(key), suggest(str(key), KEYS + S3_KEYS)
+            )
     name = entry.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         yield Problem(f"{path}.name", "is not a valid name", format_value(name), NAME_ALLOWED)
@@ -114,6 +155,7 @@ def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Prob
     access = entry.get("access", READ_ONLY)
     if access not in ACCESSES:
         yield Problem(f"{path}.access", "is unknown", format_value(access), suggest(str(access), ACCESSES))
+    yield from s3_problems(path, entry)
     nodes = entry.get("nodes") or {}
     is_labels = isinstance(nodes, Mapping) and all(isinstance(x, str) for pair in nodes.items() for x in pair)
     if not is_labels or len(nodes) > LABELS_MAX:
@@ -129,6 +171,8 @@ def _source_problem(source: object, *, is_kubernetes: bool) -> str:
     if not isinstance(source, str):
         return "is missing" if source is None else "is not a path"
     path = source
+    if source.startswith(S3):
+        return s3_source_problem(source, is_kubernetes=is_kubernetes)
     if source.startswith(NFS):
         server, slash, rest = source.removeprefix(NFS).partition("/")
         if not is_kubernetes:

@@ -53,12 +53,12 @@ def for_pod(key: str) -> str:
     return _sign("pod", key)
 
 
-def for_code(key: str) -> str:
-    """Return the secret that a pod's node uses to download the pod's code.
+def for_downloads(key: str) -> str:
+    """Return the secret that a pod's node uses to download the pod's code and volumes.
 
     The secret is valid while the pod is live.
     """
-    return _sign("code", key)
+    return _sign("downloads", key)
 
 
 def for_port(key: str) -> str:

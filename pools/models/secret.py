@@ -16,13 +16,14 @@ class SecretKind(models.TextChoices):
     VALUE = "value"  # text value for pods
     REGISTRY = "registry"  # credentials for a registry of container images
     SSH_KEY = "ssh_key", "SSH key"  # private key that Berth uses to log in to hosts
+    S3_KEY = "s3_key", "S3 key"  # access key that Berth uses to read volumes in S3
 
 
 class Secret(models.Model):
     """Base class for secrets. `sealed` is the encrypted value or password, and is never shown.
 
-    `registry` is a host with an optional port and path. Both `registry` and `username` are empty for other
-    kinds. `version` is incremented with each new content.
+    `registry` is a host with an optional port and path. `username` belongs to the registry, or is the ID of
+    an S3 access key. Both are empty for other kinds. `version` is incremented with each new content.
     """
 
     name = models.CharField(max_length=63, validators=[NAME])

@@ -16,32 +16,33 @@ from pools.runtimes.enclosure.levels import Isolation
 class VolumeMount:
     """The node's directory `source`, mounted at `path` in a pod.
 
-    On Kubernetes, `source` may be nfs://SERVER/PATH.
+    On Kubernetes, `source` may be nfs://SERVER/PATH. On other runtimes, `source` may be s3://BUCKET/PREFIX;
+    the node then fetches the objects before the pod starts. `cache` identifies such a source on the node.
     """
 
     name: str
     source: str
     path: str
     is_writable: bool = False
+    cache: str = ""
 
 
 @dataclass(frozen=True)
 class PodOrder:
     """Order for a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
-    `workspace` names the directory that the workload's pods share and that outlives them.
-    `devices` are physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share
-    of each device that the pod may use, in thousandths. `instance_id` identifies the node's
-    instance. `environment` is the digest of the environment installed there, or empty for the
-    machine's own programs. `start_in` is the document's `workspace`: the pod starts in that
-    directory on the node if it exists, otherwise in a directory with that name inside the
-    workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods on
-    nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit
-    refuses the pod, unless `optional_limits` (`memory`, `cpu`) names the limit.
+    `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
+    physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
+    pod may use, in thousandths. `instance_id` names the node's instance. `environment` is the digest of
+    the environment installed there, or empty for the machine's own programs. `start_in` is the document's
+    `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
+    name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
+    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
+    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit.
     `workspace_limit_mib` limits the disk space of the workspace and of the pod's own directories.
-    `code_url` is where the node downloads the code that the pod starts in, as a tar archive, with
-    `code_secret` as the bearer token. `code_ca` are the certificates that verify the server, or
-    empty for those of the node.
+    `code_url` is where the node downloads the code that the pod starts in, as a tar archive, and
+    `volumes_url` is where the node gets the objects of volumes in S3. Both need `download_secret` as the
+    bearer token. `download_ca` are the certificates that verify the server, or empty for those of the node.
     `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both
     are kept out of records and logs.
 
@@ -51,8 +52,7 @@ class PodOrder:
 
     `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the
     node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
-    content of an auth.json for the pull, or empty for an anonymous pull. `volumes` are further directories of
-    the node that the pod sees.
+    content of an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`.
     """
 
     pod_id: str
@@ -82,14 +82,15 @@ class PodOrder:
     address_env: tuple[str, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
     code_url: str = ""
-    code_ca: str = ""
-    code_secret: str = field(default="", repr=False)
+    volumes_url: str = ""
+    download_ca: str = ""
+    download_secret: str = field(default="", repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def has_secrets(self) -> bool:
-        return bool(self.secret_env or self.secret_files or self.code_secret)
+        return bool(self.secret_env or self.secret_files or self.download_secret)
 
 
 @dataclass(frozen=True)

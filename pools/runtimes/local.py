@@ -38,7 +38,7 @@ from pools.runtimes.enclosure.volumes import UnusableVolume
 from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
 from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
-from pools.runtimes.pod_env import pod_env
+from pools.runtimes.pod_env import download_fields, pod_env
 from pools.runtimes.process_usage import usage_by_pod
 from pools.runtimes.rendezvous import PortAllocator
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
@@ -71,7 +71,8 @@ class LocalRuntime:
         self.log_limit = log_limit
         self._pods, self._logs = self.root / "pods", self.root / "logs"
         self._workspaces, self._wakes = self.root / "workspaces", self.root / "wakes"
-        for directory in (self._pods, self._logs, self._workspaces, self._wakes):
+        self._volume_cache = self.root / "volumes"
+        for directory in (self._pods, self._logs, self._workspaces, self._wakes, self._volume_cache):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         delete_stray_secrets(self._pods)
         self._starter, self._shims = ShimStarter(self.root), dict[str, Shim]()
@@ -95,7 +96,7 @@ class LocalRuntime:
             elif self._predates_boot(pod):
                 return
             if order.has_secrets:  # an earlier shim may have read and deleted the secrets before being killed
-                pod.secrets.store(dict(order.secret_env), dict(order.secret_files), order.code_secret)
+                pod.secrets.store(dict(order.secret_env), dict(order.secret_files), order.download_secret)
             if order.image:
                 pod.write_registry_auth(order.registry_auth)
             self._spawn_shim(order.pod_id, pod)
@@ -125,7 +126,7 @@ class LocalRuntime:
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
             fields += [("secrets", pod.secrets.home)] if order.has_secrets else []
-            fields += [("code_url", order.code_url), ("code_ca", order.code_ca)] if order.code_url else []
+            fields += download_fields(order, self._volume_cache)
             try:
                 fields += limit_fields(order, self.isolation)
                 fields += self._enclosures.fields(order, env, pod.path, start, environment)
@@ -379,7 +380,7 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
     if not (order.command or order.image) or (order.command and not order.command[0]):
         return "the command is empty"
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
-    texts += [order.code_url, order.code_ca, order.code_secret]
+    texts += [order.code_url, order.volumes_url, order.download_ca, order.download_secret]
     if any("\0" in text for text in texts):
         return "the command, its environment, its code and its directory must not contain NUL"
     if any("=" in name or not name for name in (*env, *order.secret_env)):

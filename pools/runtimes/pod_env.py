@@ -1,4 +1,4 @@
-"""Environment variables of local pods."""
+"""Environment variables and downloads of local pods."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pools.runtimes.base import PodOrder
+from pools.runtimes.shim.records import Record
 
 # Pods inherit only these variables, because Berth's environment contains secrets such as the database
 # password.
@@ -55,3 +56,12 @@ def pod_env(
         "BERTH_POD_DIR": str(work),
     }
     return env
+
+
+def download_fields(order: PodOrder, volume_cache: Path) -> Record:
+    """Return the order fields that describe what the shim downloads before the command starts."""
+    fields: Record = [("code_url", order.code_url)] if order.code_url else []
+    if order.volumes_url:
+        fields += [("volumes_url", order.volumes_url), ("volume_cache", str(volume_cache))]
+        fields += [("synced_volume", f"{each.name} {each.cache}") for each in order.volumes if each.cache]
+    return [*fields, ("download_ca", order.download_ca)] if fields else []

@@ -15,6 +15,7 @@ from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
+from pools.buckets.logins import check_volume_logins
 from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy
 from pools.engine.node_spec import NodeSpec, parse_node_spec
 from pools.engine.pod_limits import normalize_default_limits
@@ -69,6 +70,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     if "volumes" in fields:
         is_kubernetes = fields.get("runtime", pool.runtime) == NodePool.Runtime.KUBERNETES
         fields["volumes"] = normalize_volumes(fields["volumes"], is_kubernetes=is_kubernetes)
+        check_volume_logins(pool, fields["volumes"])
     if "default_limits" in fields:
         fields["default_limits"] = normalize_default_limits(fields["default_limits"])
     receiver = token_receiver(pool)

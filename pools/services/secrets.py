@@ -27,22 +27,28 @@ REGISTRY = re.compile(
     r"(?=.{1,255}\Z)([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*",
     re.ASCII,
 )
-
+ACCESS_KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
 SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTES_MIN} bytes or more."
 
 
 @dataclass(frozen=True)
 class SecretContent:
-    """New content of a secret: a value for pods, registry credentials, or a private SSH key."""
+    """New content of a secret: a value for pods, or credentials for a registry, SSH hosts or S3.
+
+    `username` belongs to the registry, or is the ID of the access key.
+    """
 
     value: str = field(repr=False)
     registry: str = ""
     username: str = ""
     is_ssh_key: bool = False
+    is_s3_key: bool = False
 
     @property
     def kind(self) -> SecretKind:
+        if self.is_s3_key:
+            return SecretKind.S3_KEY
         if self.is_ssh_key:
             return SecretKind.SSH_KEY
         return SecretKind.REGISTRY if self.registry or self.username else SecretKind.VALUE
@@ -120,6 +126,8 @@ def secret_summary(secret: Secret) -> dict[str, str]:
     summary = {"secret": secret.name, "kind": str(secret.kind), "version": str(secret.version)}
     if secret.kind == SecretKind.REGISTRY:
         summary |= {"registry": secret.registry, "username": secret.username}
+    if secret.kind == SecretKind.S3_KEY:
+        summary |= {"access_key_id": secret.username}
     return summary
 
 
@@ -129,7 +137,10 @@ def _content(secret: Secret) -> SecretContent | None:
         value = unseal(secret.sealed)
     except UnsealError:
         return None
-    return SecretContent(value, secret.registry, secret.username, secret.kind == SecretKind.SSH_KEY)
+    kind = secret.kind
+    return SecretContent(
+        value, secret.registry, secret.username, kind == SecretKind.SSH_KEY, kind == SecretKind.S3_KEY
+    )
 
 
 def _check(name: str, content: SecretContent) -> None:
@@ -147,6 +158,12 @@ def _check(name: str, content: SecretContent) -> None:
             problems.append(
                 Problem("username", "is not a user name", format_value(content.username), allowed)
             )
+    if content.kind == SecretKind.S3_KEY:
+        path = "secret_access_key"
+        if not ACCESS_KEY_ID.fullmatch(content.username):
+            allowed = "1 to 128 letters, digits and . _ -"
+            received = format_value(content.username)
+            problems.append(Problem("access_key_id", "is not the ID of an access key", received, allowed))
     if reason := _value_problem(content.value):
         allowed = f"1 to {VALUE_BYTES_MAX:,} bytes of text in UTF-8 without NUL"
         problems.append(Problem(path, reason, "", allowed))

@@ -15,6 +15,7 @@ from projects.api import (
     secrets,
     subscriptions,
     templates,
+    volumes,
 )
 from projects.api.arrays import views as arrays
 from projects.api.quotas import changes as quota_changes
@@ -111,6 +112,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workers/results", workers.SubmitResults.as_view()),
     path("workers/leave", workers.LeaveSession.as_view()),
     path("pods/<uuid:pod_id>/code", code.PodCode.as_view()),
+    path("pods/<uuid:pod_id>/volumes/<str:name>/objects", volumes.PodVolumeObjects.as_view()),
+    path("pods/<uuid:pod_id>/volumes/<str:name>/urls", volumes.PodVolumeUrls.as_view()),
     path("pods", pods.Pods.as_view()),
     path("events", history.Events.as_view()),
     path("audit", history.AuditTrail.as_view()),

@@ -250,7 +250,12 @@ class Migration(InitialMigration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("value", "Value"), ("registry", "Registry"), ("ssh_key", "SSH key")],
+                        choices=[
+                            ("value", "Value"),
+                            ("registry", "Registry"),
+                            ("ssh_key", "SSH key"),
+                            ("s3_key", "S3 key"),
+                        ],
                         default="value",
                         max_length=16,
                     ),
@@ -3626,7 +3631,12 @@ class Migration(InitialMigration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("value", "Value"), ("registry", "Registry"), ("ssh_key", "SSH key")],
+                        choices=[
+                            ("value", "Value"),
+                            ("registry", "Registry"),
+                            ("ssh_key", "SSH key"),
+                            ("s3_key", "S3 key"),
+                        ],
                         default="value",
                         max_length=16,
                     ),

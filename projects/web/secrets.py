@@ -42,6 +42,7 @@ PROJECT, POOL, USER = "project", "pool", "user"
 ME = "me"  # owner of personal secrets in URLs and forms
 PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
+BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds that pods never receive
 
 
 class WriteOnlyText(forms.Textarea):
@@ -109,7 +110,7 @@ class SecretRow:
 
     @property
     def has_uses(self) -> bool:
-        return isinstance(self.row, PluginSecret) or self.row.kind != SecretKind.SSH_KEY
+        return isinstance(self.row, PluginSecret) or self.row.kind not in BERTHS_OWN
 
     @property
     def owner(self) -> str:

@@ -126,6 +126,8 @@ def test_isolation_matrix_covers_every_endpoint() -> None:
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}
     workers |= {("GET", "workers/orders")}  # test_sessions covers their authorization
     workers |= {("GET", "pods/<>/code")}  # and test_code that of this one
+    of_volumes = "pods/<>/volumes/<>"  # test_volumes_in_s3 covers their authorization
+    workers |= {("GET", f"{of_volumes}/objects"), ("POST", f"{of_volumes}/urls")}
     public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines | workers
     assert _endpoints() - listed - public == set()
 

@@ -49,7 +49,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStag
 
 
 def code_order(server: CodeServer, script: str, **changes: object) -> PodOrder:
-    return order("p-1", "sh", "-c", script, code_url=server.url, code_secret=SECRET, **changes)
+    return order("p-1", "sh", "-c", script, code_url=server.url, download_secret=SECRET, **changes)
 
 
 def log(stage: LocalStage) -> str:
@@ -112,11 +112,11 @@ def test_server_is_verified_with_the_orders_certificates(plain: LocalStage, tmp_
     trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
     server = CodeServer(trusted.server("127.0.0.1"))
     try:
-        plain.runtime.start(code_order(server, "true", code_ca=trusted.file.read_text()))
+        plain.runtime.start(code_order(server, "true", download_ca=trusted.file.read_text()))
         assert ended(plain.runtime, "p-1").exit_code == 0
         requests = len(server.authorizations)
         other = order(
-            "p-2", "true", code_url=server.url, code_secret=SECRET, code_ca=stranger.file.read_text()
+            "p-2", "true", code_url=server.url, download_secret=SECRET, download_ca=stranger.file.read_text()
         )
         plain.runtime.start(other)
         poll_until(lambda: "CERTIFICATE_VERIFY_FAILED" in plain.runtime.get_reports(["p-2"])["p-2"].progress)

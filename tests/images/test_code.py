@@ -9,7 +9,9 @@ def test_pod_with_an_image_starts_in_its_own_copy_of_the_code(stage: ImageStage,
     server = CodeServer()
     script = 'test "$PWD" = "$BERTH_CODE_DIR"; touch new; find . -type f | sort; ls -n src | tail -1'
     try:
-        output = stage.output("p-1", busybox, f"set -e; {script}", code_url=server.url, code_secret=SECRET)
+        output = stage.output(
+            "p-1", busybox, f"set -e; {script}", code_url=server.url, download_secret=SECRET
+        )
     finally:
         server.close()
     *files, listed = output.splitlines()

@@ -32,6 +32,7 @@ def _parse_budget(entry: str) -> dict[str, Any]:
 def parse_volume(entry: str) -> dict[str, object]:
     """Parse NAME=SOURCE with options, such as datasets=/mnt/data,read_write,projects=a+b,nodes=disk=fast."""
     allowed = "NAME=SOURCE[,read_write][,projects=NAME+NAME][,nodes=KEY=VALUE]"
+    of_s3 = ("endpoint", "region", "secret", "max_gib")
     first, *options = entry.split(",")
     name, equals, source = first.partition("=")
     if not equals:
@@ -47,7 +48,13 @@ def parse_volume(entry: str) -> dict[str, object]:
             volume["projects"] = value.split("+")
         elif key == "nodes" and label_equals:
             labels[label] = label_value
+        elif key in of_s3 and value:
+            volume[key] = int(value) if key == "max_gib" and value.isdecimal() else value
         else:
+            if source.startswith("s3://"):
+                allowed = "NAME=s3://BUCKET/PREFIX[,OPTION=VALUE], OPTION: projects, nodes, " + ", ".join(
+                    of_s3
+                )
             raise invalid_value("--volume", "has an unknown option", option, allowed)
     return volume
 

@@ -145,8 +145,9 @@ class PoolValues:
         typer.Option(
             metavar="NAME=SOURCE[,OPTION..]",
             help="Directory of the nodes that workloads may mount, for example "
-            "datasets=/mnt/data,read_write,projects=vision+speech,nodes=storage=nfs; repeatable. Replaces "
-            "all volumes of the pool; '' removes them.",
+            "scratch=/mnt/scratch,read_write,projects=vision+speech,nodes=disk=nvme, or objects in S3, for "
+            "example datasets=s3://bucket/prefix,secret=s3-reader,region=eu-west-1,max_gib=50; repeatable. "
+            "Replaces all volumes of the pool; '' removes them.",
         ),
     ] = None
     default_limit: Annotated[

@@ -109,7 +109,7 @@ class Enclosures:
         devices = pod_devices(order.devices)
         work, workspace = Path(env["BERTH_POD_DIR"]), Path(env["BERTH_WORKSPACE"])
         mounts = environment_mounts(environment) if environment else ()
-        volumes = volume_mounts(order, self._state)
+        volumes = volume_mounts(order, self._state, directory)
         files = PodFiles(
             directory, work, workspace, start.shared, (*mounts, *volumes.readable), volumes.writable
         )
@@ -127,7 +127,7 @@ class Enclosures:
         self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory
     ) -> Record:
         workspace = Path(env["BERTH_WORKSPACE"])
-        volumes = volume_mounts(order, self._state)
+        volumes = volume_mounts(order, self._state, directory)
         files = PodFiles(
             directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared, volumes.readable, volumes.writable
         )

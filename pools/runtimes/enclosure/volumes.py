@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pools.runtimes.base import PodOrder, VolumeMount
 from pools.runtimes.enclosure.command import Mount, is_inside
+from pools.runtimes.shim.transfers.volumes import DIRECTORY as FETCHED
 
 
 class UnusableVolume(Exception):
@@ -28,15 +29,22 @@ def require_no_volumes(order: PodOrder) -> None:
         )
 
 
-def volume_mounts(order: PodOrder, state: Path) -> VolumeMounts:
+def volume_mounts(order: PodOrder, state: Path, directory: Path) -> VolumeMounts:
     """Return the mounts of the order's volumes. `state` contains Berth's own files, which pods must not see.
+
+    The shim fetches volumes from S3 into the pod's `directory` before it mounts them.
 
     Raises UnusableVolume if a directory is missing, contains `state` or is inside it, or is reached through a
     symbolic link, which could lead out of the directory that the admin chose.
     """
+    mounts = []
     for volume in order.volumes:
-        _check(volume, os.path.realpath(state))
-    mounts = [(volume.is_writable, Mount(volume.source, volume.path)) for volume in order.volumes]
+        source = volume.source
+        if volume.cache:
+            source = str(directory / FETCHED / volume.name)
+        else:
+            _check(volume, os.path.realpath(state))
+        mounts.append((volume.is_writable, Mount(source, volume.path)))
     return VolumeMounts(
         tuple(mount for is_writable, mount in mounts if not is_writable),
         tuple(mount for is_writable, mount in mounts if is_writable),

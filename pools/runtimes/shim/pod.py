@@ -40,7 +40,7 @@ class Pod:
 
     def __init__(self, directory: str, order: Record, interrupts: Interrupts) -> None:
         self.directory = directory
-        self.order = dict(order)
+        self._order_fields, self.order = order, dict(order)
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
         self.namespaces = _namespaces(directory, order, interrupts)
@@ -63,7 +63,7 @@ class Pod:
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
-        failure = self.secrets.take() or self._download_code() or self._launch()
+        failure = self.secrets.take() or self._download_code() or self._fetch_volumes() or self._launch()
         import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
@@ -111,9 +111,20 @@ class Pod:
             return ""
         from pools.runtimes.shim.code import Download  # slow import that most pods do not need
 
-        download = Download(self.directory, self.order, self.secrets.code, self.interrupts)
+        download = Download(self.directory, self.order, self.secrets.download, self.interrupts)
         failure = download.run()
         self.cause = download.cause
+        return failure
+
+    def _fetch_volumes(self) -> str:
+        """Fetch the pod's volumes that are stored in S3. Return an error message or ""."""
+        if "volumes_url" not in self.order:
+            return ""
+        from pools.runtimes.shim.transfers.volumes import fetch_volumes  # slow import
+
+        failure, self.cause = fetch_volumes(
+            self.directory, self._order_fields, self.secrets.download, self.interrupts
+        )
         return failure
 
     def _launch(self) -> str:

@@ -1,4 +1,4 @@
-"""Secrets of a pod: environment variables, files, and the secret for downloading its code.
+"""Secrets of a pod: environment variables, files, and the secret for downloading its code and volumes.
 
 The shim receives the secrets in a record separate from the order, in a directory on a tmpfs if the machine
 has one. The shim deletes the record as soon as it has read the record, and the directory after the pod has
@@ -24,19 +24,19 @@ class Secrets:
         self.home = home
         self.env: dict[str, str] = {}
         self.files: dict[str, str] = {}
-        self.code = ""
+        self.download = ""
 
     @property
     def files_directory(self) -> str:
         """Directory of secret files for pods without an enclosure, and for containers, which mount it."""
         return f"{self.home}/{_FILES}"
 
-    def store(self, env: dict[str, str], files: dict[str, str], code: str = "") -> None:
+    def store(self, env: dict[str, str], files: dict[str, str], download: str = "") -> None:
         """Write the record. Raises OSError, for example if another user owns the directory."""
         _make_private(self.home)
         fields = [("env", f"{name}={value}") for name, value in env.items()]
         fields += [("file", f"{name}={content}") for name, content in files.items()]
-        fields += [("code", code)] if code else []
+        fields += [("download", download)] if download else []
         draft = f"{self.home}/{_RECORD}.{os.getpid()}.new"
         _write(draft, encode(fields), 0o600)
         os.rename(draft, f"{self.home}/{_RECORD}")
@@ -52,9 +52,9 @@ class Secrets:
             os.unlink(path)
         except FileNotFoundError:
             return "the pod's secrets are missing; another process has deleted them"
-        self.code = "".join(value for key, value in fields if key == "code")
+        self.download = "".join(value for key, value in fields if key == "download")
         for key, value in fields:
-            if key == "code":
+            if key == "download":
                 continue
             name, _, text = value.partition("=")
             (self.env if key == "env" else self.files)[name] = text
@@ -78,7 +78,7 @@ class Secrets:
 
     def forget(self) -> None:
         """Remove the values from this process's memory."""
-        self.env, self.files, self.code = {}, {}, ""
+        self.env, self.files, self.download = {}, {}, ""
 
     def delete(self) -> None:
         """Delete the directory with its contents."""

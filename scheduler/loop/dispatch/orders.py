@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
-from berth.core.spec.roles import RoleSpec, SecretUse
+from berth.core.spec.roles import SecretUse
 from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.engine.volumes import refusal, usable_volumes
@@ -41,6 +41,7 @@ def build_pod_order(
     """
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
+    volumes = () if role.idle else _volumes(pod, spec)
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
     capabilities = runtime_capabilities(pod.node.pool.runtime)
     if role.idle and not capabilities.requires_images:
@@ -74,8 +75,8 @@ def build_pod_order(
             **_pod_secrets(pod, spec),
         },
         secret_files=declared.files,
-        **_code(pod, spec, role),
-        volumes=() if role.idle else _volumes(pod, spec),
+        **_downloads(pod, volumes, has_code=spec.code is not None and not role.idle),
+        volumes=volumes,
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
         registry_auth=image.auth,
@@ -100,23 +101,27 @@ class DeclaredSecrets:
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def _code(pod: Pod, spec: WorkloadSpec, role: RoleSpec) -> dict[str, str]:
-    """Return the fields of an order that describe the pod's code.
+def _downloads(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
+    """Return the fields of an order that describe where the node downloads the pod's code and volumes.
 
     Raises ValueError if the code has expired.
     """
-    if spec.code is None or role.idle:
+    synced = next((volume.name for volume in volumes if volume.cache), "")
+    if not has_code and not synced:
         return {}
-    if pod.workload.code_id is None:
+    if has_code and pod.workload.code_id is None:
         raise ValueError("the code of the workload is no longer stored")
     try:
         server = reachable_server_for_pods(pod.node.pool.provider)
     except ProviderError as error:
-        raise ValueError(f"its node cannot download the code: {error}") from error
+        what = "the code" if has_code else f"the volume {synced}"
+        raise ValueError(f"its node cannot download {what}: {error}") from error
+    place = f"{server.url}/api/v1/pods/{pod.pk}"
     return {
-        "code_url": f"{server.url}/api/v1/pods/{pod.pk}/code",
-        "code_ca": server.ca,
-        "code_secret": secrets.for_code(str(pod.pk)),
+        **({"code_url": f"{place}/code"} if has_code else {}),
+        **({"volumes_url": f"{place}/volumes"} if synced else {}),
+        "download_ca": server.ca,
+        "download_secret": secrets.for_downloads(str(pod.pk)),
     }
 
 
@@ -132,6 +137,7 @@ def _volumes(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
         VolumeMount(
             mount.name, usable[mount.name].source, mount.path,
             is_writable=usable[mount.name].is_writable and not mount.read_only,
+            cache=usable[mount.name].cache,
         )
         for mount in spec.volumes
     )  # fmt: skip

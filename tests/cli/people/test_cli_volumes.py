@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def commands(guide: str, section: str) -> list[list[str]]:
     text = (ROOT / "docs" / guide).read_text()
-    example = text.partition(f"## {section}\n")[2].split("```")[1]
+    example = text.partition(f"# {section}\n")[2].split("```")[1]
     return [shlex.split(line)[1:] for line in example.strip().splitlines()]
 
 
@@ -52,3 +52,41 @@ def test_commands_in_the_guides_define_show_and_mount_volumes(berth: Berth, cast
     assert "NAME=SOURCE[,read_write]" in wrong.stderr
     assert berth("pool", "edit", "local", "--volume", "", **admin).returncode == 0
     assert NodePool.objects.get(name="local").volumes == []
+
+
+def test_commands_in_the_guides_define_show_and_mount_a_volume_in_s3(berth: Berth, cast: Cast) -> None:
+    node(cast.pool)
+    admin, member = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
+    set_secret, edit, describe = commands("admins.md", "Objects in S3")
+    refused = berth(*edit, **admin)
+    assert "volumes[0].secret: is not a secret of this pool with an S3 access key" in refused.stderr
+    assert "berth secret set s3-reader --pool local --access-key-id ID" in " ".join(refused.stderr.split())
+    done = berth(*set_secret, typed="secret-access-key\n", **admin)
+    assert "Secret s3-reader set (version 1)." in done.stdout, done.stderr
+    listed = berth("secret", "list", "--pool", "local", **member).stdout
+    assert "s3_key" in listed
+    assert "AKIAIOSFODNN7EXAMPLE" in listed
+    assert berth(*edit, **admin).returncode == 0
+    shown = " ".join(berth(*describe, **admin).stdout.split())
+    assert (
+        "imagenet at s3://ml-datasets/imagenet, read-only, region eu-west-1, up to 200 GiB, "
+        "secret s3-reader, for vision"
+    ) in shown
+    assert NodePool.objects.get(name="local").volumes == [
+        {
+            "name": "imagenet", "source": "s3://ml-datasets/imagenet", "access": "read_only", "nodes": {},
+            "projects": ["vision"], "endpoint": "", "region": "eu-west-1", "secret": "s3-reader",
+            "max_gib": 200,
+        }
+    ]  # fmt: skip
+
+    submit, _ = commands("researchers.md", "Read a dataset from S3")
+    done = berth(*submit, **member)
+    assert done.returncode == 0, done.stderr
+    assert Workload.objects.get(name="reads-s3").spec["volumes"] == [{"name": "imagenet", "path": "/data"}]
+    writable = berth("pool", "edit", "local", "--volume", "x=s3://bucket,read_write", **admin)
+    assert "is not possible for s3:// sources" in writable.stderr
+    wrong = berth("pool", "edit", "local", "--volume", "x=s3://bucket,size=3", **admin)
+    assert "OPTION: projects, nodes, endpoint, region, secret, max_gib" in wrong.stderr
+    wrong = berth("secret", "set", "x", "--pool", "local", "--access-key-id", "I", "--ssh-key", **admin)
+    assert "--access-key-id can be combined only with --pool and --file" in wrong.stderr

@@ -241,6 +241,13 @@ class Volume(Model):
     """Labels of the nodes that have the volume; empty: all nodes."""
     projects: list[str] = []
     """Projects that may use the volume; empty: all projects."""
+    endpoint: str | None = None
+    """URL of the object store. None for AWS and for directories."""
+    region: str | None = None
+    secret: str | None = None
+    """Secret of the pool with the credentials for S3."""
+    max_gib: int | None = None
+    """Maximum size of all objects. None for directories."""
 
 
 class NodePool(Model):

@@ -254,9 +254,11 @@ class QuotaImpact(Model):
 class Secret(Model):
     name: str
     kind: str = ""
-    """`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts."""
+    """`value`: for pods; `registry`: for pulling images; `ssh_key`: for SSH hosts; `s3_key`: for volumes
+    in S3."""
     registry: str | None = None
     username: str | None = None
+    """User name of a registry, or ID of an S3 access key."""
     version: int = 0
     """Number of contents that the secret has had since it was created."""
     created_at: datetime

@@ -189,6 +189,14 @@ class Secrets(Resource):
         """Create or replace the private key that Berth uses to log in to a pool's SSH hosts."""
         return self._set(name, {"ssh_key": key}, _secrets_path(project, pool))
 
+    def set_s3_key(
+        self, name: str, access_key_id: str, secret_access_key: str,
+        *, project: str | None = None, pool: str | None = None,
+    ) -> StoredSecret:  # fmt: skip
+        """Create or replace the access key that Berth uses for a pool's volumes in S3."""
+        body = {"access_key_id": access_key_id, "secret_access_key": secret_access_key}
+        return self._set(name, body, _secrets_path(project, pool))
+
     def set_registry(
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,

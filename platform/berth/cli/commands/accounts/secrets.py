@@ -88,6 +88,13 @@ def set_secret(
         bool,
         typer.Option("--ssh-key", help="Private key for a pool's SSH hosts; workloads cannot use the key."),
     ] = False,
+    access_key_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Access key for a pool's volumes in S3; the value is its secret part. Pods never see it.",
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create or replace a secret.
@@ -101,19 +108,25 @@ def set_secret(
     berth secret set wandb-key --personal
     berth secret set registry --pool train --registry registry.example.org:5000 -u berth
     berth secret set ssh-key --pool metal --ssh-key --file ~/.ssh/berth
+    berth secret set s3-reader --pool train --access-key-id AKIAIOSFODNN7EXAMPLE
     """
     if ssh_key and registry is not None:
         raise BadInput("secret set: --ssh-key cannot be combined with --registry")
+    if access_key_id is not None and (ssh_key or registry is not None or personal):
+        raise BadInput("secret set: --access-key-id can be combined only with --pool and --file")
     if (registry is None) != (username is None):
         raise BadInput("secret set: use --registry and --username together")
     if personal and (ssh_key or registry is not None):
         raise BadInput("secret set: --personal cannot be combined with --ssh-key or --registry")
     with open_client() as client:
         owner = _owner(client, project, pool, personal=personal)
-        value = _read_value(file, "Value" if registry is None else "Password")
+        label = "Value" if registry is None else "Password"
+        value = _read_value(file, label if access_key_id is None else "Secret access key")
         stored: Any
         if ssh_key:
             stored = client.secrets.set_ssh_key(name, value, **owner)
+        elif access_key_id is not None:
+            stored = client.secrets.set_s3_key(name, access_key_id, value, **owner)
         elif registry is None or username is None:
             stored = client.secrets.set(name, value, **owner)
         else:

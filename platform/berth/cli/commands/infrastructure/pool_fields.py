@@ -53,6 +53,10 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
 def _format_volume(volume: Any) -> str:
     parts = [f"{volume.name} at {volume.source}", volume.access.replace("_", "-")]
     parts += [f"on nodes with {format_pairs(volume.nodes)}"] if volume.nodes else []
+    parts += [f"endpoint {volume.endpoint}"] if volume.endpoint else []
+    parts += [f"region {volume.region}"] if volume.region else []
+    parts += [f"up to {volume.max_gib} GiB"] if volume.max_gib else []
+    parts += [f"secret {volume.secret}"] if volume.secret else []
     return ", ".join([*parts, f"for {', '.join(volume.projects) or 'all projects'}"])
 
 

@@ -1,0 +1,1 @@
+"""Volumes in S3: credentials, listings and signed URLs."""

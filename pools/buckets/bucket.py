@@ -1,0 +1,150 @@
+"""List the objects of a volume in S3, and sign URLs for nodes.
+
+Error messages are shown to users, who may not know where a volume is stored. They contain no address, bucket
+or key ID.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as StoreUnreachable
+
+from berth.core.errors import BerthError, Conflict, Unavailable
+from pools.buckets.logins import BucketLogin
+from pools.engine.volumes import Volume
+
+DEFAULT_REGION = "us-east-1"
+URL_SECONDS = 3600
+CONNECT_SECONDS, READ_SECONDS = 5, 20
+DENIED = ("AccessDenied", "403", "AllAccessDisabled", "AccountProblem")
+BAD_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
+MISSING = ("NoSuchBucket", "404")
+ELSEWHERE = (
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "301",
+    "307",
+    "IllegalLocationConstraintException",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """Object of a volume. `path` is relative to the prefix, and `modified` is in seconds since 1970."""
+
+    path: str
+    size: int
+    etag: str
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """Part of a listing. `next` is where the next part starts, or empty."""
+
+    objects: list[ListedObject]
+    next: str
+
+
+class Bucket:
+    """Objects of one volume. Call its methods outside of transactions."""
+
+    def __init__(self, volume: Volume, login: BucketLogin) -> None:
+        self._volume = volume
+        self._s3 = _client(volume.endpoint, volume.region, login)
+
+    def list_page(self, after: str = "") -> ObjectPage:
+        """Return up to 1,000 objects.
+
+        Raises Conflict if the bucket cannot be used like this, or Unavailable if another attempt may succeed.
+        """
+        more = {"ContinuationToken": after} if after else {}
+        prefix = self._volume.prefix
+        with _failures():
+            answer = self._s3.list_objects_v2(Bucket=self._volume.bucket, Prefix=prefix, **more)
+        objects = [
+            ListedObject(
+                entry["Key"].removeprefix(prefix), entry["Size"], entry["ETag"],
+                entry["LastModified"].timestamp(),
+            )
+            for entry in answer.get("Contents", ())
+        ]  # fmt: skip
+        return ObjectPage(objects, answer.get("NextContinuationToken", ""))
+
+    def sign(self, objects: Sequence[tuple[str, str]]) -> list[str]:
+        """Return a URL for each object, given by path and ETag. The store refuses it for another ETag.
+
+        Raises Conflict without usable credentials.
+        """
+        with _failures():
+            return [
+                self._s3.generate_presigned_url(
+                    "get_object",
+                    {"Bucket": self._volume.bucket, "Key": self._volume.prefix + path, "IfMatch": etag},
+                    ExpiresIn=URL_SECONDS,
+                )
+                for path, etag in objects
+            ]
+
+
+@lru_cache(maxsize=64)
+def _client(endpoint: str, region: str, login: BucketLogin) -> Any:
+    config = Config(
+        signature_version="s3v4", connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 2},
+        s3={"addressing_style": "path" if endpoint else "auto"},
+    )  # fmt: skip
+    # The default session must not be shared by threads while it creates clients.
+    session = boto3.session.Session(
+        aws_access_key_id=login.access_key_id or None,
+        aws_secret_access_key=login.secret_access_key or None,
+    )
+    return session.client(
+        "s3", endpoint_url=endpoint or None, region_name=region or DEFAULT_REGION, config=config
+    )
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise _answer(error) from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise Conflict("The server has no credentials for it. Tell an admin to set its secret.") from error
+    except (HTTPClientError, StoreUnreachable) as error:
+        raise Unavailable(f"The object store does not respond ({type(error).__name__}).") from error
+    except BotoCoreError as error:
+        raise Conflict(f"The object store cannot be used ({type(error).__name__}). Tell an admin.") from error
+
+
+def _answer(error: ClientError) -> BerthError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code in MISSING:
+        return Conflict("The bucket does not exist. Tell an admin.")
+    if code in BAD_KEYS:
+        return Conflict(
+            f"The object store rejects the credentials ({code}). Tell an admin to renew the secret."
+        )
+    if code in DENIED:
+        return Conflict(f"The credentials do not allow listing the objects ({code}). Tell an admin.")
+    if code in ELSEWHERE:
+        return Conflict(
+            f"The bucket is in another region ({code}). Tell an admin to set the volume's region."
+        )
+    if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
+        return Unavailable(f"The object store is overloaded or has failed ({code or status}).")
+    return Conflict(f"The object store refuses the request ({code or status}). Tell an admin.")

@@ -1,0 +1,145 @@
+"""Objects that this node has fetched for volumes.
+
+Each object is a file, named after its path, ETag and size. The volume of a pod consists of hard links to
+these files, so an object is stored once, and the number of its links shows whether a pod uses it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+
+from pools.runtimes.shim.transfers.listing import Object
+
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+DISK_SHARE = 0.2  # share of the disk that objects without a pod may take
+RESERVE_BYTES = 256 * 2**20  # space that a fetch leaves free for logs and records
+LOCK_SECONDS = 0.2
+_LOCK, _DRAFT = ".lock", ".new"
+
+
+class Cache:
+    """Fetched objects of the volumes with one source. `root` contains the caches of all sources."""
+
+    def __init__(self, root: str, source: str) -> None:
+        self._root, self._directory = root, f"{root}/{source}"
+        self._lock = -1
+
+    def lock(self, wait: Callable[[float], None]) -> None:
+        """Lock the cache against other processes. Call `wait` with seconds while another one has the lock."""
+        while True:
+            os.makedirs(self._directory, 0o700, exist_ok=True)
+            self._lock = _try_lock(self._directory)
+            if self._lock >= 0:
+                break
+            wait(LOCK_SECONDS)
+        for entry in os.scandir(self._directory):  # remains of a process that was killed
+            if entry.name.endswith(_DRAFT):
+                os.unlink(entry.path)
+
+    def release(self) -> None:
+        os.close(self._lock)
+
+    def stored_bytes(self) -> int:
+        """Return the size of all objects and drafts."""
+        return sum(map(_size_of, os.scandir(self._directory)))
+
+    def has(self, entry: Object) -> bool:
+        return os.path.exists(self._path(entry))
+
+    def draft(self, entry: Object) -> str:
+        """Return the path to write an object to before it is stored."""
+        return self._path(entry) + _DRAFT
+
+    def store(self, entry: Object) -> None:
+        """Turn the draft into a file that everyone on the machine with access to a volume may read."""
+        draft = self.draft(entry)
+        os.chmod(draft, 0o444)
+        os.utime(draft, (entry.modified, entry.modified))
+        os.rename(draft, self._path(entry))
+
+    def link(self, entry: Object, path: str) -> None:
+        os.link(self._path(entry), path)
+
+    def make_room(self, size: int, needed: Iterable[Object]) -> int:
+        """Delete objects until `size` bytes and a reserve are free: those that no pod uses, oldest use first.
+
+        Keep the needed objects. Return the free bytes without the reserve.
+        """
+        free = self._free_bytes()
+        if free < size:
+            self._evict(size - free, {self._path(entry) for entry in needed})
+            free = self._free_bytes()
+        return free
+
+    def trim(self) -> None:
+        """Delete objects that no pod uses and that exceed their share of the disk, oldest use first."""
+        status = os.statvfs(self._root)
+        limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
+        unused = sum(size for _, size, _, _ in _unused(self._root))
+        if unused > limit:
+            self._evict(unused - limit, set())
+
+    def _evict(self, size: int, needed: set[str]) -> None:
+        """Delete unused objects of at least `size` bytes, if there are so many.
+
+        Objects of caches that other processes have locked stay, because they may be about to be used.
+        """
+        locks = {self._directory: self._lock}
+        try:
+            for _, bytes_, directory, path in sorted(_unused(self._root)):
+                if size <= 0:
+                    return
+                if directory not in locks:
+                    locks[directory] = _try_lock(directory)
+                if locks[directory] >= 0 and path not in needed:
+                    os.unlink(path)
+                    size -= bytes_
+        finally:
+            for lock in locks.values():
+                if lock >= 0 and lock != self._lock:
+                    os.close(lock)
+
+    def _free_bytes(self) -> int:
+        status = os.statvfs(self._root)
+        return int(status.f_bavail * status.f_frsize) - RESERVE_BYTES
+
+    def _path(self, entry: Object) -> str:
+        name = f"{entry.path}\0{entry.etag}\0{entry.size}"
+        return f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+
+
+def _unused(root: str) -> Iterator[tuple[float, int, str, str]]:
+    """Yield the last use, size, directory and path of each object that no pod uses."""
+    for directory in os.scandir(root):
+        for entry in os.scandir(directory.path):
+            if not entry.name.startswith(".") and not entry.name.endswith(_DRAFT):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if status.st_nlink == 1:
+                    # The time of the last change of the number of links is the time of the last use.
+                    yield status.st_ctime, status.st_size, directory.path, entry.path
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:  # another process has renamed or deleted it
+        return 0
+
+
+def _try_lock(directory: str) -> int:
+    """Return a descriptor that holds the lock, or -1 if another process has the lock."""
+    fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return -1
+    return fd

@@ -1,0 +1,161 @@
+"""Run a transfer in a child process, repeat it after temporary errors, and record its progress.
+
+The shim handles requests to stop the pod while it waits for the child.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]
+import os
+import time
+
+from pools.runtimes.shim.interrupts import Interrupted, Interrupts
+from pools.runtimes.shim.records import write_record
+from pools.runtimes.shim.wakes import wake_listeners
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 60.0, 60.0)  # seconds between attempts
+REPORT_SECONDS = 1.0
+RETRY, BROKEN, FAILED, PROGRESS, DONE = "retry", "broken", "failed", "progress", "done"
+_PR_SET_PDEATHSIG = 1
+
+
+class Failure(Exception):
+    """Raised if an attempt fails. `kind` determines whether another attempt may succeed."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Transfer:
+    """Transfer for one pod. `cause` is set if the pod was stopped during the transfer.
+
+    Subclasses define `work`, which runs in the child process, and the texts. After an attempt that ended with
+    BROKEN, the next attempt gets `is_broken`.
+    """
+
+    progress = ""  # beginning of progress messages, such as "downloading the code"
+    failure = ""  # beginning of error messages
+    stopped = ""  # message if the pod was stopped
+
+    def __init__(self, directory: str, order: dict[str, str], secret: str, interrupts: Interrupts) -> None:
+        self._directory, self._order, self._secret = directory, order, secret
+        self._interrupts = interrupts
+        self._reported_at = 0.0
+        self.cause = ""
+
+    def prepare(self) -> None:
+        """Delete what an earlier attempt left behind."""
+
+    def work(self, output: int, is_broken: bool) -> None:
+        """Do the transfer in the child process. Raises Failure and OSError."""
+        raise NotImplementedError
+
+    def run(self) -> str:
+        """Do the transfer. Return an error message or "". Raises OSError."""
+        try:
+            kind = ""
+            for number, pause in enumerate((*PAUSES, None), 1):
+                kind, message = self._attempt(kind == BROKEN)
+                if kind not in (RETRY, BROKEN) or pause is None:
+                    return message and f"{self.failure}: {message}"
+                self._report(f"{self.progress}: {message}; attempt {number} of {len(PAUSES) + 1}", True)
+                self._pause(pause)
+        except Interrupted as interrupted:
+            self.cause = interrupted.cause
+            return self.stopped
+        return ""
+
+    def _attempt(self, is_broken: bool) -> tuple[str, str]:
+        """Run the child process. Return the kind of its error and a message, or two empty strings."""
+        self.prepare()
+        output, write_fd = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(output)
+            self._run_child(write_fd, is_broken)
+        os.close(write_fd)
+        try:
+            return self._wait(output)
+        finally:
+            os.close(output)
+            _kill(pid)
+
+    def _wait(self, output: int) -> tuple[str, str]:
+        """Read the child's lines until it ends. Return the last one that is an error."""
+        os.set_blocking(output, False)
+        data = b""
+        while True:
+            self._interrupts.wait(60, output)
+            try:
+                part = os.read(output, 65536)
+            except BlockingIOError:
+                continue
+            data += part
+            *lines, data = data.split(b"\n") if part else [data, b""]
+            for line in lines:
+                kind, _, text = line.decode("utf-8", "replace").partition(" ")
+                if kind == PROGRESS:
+                    self._report(text)
+                elif kind == DONE:
+                    return "", ""
+                elif kind in (RETRY, BROKEN, FAILED):
+                    return kind, text
+            if not part:
+                return FAILED, "the process that downloads it was killed"
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            self._interrupts.wait(remaining)
+
+    def _report(self, progress: str, is_important: bool = False) -> None:
+        """Record the progress for readers, at most once a second unless it is important."""
+        now = time.monotonic()
+        if not is_important and now - self._reported_at < REPORT_SECONDS:
+            return
+        self._reported_at = now
+        write_record(f"{self._directory}/progress", [("text", progress)], durable=False)
+        wake_listeners(self._order["wake_dir"])
+
+    def _run_child(self, output: int, is_broken: bool) -> None:
+        """Do the transfer in this forked process. Never return."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            die_with_parent()
+            self.work(output, is_broken)
+            send(output, DONE, "")
+        except Failure as failure:
+            send(output, failure.kind, str(failure))
+        except BaseException as error:  # the forked child must exit here, even after an unexpected error
+            reason = error.strerror or error if isinstance(error, OSError) else repr(error)
+            send(output, FAILED, self.describe_error(str(reason)))
+        os._exit(0)
+
+    def describe_error(self, reason: str) -> str:
+        """Return the message about an error of the operating system or an unexpected one."""
+        return reason
+
+
+def send(output: int, kind: str, text: str) -> None:
+    """Write a line that is short enough for one write to the pipe."""
+    line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
+    os.write(output, line + b"\n")
+
+
+def die_with_parent() -> None:
+    import ctypes  # imported on demand, because the import is slow
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _kill(pid: int) -> None:
+    """End the child if it is still running, and reap it."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(pid, 0)

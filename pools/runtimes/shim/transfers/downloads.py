@@ -1,0 +1,135 @@
+"""Download objects of an object store with signed URLs, several at a time."""
+
+from __future__ import annotations
+
+import threading
+
+from pools.runtimes.shim.transfers.cache import Cache
+from pools.runtimes.shim.transfers.child import FAILED, RETRY, Failure
+from pools.runtimes.shim.transfers.http import READ_SECONDS, TEMPORARY, build_opener
+from pools.runtimes.shim.transfers.listing import Object
+
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from urllib.request import OpenerDirector
+
+THREADS = 8
+BATCH = 200  # URLs that are signed at a time, because they expire
+BLOCK = 1024 * 1024
+REPORT_WAIT = 0.5
+_CHANGED = (404, 412)
+
+
+class Changed(Exception):
+    """Raised if an object has changed or disappeared since it was listed."""
+
+
+def download_objects(
+    missing: list[Object], cache: Cache, sign: Callable[[list[Object]], list[str]],
+    report: Callable[[int, int], None],
+) -> None:  # fmt: skip
+    """Fetch objects into the cache.
+
+    `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes so far.
+    Objects that have been fetched stay in the cache if others fail. Raises Failure, Changed and OSError.
+    """
+    downloads = _Downloads(cache)
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        downloads.queue = list(zip(batch, sign(batch)))[::-1]
+        threads = [threading.Thread(target=downloads.work, daemon=True) for _ in batch[:THREADS]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(REPORT_WAIT)
+                report(downloads.count, downloads.received)
+        if downloads.error is not None:
+            raise downloads.error
+
+
+class _Downloads:
+    """State that the threads share. The first error ends all of them."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache, self._lock = cache, threading.Lock()
+        self._opener: OpenerDirector | None = None
+        self.queue: list[tuple[Object, str]] = []
+        self.error: BaseException | None = None
+        self.count = self.received = 0
+
+    def work(self) -> None:
+        """Download objects of the queue until it is empty."""
+        while True:
+            with self._lock:
+                if not self.queue or self.error is not None:
+                    return
+                entry, url = self.queue.pop()
+                self._opener = self._opener or build_opener(url, "")
+            try:
+                self._download(entry, url, self._opener)
+            except BaseException as error:  # reported by the thread that waits for all of them
+                self.error = self.error or error
+                return
+            with self._lock:
+                self.count += 1
+
+    def _download(self, entry: Object, url: str, opener: OpenerDirector) -> None:
+        import http.client
+        import socket
+        import ssl
+        import urllib.error
+        import urllib.request
+
+        # `socket.timeout` differs from TimeoutError on Python 3.9.
+        failures = (
+            urllib.error.URLError,
+            http.client.HTTPException,
+            socket.timeout,
+            ssl.SSLError,
+            ConnectionError,
+        )
+        headers = {"If-Match": entry.etag}
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310
+        draft, size = self._cache.draft(entry), 0
+        try:
+            with opener.open(request, timeout=READ_SECONDS) as response, open(draft, "wb") as file:
+                while data := response.read(BLOCK):
+                    file.write(data)
+                    size += len(data)
+                    with self._lock:
+                        self.received += len(data)
+                    if size > entry.size:
+                        raise Changed
+        except urllib.error.HTTPError as error:
+            _raise_answer(error)
+        except failures as error:
+            # The reason may contain the address, which only admins may see, so only its kind is shown.
+            reason = getattr(error, "reason", error)
+            text = getattr(reason, "strerror", None) or type(reason).__name__
+            raise Failure(RETRY, f"the object store does not respond: {text}") from error
+        if size < entry.size:
+            raise Failure(RETRY, "the object store closed the connection")
+        self._cache.store(entry)
+
+
+def _raise_answer(error: Exception) -> None:
+    """Raise the error that an HTTP status stands for. The message contains no part of the URL."""
+    import re
+
+    status = int(getattr(error, "code", 0))
+    if status in _CHANGED:
+        raise Changed from error
+    text = error.read(4096).decode("utf-8", "replace")  # type: ignore[attr-defined]
+    match = re.search(r"<Code>(\w+)</Code>", text)
+    code = f" ({match.group(1)})" if match else ""
+    if status in (301, 302, 307, 308):
+        raise Failure(FAILED, f"the object store answered {status}{code}: set the volume's region") from error
+    kind = RETRY if status in TEMPORARY or _is_expired(text) else FAILED
+    raise Failure(kind, f"the object store answered {status}{code}") from error
+
+
+def _is_expired(text: str) -> bool:
+    """Return whether a URL has expired while it waited for its turn."""
+    return "Request has expired" in text or "ExpiredToken" in text

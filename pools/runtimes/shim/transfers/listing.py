@@ -1,0 +1,100 @@
+"""Objects under the prefix of a volume, and the rules for objects that become files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FILES_MAX = 100_000
+NAME_BYTES_MAX = 255
+GIB = 2**30
+_SHOWN_MAX = 80
+
+
+class UnusableListing(ValueError):
+    """Raised with the reason, as a clause, if the objects cannot become the files of a volume."""
+
+
+@dataclass(frozen=True)
+class Object:
+    """Object of a volume. `path` is relative to the prefix, `size` is in bytes, and `modified` is in seconds
+    since 1970.
+    """
+
+    path: str
+    size: int
+    etag: str
+    modified: float
+
+
+class Listing:
+    """Objects of one volume, added in the order of their listing.
+
+    `size_max` is in bytes. A volume that is too large is refused before all of its objects are listed.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self.objects: list[Object] = []
+        self.size = 0
+
+    def add(self, objects: Iterable[Object]) -> None:
+        """Add objects. Raises UnusableListing."""
+        for entry in objects:
+            is_marker = entry.path == "" or (entry.path.endswith("/") and not entry.size)
+            if is_marker:  # tools create such objects to show empty folders
+                _check_path(entry.path.rstrip("/"))
+                continue
+            _check_path(entry.path)
+            self.objects.append(entry)
+            self.size += entry.size
+            if len(self.objects) > FILES_MAX:
+                raise UnusableListing(f"it has more than {FILES_MAX:,} objects; use a narrower prefix")
+            if self.size > self._size_max:
+                raise UnusableListing(
+                    f"its objects take more than its limit of {self._size_max / GIB:g} GiB. Raise max_gib of "
+                    "the volume, or use a narrower prefix"
+                )
+
+    def check(self) -> None:
+        """Raise UnusableListing if an object would have to be both a file and a directory."""
+        files = {entry.path for entry in self.objects}
+        if len(files) < len(self.objects):
+            raise UnusableListing("the object store listed an object twice")
+        for path in files:
+            parent = path.rpartition("/")[0]
+            while parent:
+                if parent in files:
+                    raise UnusableListing(
+                        f"the object {_shown(parent)} is also the folder of {_shown(path)}; rename one"
+                    )
+                parent = parent.rpartition("/")[0]
+
+
+def _check_path(path: str) -> None:
+    if path and (reason := _path_problem(path)):
+        raise UnusableListing(f"the object {_shown(path)} cannot be a file: {reason}. Rename it")
+
+
+def _path_problem(path: str) -> str:
+    try:
+        names = [name.encode() for name in path.split("/")]
+    except UnicodeEncodeError:
+        return "its name is not valid Unicode"
+    if any(name in (b".", b"..") for name in names):
+        return "its name contains the part . or .."
+    if b"" in names:
+        return "its name starts or ends with /, or contains //"
+    if any(byte < 32 or byte == 127 for name in names for byte in name):
+        return "its name contains a control character"
+    if any(len(name) > NAME_BYTES_MAX for name in names):
+        return f"a part of its name is longer than {NAME_BYTES_MAX} bytes"
+    return ""
+
+
+def _shown(path: str) -> str:
+    text = path if len(path) <= _SHOWN_MAX else f"{path[:_SHOWN_MAX]}..."
+    return ascii(text)

@@ -1,0 +1,148 @@
+"""Fetch the volumes of a pod that are stored in S3.
+
+Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
+from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
+directory. They show the objects as they were listed, and later pods do not change them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+from pools.runtimes.shim.interrupts import Interrupts
+from pools.runtimes.shim.records import Record
+from pools.runtimes.shim.transfers.cache import Cache
+from pools.runtimes.shim.transfers.child import FAILED, PROGRESS, REPORT_SECONDS, Failure, Transfer, send
+from pools.runtimes.shim.transfers.downloads import Changed, download_objects
+from pools.runtimes.shim.transfers.http import open_url, read_json
+from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
+
+DIRECTORY = "volumes"  # subdirectory of the pod's directory of records, which the pod does not see
+LISTINGS_MAX = 3  # times that changing objects are listed again
+_MB = 1e6
+
+
+def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
+    """Fetch all volumes of the order. Return an error message and the cause of a stop, both possibly ""."""
+    for key, value in order:
+        if key == "synced_volume":
+            name, _, source = value.partition(" ")
+            fetch = VolumeFetch(name, source, directory, dict(order), secret, interrupts)
+            if failure := fetch.run():
+                return failure, fetch.cause
+    return "", ""
+
+
+class VolumeFetch(Transfer):
+    """Fetch of one volume. `source` identifies the volume's objects among those of all volumes."""
+
+    stopped = "stopped before its volumes had been fetched"
+
+    def __init__(
+        self, name: str, source: str, directory: str, order: dict[str, str], secret: str,
+        interrupts: Interrupts,
+    ) -> None:  # fmt: skip
+        super().__init__(directory, order, secret, interrupts)
+        self._name = name
+        self._cache = Cache(order["volume_cache"], source)
+        self._url, self._ca = f"{order['volumes_url']}/{name}", order["download_ca"]
+        self.progress = f"fetching the volume {name}"
+        self.failure = f"the volume {name} could not be fetched"
+
+    def run(self) -> str:
+        try:
+            return super().run()
+        except OSError as error:
+            return f"{self.failure}: {error.strerror or error}"
+
+    def prepare(self) -> None:
+        """Delete the files of an earlier attempt, and create an empty directory."""
+        parent = f"{self._directory}/{DIRECTORY}"
+        shutil.rmtree(f"{parent}/{self._name}", ignore_errors=True)
+        os.makedirs(parent, 0o700, exist_ok=True)
+
+    def work(self, output: int, is_broken: bool) -> None:
+        self._output, self._next_report = output, 0.0
+        os.umask(0o022)
+        self._cache.lock(self._wait_for_cache)
+        for _ in range(LISTINGS_MAX):
+            try:
+                objects = self._list()
+                self._download([entry for entry in objects if not self._cache.has(entry)], objects)
+                self._link(objects)
+            except Changed:
+                self._report_child("objects changed; listing them again")
+            except UnusableListing as error:
+                raise Failure(FAILED, str(error)) from error
+            else:
+                self._cache.trim()
+                self._cache.release()
+                return
+        raise Failure(FAILED, f"objects changed or disappeared during each of {LISTINGS_MAX} attempts")
+
+    def _wait_for_cache(self, seconds: float) -> None:
+        size = self._cache.stored_bytes() / _MB
+        self._report_child(f"waiting for another pod on this node that fetches them, {size:,.0f} MB so far")
+        time.sleep(seconds)
+
+    def _list(self) -> list[Object]:
+        """Return the objects. Raises Failure and UnusableListing."""
+        import urllib.parse
+
+        listing, after = None, ""
+        while listing is None or after:
+            url = f"{self._url}/objects?after={urllib.parse.quote(after, safe='')}"
+            page = read_json(open_url(url, self._secret, self._ca))
+            listing = listing or Listing(int(page["size_max"]))
+            listing.add(Object(**entry) for entry in page["objects"])
+            after = page["next"] or ""
+            self._report_child(f"listed {len(listing.objects):,} objects")
+        listing.check()
+        return listing.objects
+
+    def _download(self, missing: list[Object], objects: list[Object]) -> None:
+        """Fetch the missing objects. Raises Failure and Changed."""
+        size = sum(entry.size for entry in missing)
+        free = self._cache.make_room(size, objects)
+        if free < size:
+            raise Failure(
+                FAILED,
+                f"{size / _MB:,.0f} MB are missing on the node, and only {max(free, 0) / _MB:,.0f} MB of its "
+                "disk are available for volumes",
+            )
+
+        def sign(entries: list[Object]) -> list[str]:
+            files = [{"path": entry.path, "etag": entry.etag} for entry in entries]
+            answer = read_json(open_url(f"{self._url}/urls", self._secret, self._ca, {"objects": files}))
+            return [str(url) for url in answer["urls"]]
+
+        def report(count: int, received: int) -> None:
+            self._report_child(
+                f"{received / _MB:,.0f} of {size / _MB:,.0f} MB, {count:,} of {len(missing):,} objects"
+            )
+
+        download_objects(missing, self._cache, sign, report)
+
+    def _link(self, objects: list[Object]) -> None:
+        """Create the volume's directory, which appears at its final path once it is complete."""
+        place = f"{self._directory}/{DIRECTORY}/{self._name}"
+        draft = f"{place}.new"
+        shutil.rmtree(draft, ignore_errors=True)
+        os.mkdir(draft)
+        made = {""}
+        for entry in objects:
+            parent = entry.path.rpartition("/")[0]
+            if parent not in made:
+                os.makedirs(f"{draft}/{parent}", exist_ok=True)
+                made.add(parent)
+            self._cache.link(entry, f"{draft}/{entry.path}")
+        os.rename(draft, place)
+
+    def _report_child(self, text: str) -> None:
+        """Send progress to the shim, at most once a second."""
+        now = time.monotonic()
+        if now >= self._next_report:
+            self._next_report = now + REPORT_SECONDS
+            send(self._output, PROGRESS, f"{self.progress}: {text}")

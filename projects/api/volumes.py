@@ -1,0 +1,103 @@
+"""REST endpoints for nodes that fetch the volumes of a pod from S3.
+
+A node authenticates with a secret of the pod, which is valid while the pod is live. It receives no
+credentials of the object store.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.core.errors import Conflict, Unauthenticated
+from berth.server.api.requests import Body, Query, parse_body, parse_query
+from berth.server.api.responses import ResponseModel
+from berth.server.api.schema import operation
+from berth.server.api.views import TokenlessView
+from pools.buckets.logins import NO_BOTO3, find_login
+from pools.engine.volumes import usable_volumes
+from pools.joining import secrets
+from projects.models import Pod, PodState
+
+if TYPE_CHECKING:
+    from pools.buckets.bucket import Bucket
+
+GIB = 2**30
+SIGNED_MAX = 500
+
+
+class ObjectsQuery(Query):
+    after: Annotated[str, Field(max_length=2048, description="`next` of the preceding page.")] = ""
+
+
+class ObjectResponse(ResponseModel):
+    path: str = Field(description="Key without the volume's prefix.")
+    size: int = Field(description="In bytes.")
+    etag: str
+    modified: float = Field(description="Seconds since 1970.")
+
+
+class ObjectsResponse(ResponseModel):
+    objects: list[ObjectResponse]
+    next: str = Field(description="Value of `after` for the next page, or empty.")
+    size_max: int = Field(description="Maximum size of all objects in bytes.")
+
+
+class ObjectBody(Body):
+    path: Annotated[str, Field(min_length=1, max_length=1024)]
+    etag: Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class UrlsBody(Body):
+    objects: Annotated[tuple[ObjectBody, ...], Field(strict=False, min_length=1, max_length=SIGNED_MAX)]
+
+
+class UrlsResponse(ResponseModel):
+    urls: list[str] = Field(description="URL of each object, for requests with its ETag in If-Match.")
+
+
+class PodVolumeObjects(TokenlessView):
+    caller = "pod"
+
+    @operation("List the objects of a pod's volume in S3", query=ObjectsQuery, response=ObjectsResponse)
+    def get(self, request: Request, pod_id: UUID, name: str) -> Response:
+        bucket, size_max = _open(request, pod_id, name)
+        page = bucket.list_page(parse_query(request, ObjectsQuery).after)
+        objects = [ObjectResponse.from_row(each) for each in page.objects]
+        return Response(ObjectsResponse(objects=objects, next=page.next, size_max=size_max))
+
+
+class PodVolumeUrls(TokenlessView):
+    caller = "pod"
+
+    @operation("Sign URLs of objects of a pod's volume in S3", body=UrlsBody, response=UrlsResponse)
+    def post(self, request: Request, pod_id: UUID, name: str) -> Response:
+        bucket, _ = _open(request, pod_id, name)
+        body = parse_body(request, UrlsBody)
+        return Response(UrlsResponse(urls=bucket.sign([(each.path, each.etag) for each in body.objects])))
+
+
+def _open(request: Request, pod_id: UUID, name: str) -> tuple["Bucket", int]:
+    """Return the bucket of a live pod's volume, and the volume's maximum size in bytes.
+
+    Raises Unauthenticated, or Conflict if the project may no longer use the volume.
+    """
+    scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
+    if scheme.lower() != "bearer" or secrets.verified_key(secret.strip(), "downloads") != str(pod_id):
+        raise Unauthenticated("Send the secret of this pod: Authorization: Bearer ...")
+    live = Pod.objects.select_related("workload__project", "node__pool")
+    pod = live.filter(pk=pod_id, state__in=(PodState.STARTING, PodState.RUNNING)).first()
+    names = [mount["name"] for mount in pod.workload.spec.get("volumes", ())] if pod else []
+    if pod is None or pod.node is None or name not in names:
+        raise Unauthenticated("This pod is unknown, has ended, or does not have this volume.")
+    pool = pod.node.pool
+    volume = usable_volumes(pool.volumes, pod.workload.project.name).get(name)
+    if volume is None or not volume.is_synced:
+        raise Conflict(f"Pool {pool.name} no longer has this volume in S3 for the project.")
+    try:
+        from pools.buckets.bucket import Bucket
+    except ImportError:
+        raise Conflict(f"The volume {NO_BOTO3}") from None
+    return Bucket(volume, find_login(pool, volume)), volume.max_gib * GIB

@@ -1,0 +1,253 @@
+"""Tests for volumes in S3 over REST: who defines them, their credentials, and what nodes receive."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.joining import secrets
+from pools.models import NodePool
+from projects.models import Audit, Pod, Workload
+from scheduler.loop.dispatch.images import NO_IMAGE
+from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.secrets import SecretReader
+from scheduler.loop.observe.specs import SpecCache
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+from tests.factories import node, place
+from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store
+
+SECRET = "node-pools/local/secrets/s3-reader"
+CREDENTIALS = {"access_key_id": KEY_ID, "secret_access_key": KEY}
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        store.fill("datasets", {"set/a": b"one", "set/b/c": b"two", "other/d": b"three"})
+        yield store
+
+
+@pytest.fixture(autouse=True)
+def local_url(settings: Any) -> None:
+    settings.BERTH_LOCAL_URL = "http://127.0.0.1:8000"
+
+
+def edit(user: Caller, *volumes: dict[str, Any]) -> Any:
+    current = user.get("node-pools/local")
+    body = {"volumes": list(volumes)}
+    return user("PATCH", "node-pools/local", body, headers={"If-Match": current.headers["ETag"]})
+
+
+def problems(answer: Any) -> dict[str, str]:
+    assert answer.status_code == 422, answer.content
+    return {each["path"]: each["message"] for each in answer.json()["errors"]}
+
+
+def volume(store: ObjectStore, **changes: Any) -> dict[str, Any]:
+    values = {"name": "data", "source": "s3://datasets/set", "endpoint": store.url, "secret": "s3-reader"}
+    return values | changes
+
+
+@pytest.fixture
+def pod(store: ObjectStore, cast: Cast, alice: Caller, dave: Caller) -> Pod:
+    """Return a starting pod of a workload with the volume."""
+    node(cast.pool)
+    assert alice("PUT", SECRET, CREDENTIALS).status_code == 201
+    answer = edit(alice, volume(store, projects=["vision"], max_gib=2))
+    assert answer.status_code == 200, answer.content
+    mount = {"volumes": [{"name": "data", "path": "/data"}]}
+    answer = dave.post("workloads", training(project="vision") | mount)
+    assert answer.status_code == 201, answer.content
+    workload = Workload.objects.get(pk=answer.json()["id"])
+    return Pod.objects.get(pk=place(workload, node(cast.pool), [], state="starting").pk)
+
+
+def test_admin_defines_a_volume_and_reads_it_back(store: ObjectStore, cast: Cast, alice: Caller) -> None:
+    alice("PUT", SECRET, CREDENTIALS)
+    assert edit(alice, volume(store)).status_code == 200
+    [shown] = alice.get("node-pools/local").json()["volumes"]
+    expected: dict[str, Any] = {
+        "access": "read_only",
+        "nodes": {},
+        "projects": [],
+        "region": None,
+        "max_gib": 100,
+    }
+    assert shown == volume(store) | expected
+    assert edit(alice, shown).status_code == 200, "the response is a valid request"
+    directory = {"name": "data", "source": "/mnt/data"}
+    edit(alice, directory)
+    [shown] = alice.get("node-pools/local").json()["volumes"]
+    assert [shown[key] for key in ("endpoint", "region", "secret", "max_gib")] == [None] * 4
+    assert edit(alice, shown).status_code == 200
+
+
+def test_only_platform_admins_define_volumes_and_their_credentials(
+    store: ObjectStore, cast: Cast, caller: Callable[..., Caller]
+) -> None:
+    for name in ("bob", "carol", "dave"):
+        user = caller(name)
+        assert edit(user, volume(store)).status_code == 403, name
+        assert user("PUT", SECRET, CREDENTIALS).status_code == 403, name
+    assert NodePool.objects.get(name="local").volumes == []
+
+
+def test_access_key_is_write_only_and_pods_cannot_use_it(cast: Cast, alice: Caller, dave: Caller) -> None:
+    stored = alice("PUT", SECRET, CREDENTIALS)
+    assert (stored.json()["kind"], stored.json()["username"]) == ("s3_key", KEY_ID)
+    texts = [stored.content, alice.get(SECRET).content, alice.get("node-pools/local/secrets").content]
+    texts.append(str(list(Audit.objects.values())).encode())
+    assert all(KEY.encode() not in text for text in texts)
+    assert KEY_ID.encode() in texts[-1]
+    use = {"secrets": [{"name": "s3-reader", "env": "KEY"}]}
+    refused = dave.post("workloads", training(project="vision") | use)
+    assert (refused.status_code, "s3-reader" in refused.json()["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"access_key_id": KEY_ID}, "secret_access_key"),
+        ({"secret_access_key": KEY}, "access_key_id"),
+        ({"access_key_id": "a b", "secret_access_key": KEY}, "access_key_id"),
+        ({"access_key_id": KEY_ID, "secret_access_key": ""}, "secret_access_key"),
+        ({**CREDENTIALS, "value": "x"}, "value"),
+        ({**CREDENTIALS, "registry": "r.example.org"}, "value"),
+    ],
+)
+def test_incomplete_access_key_is_refused_without_repeating_it(
+    cast: Cast, alice: Caller, body: dict[str, str], path: str
+) -> None:
+    answer = alice("PUT", SECRET, body)
+    assert path in problems(answer)
+    assert KEY.encode() not in answer.content
+
+
+def test_projects_have_no_access_keys(cast: Cast, alice: Caller) -> None:
+    answer = alice("PUT", "projects/vision/secrets/s3-reader", CREDENTIALS)
+    assert problems(answer) == {"access_key_id": "is not used by projects"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message"),
+    [
+        ({"source": "s3://"}, "source", "names no bucket"),
+        ({"source": "s3:///set"}, "source", "names no bucket"),
+        ({"source": "s3://Bad_Bucket/set"}, "source", "names no bucket"),
+        ({"source": "s3://datasets/a/../b"}, "source", "has a prefix with an empty part, . or .."),
+        ({"source": "s3://datasets//a"}, "source", "has a prefix with an empty part, . or .."),
+        ({"source": f"s3://datasets/{'a' * 600}"}, "source", "has a prefix of more than 512 bytes"),
+        ({"source": "s3://datasets/a\nb"}, "source", "has a prefix with a control character"),
+        ({"access": "read_write"}, "access", "is not possible for s3:// sources"),
+        ({"endpoint": "s3.example.org"}, "endpoint", "is not the URL of an object store"),
+        ({"endpoint": "https://s3.example.org/path"}, "endpoint", "is not the URL of an object store"),
+        ({"endpoint": "https://id:key@s3.example.org"}, "endpoint", "contains credentials"),
+        ({"endpoint": "file:///etc/passwd"}, "endpoint", "is not the URL of an object store"),
+        ({"region": "Europe"}, "region", "is not a region"),
+        ({"max_gib": 0}, "max_gib", "is not a size"),
+        ({"max_gib": True}, "max_gib", "is not a size"),
+        ({"max_gib": "many"}, "max_gib", "is not a size"),
+        ({"secret": "No Secret"}, "secret", "is not a valid name"),
+        ({"secret": "missing"}, "secret", "is not a secret of this pool with an S3 access key"),
+        ({"source": "/mnt/data"}, "endpoint", "is not possible here"),
+        ({"maxgib": 1}, "maxgib", "unknown key"),
+    ],
+)
+def test_invalid_volume_is_refused_with_its_field(
+    store: ObjectStore, cast: Cast, alice: Caller, changes: dict[str, Any], path: str, message: str
+) -> None:
+    alice("PUT", SECRET, CREDENTIALS)
+    messages = problems(edit(alice, volume(store, **changes)))
+    assert messages[f"volumes[0].{path}"].startswith(message)
+    assert NodePool.objects.get(name="local").volumes == []
+
+
+def test_secret_of_another_kind_is_refused_with_the_command_that_sets_it(
+    store: ObjectStore, cast: Cast, alice: Caller
+) -> None:
+    alice("PUT", SECRET, {"value": "text"})
+    answer = edit(alice, volume(store))
+    [problem] = answer.json()["errors"]
+    assert "berth secret set s3-reader --pool local --access-key-id ID" in problem["allowed"]
+
+
+def test_kubernetes_pools_refuse_volumes_in_s3(store: ObjectStore) -> None:
+    from berth.core.errors import Invalid
+    from pools.engine.volumes import normalize_volumes
+
+    with pytest.raises(Invalid) as refused:
+        normalize_volumes([volume(store)], is_kubernetes=True)
+    assert str(refused.value.problems[0]).startswith(
+        "volumes[0].source: is not possible on Kubernetes, whose nodes run no program of Berth"
+    )
+
+
+def test_server_without_boto3_refuses_volumes_in_s3(
+    store: ObjectStore, cast: Cast, alice: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice("PUT", SECRET, CREDENTIALS)
+    monkeypatch.setattr("pools.buckets.logins.find_spec", lambda _: None)
+    assert "pip install 'berth-platform[aws]'" in problems(edit(alice, volume(store)))["volumes[0].source"]
+
+
+def test_order_names_the_server_and_contains_no_credentials(pod: Pod) -> None:
+    spec = SpecCache().get(pod.workload).spec
+    assert spec is not None
+    pod.workload.rendezvous = {"address": "", "port": 1}
+    order = build_pod_order(pod, spec, [pod], NO_IMAGE, SecretReader())
+    assert order.volumes_url == f"http://127.0.0.1:8000/api/v1/pods/{pod.pk}/volumes"
+    [mount] = order.volumes
+    assert (mount.source, mount.path, mount.is_writable, len(mount.cache)) == (
+        "s3://datasets/set", "/data", False, 32,
+    )  # fmt: skip
+    assert order.download_secret == secrets.for_downloads(str(pod.pk))
+    assert order.code_url == ""
+    assert not {KEY, KEY_ID} & {*order.env.values(), *order.secret_env.values()}
+
+
+def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
+    pod: Pod, store: ObjectStore
+) -> None:
+    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data"
+    page = agent.get(f"{place}/objects").json()
+    assert [(each["path"], each["size"]) for each in page["objects"]] == [("a", 3), ("b/c", 3)]
+    assert (page["next"], page["size_max"]) == ("", 2 * 2**30)
+    objects = [{"path": each["path"], "etag": each["etag"]} for each in page["objects"]]
+    answer = agent.post(f"{place}/urls", {"objects": objects})
+    assert [url.partition("?")[0] for url in answer.json()["urls"]] == [
+        f"{store.url}/datasets/set/a", f"{store.url}/datasets/set/b/c",
+    ]  # fmt: skip
+    assert KEY.encode() not in answer.content
+
+    for wrong in (Caller(), Caller(secrets.for_pod(str(pod.pk))), Caller(secrets.for_downloads("0"))):
+        assert wrong.get(f"{place}/objects").status_code == 401
+        assert wrong.post(f"{place}/urls", {"objects": objects}).status_code == 401
+    assert agent.get(f"pods/{pod.pk}/volumes/other/objects").status_code == 401
+    assert agent.post(f"{place}/urls", {"objects": objects * 300}).status_code == 422
+    Pod.objects.filter(pk=pod.pk).update(state="succeeded", ended_at=timezone.now())
+    assert agent.get(f"{place}/objects").status_code == 401
+
+
+def test_node_gets_nothing_after_the_volume_or_its_secret_was_removed(
+    pod: Pod, store: ObjectStore, alice: Caller
+) -> None:
+    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    assert alice("DELETE", SECRET).status_code == 204
+    refused = agent.get(place)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409, "The secret with its credentials, s3-reader, is missing. Tell an admin.",
+    )  # fmt: skip
+    alice("PUT", SECRET, CREDENTIALS)
+    edit(alice, volume(store, projects=["ads"]))
+    refused = agent.get(place)
+    assert (refused.status_code, "no longer has this volume" in refused.json()["detail"]) == (409, True)
+
+
+def test_members_see_the_volume_but_neither_its_source_nor_its_settings(pod: Pod, dave: Caller) -> None:
+    [shown] = dave.get("projects/vision").json()["volumes"]
+    assert (shown["name"], shown["access"]) == ("data", "read_only")
+    texts = [dave.get("projects/vision").content, dave.get("node-pools/local").content]
+    texts.append(dave.get(f"workloads/{pod.workload_id}").content)
+    assert all(b"datasets" not in text and b"s3:" not in text for text in texts)

@@ -1,0 +1,96 @@
+"""Tests for listing and signing objects of a volume, against object stores that misbehave."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.core.errors import BerthError, Conflict, Unavailable
+from pools.buckets import bucket
+from pools.buckets.bucket import Bucket
+from pools.buckets.logins import BucketLogin
+from pools.engine.volumes import Volume
+from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, answering, object_store
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+def open_bucket(endpoint: str, source: str = "s3://secret-bucket/secret-prefix") -> Bucket:
+    return Bucket(Volume("data", source, endpoint=endpoint), BucketLogin(KEY_ID, KEY))
+
+
+def test_listing_of_many_objects_continues_after_each_page(store: ObjectStore) -> None:
+    store.fill("many", {f"set/{number:04}": b"x" for number in range(1001)})
+    volume = open_bucket(store.url, "s3://many/set/")
+    first = volume.list_page()
+    second = volume.list_page(first.next)
+    assert (len(first.objects), [each.path for each in second.objects], second.next) == (1000, ["1000"], "")
+    assert (first.objects[0].path, first.objects[0].size) == ("0000", 1)
+
+
+def test_prefix_is_optional_and_does_not_match_parts_of_names(store: ObjectStore) -> None:
+    store.fill("whole", {"a": b"", "set/b": b"", "settings/c": b""})
+    listed = {
+        source: [each.path for each in open_bucket(store.url, source).list_page().objects]
+        for source in ("s3://whole", "s3://whole/", "s3://whole/set", "s3://whole/none")
+    }
+    everything = ["a", "set/b", "settings/c"]
+    assert list(listed.values()) == [everything, everything, ["b"], []]
+
+
+def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store: ObjectStore) -> None:
+    store.fill("signed", {"set/a b": b"x"})
+    [url] = open_bucket(store.url, "s3://signed/set").sign([("a b", '"etag"')])
+    assert url.startswith(f"{store.url}/signed/set/a%20b?")
+    assert "X-Amz-SignedHeaders=host%3Bif-match" in url
+    assert KEY not in url
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "message"),
+    [
+        (404, "NoSuchBucket", Conflict, "The bucket does not exist."),
+        (403, "AccessDenied", Conflict, "The credentials do not allow listing the objects (AccessDenied)."),
+        (403, "InvalidAccessKeyId", Conflict, "rejects the credentials (InvalidAccessKeyId)"),
+        (403, "SignatureDoesNotMatch", Conflict, "Tell an admin to renew the secret."),
+        (400, "AuthorizationHeaderMalformed", Conflict, "Tell an admin to set the volume's region."),
+        (400, "Strange", Conflict, "The object store refuses the request (Strange)."),
+        (503, "SlowDown", Unavailable, "The object store is overloaded or has failed (SlowDown)."),
+        (500, "InternalError", Unavailable, "The object store is overloaded or has failed (InternalError)."),
+    ],
+)
+def test_refusal_of_the_store_is_explained_without_its_address(
+    status: int, code: str, error: type[BerthError], message: str
+) -> None:
+    text = f"<?xml version='1.0'?><Error><Code>{code}</Code><BucketName>secret-bucket</BucketName></Error>"
+    with answering(status, text) as url, pytest.raises(error) as refused:
+        open_bucket(url).list_page()
+    assert message in refused.value.detail
+    assert "secret-" not in refused.value.detail
+
+
+def test_store_that_hangs_or_is_absent_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket, "READ_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(Unavailable, match=r"^The object store does not respond \(ReadTimeoutError\)\.$"):
+            open_bucket(url).list_page()
+    with pytest.raises(Unavailable, match="EndpointConnectionError"):
+        open_bucket(url).list_page()
+
+
+def test_server_without_an_identity_asks_for_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    volume = Bucket(Volume("data", "s3://any", endpoint="http://127.0.0.1:9"), BucketLogin())
+    for use in (volume.list_page, lambda: volume.sign([("a", "e")])):
+        with pytest.raises(Conflict, match="no credentials"):
+            use()
