@@ -15,7 +15,7 @@ from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node
-from pools.models.node import PENDING
+from pools.models.node import PENDING, NodeState
 from pools.services.upgrades import is_outdated
 from pools.web.forms import ReasonForm
 
@@ -82,7 +82,9 @@ def show(request: Request, name: str) -> HttpResponse:
     is_admin = _is_allowed(request, "administer")
     context = {
         "node": node,
-        "phases": _phase_rows(node, is_admin=is_admin),
+        "phases": (phases := _phase_rows(node, is_admin=is_admin)),
+        "has_phase_messages": any(row["message"] for row in phases),
+        "boot_steps": _boot_steps(node, phases) if node.state in PENDING else [],
         "started": _start_script_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
         "is_starting": node.state in PENDING,
@@ -124,6 +126,15 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     pending = {"state": "pending", "seconds": 0, "message": ""}
     phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
     return phases if is_admin else [{**row, "message": ""} for row in phases]
+
+
+def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps of a boot: the machine, each phase of the environment, and the first report."""
+    has_machine = node.state == NodeState.BOOTING
+    steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
+    steps += [{"title": row["phase"], "state": row["state"], "seconds": row["seconds"]} for row in phases]
+    is_prepared = has_machine and all(row["state"] == "done" for row in phases)
+    return [*steps, {"title": "Ready", "state": "running" if is_prepared else "pending", "seconds": None}]
 
 
 def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.spec import ArraySpec
 from berth.core.spec.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
-from berth.core.words import format_count
+from berth.core.words import format_count, to_words
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.faults import form_errors
@@ -149,6 +149,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "changes": _possible_changes(request, array),
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
+        "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else "",
         "stop_rule": stop_rule(array),
         "stops": preview_stops(array),
         "preview_tasks_max": PREVIEW_TASKS_MAX,
@@ -212,6 +213,21 @@ def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
         danger=True,
         back=reverse("array", args=[array.pk]),
     )
+
+
+def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> str:
+    """Return why no task of an active array runs, or an empty string if one runs."""
+    counts = progress.counts
+    if counts.starting + counts.running + counts.stopping:
+        return ""
+    first = tasks.filter(phase__in=("reserved", "pending"), held=False).order_by("array_index").first()
+    if first is not None:
+        queued = format_count(counts.pending + counts.reserved, "task")
+        reason = f"{to_words(first.reason)}. {first.message}".strip() if first.reason else first.message
+        return f"{queued} queued. {first.name}: {reason or 'not yet evaluated.'}"
+    if counts.suspended:
+        return f"{format_count(counts.suspended, 'task')} suspended. Resume them to continue."
+    return "The scheduler has not released the next tasks yet." if counts.held else ""
 
 
 def _as_csv(

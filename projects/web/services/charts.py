@@ -94,6 +94,12 @@ def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) ->
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
 
+def format_percent(fraction: float) -> str:
+    """Return a fraction in percent, with three digits as in the conditions and charts."""
+    percent = 100 * fraction
+    return f"{percent:,.3g} %" if percent >= 0.1 or not percent else "below 0.1 %"
+
+
 @dataclass(frozen=True, slots=True)
 class LatestMetrics:
     """Values of a service's latest sample. `old_since` is its time if the sample is no longer current."""
@@ -159,7 +165,7 @@ def _chart(
     last = pick(points[-1])  # of the same measurement as the conditions
 
     def show(value: float) -> str:
-        return f"{value / MILLI:,.3g}" if in_thousandths else f"{value:,.0f}"
+        return f"{value / MILLI if in_thousandths else value:,.3g}" if unit else f"{value:,.0f}"
 
     return Chart(
         key, title, unit, step_lines, axis.begin, axis.end, "not measured" if last is None else show(last),

@@ -8,7 +8,7 @@ from projects.engine.replicas import config as names
 from projects.engine.replicas.conditions import Condition
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
-from projects.web.services.charts import SPAN, backlog_threshold
+from projects.web.services.charts import SPAN, backlog_threshold, format_percent
 
 TITLES = {
     "token_usage_high": "Token usage high",
@@ -55,7 +55,7 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
         "value": "not measured" if one.value is None else _format_value(one.name, one.value),
         "threshold": _format_value(one.name, threshold),
         "bound": "above" if one.scales_out else "at most" if one.name == names.NO_QUEUE else "below",
-        "held": f"{one.held:.0f}",
+        "held": f"{min(one.held, one.duration):.0f}",
         "duration": f"{one.duration:.0f}",
         "part": round(held * 100),
         "state": state,
@@ -71,5 +71,5 @@ def use_condition_titles(reason: str) -> str:
 
 def _format_value(name: str, value: float) -> str:
     if name in IN_PERCENT:
-        return f"{100 * value:,.3g} %"
+        return format_percent(value)
     return f"{value:,.3g} s" if name in IN_SECONDS else f"{value:,.3g}"

@@ -1,6 +1,6 @@
 """Map of devices and the workloads on each device. The map names only workloads that the user may see."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -81,6 +81,11 @@ class NodeMap:
     @property
     def allocated(self) -> int:
         return sum(device.allocated for device in self.devices)
+
+    @property
+    def reservations(self) -> list[tuple[str, int]]:
+        """The workloads that have reserved devices, with the number of devices."""
+        return list(Counter(device.reserved_for for device in self.devices if device.reserved_for).items())
 
 
 def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:

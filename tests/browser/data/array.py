@@ -36,4 +36,8 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
     tasks.filter(array_index=31).update(
         phase="cancelled", reason="Cancelled", message="Cancelled by dave.", **ended
     )
+    # The next two tasks were evicted and may start again in two minutes.
+    tasks.filter(array_index__in=(47, 48)).update(
+        held=False, backoff_until=make.ago(minutes=-2), preemptions=1, run=1, since=make.ago(minutes=3)
+    )
     return array

@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 
 from pools.models import Node
+from scheduler.models import Reservation
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -51,3 +52,22 @@ def test_node_contents_hide_workloads_of_other_projects(sign_in: SignIn, node: N
 def test_node_contents_need_a_role(sign_in: SignIn, node: Node) -> None:
     assert sign_in("frank").get(f"/nodes/{node.name}/contents").status_code == 404
     assert Client().get(f"/nodes/{node.name}/contents").status_code == 302
+
+
+def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: Cast) -> None:
+    booting = make.node(cast.pool, 5, state="booting", gpus=2, ready_at=make.ago(minutes=-3))
+    waiting = make.workload(cast.vision, "waiting", phase="reserved", replicas=2)
+    for device in range(2):
+        Reservation.objects.create(
+            workload=waiting, role="worker", index=device, node=booting, devices=[device], gpu_milli=1000
+        )
+    page = sign_in("alice").get(f"/nodes/{booting.name}")
+    assert [(step["title"], step["state"]) for step in page.context["boot_steps"]] == [
+        ("Machine", "done"),
+        ("Ready", "running"),
+    ]
+    text = page.content.decode()
+    assert "Boot in progress" in text and "expected to be ready" in text
+    contents = sign_in("alice").get(f"/nodes/{booting.name}/contents").content.decode()
+    assert contents.count("vision/waiting") == 1 + 2  # named once, and in the tooltip of each GPU
+    assert "2 GPUs reserved for vision/waiting" in contents

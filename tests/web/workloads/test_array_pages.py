@@ -213,3 +213,14 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
     sweep.task_count = 501
     sweep.save(update_fields=["task_count"])
     assert "are shown here for arrays of at most 500 tasks" in text(client, url)
+
+
+def test_array_page_says_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
+    assert "No task runs." not in text(client, address)
+    tasks = Workload.objects.filter(array=sweep)
+    tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
+    tasks.filter(array_index=4).update(reason="ProjectLimit", message="1 GPU requested.", held=False)
+    page = client.get(address)
+    assert page.context["idle_reason"].endswith("queued. sweep-4: Project limit. 1 GPU requested.")
+    assert "No task runs." in page.content.decode()

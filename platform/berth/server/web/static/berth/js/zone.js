@@ -6,6 +6,9 @@
   const isFirstPage = !document.cookie.includes("berth_zone=");
   document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
 
+  // The admin site's times are formatted by the server, so its first page is loaded again in this zone.
+  if (isFirstPage && zone !== "UTC" && location.pathname.startsWith("/admin/") && document.cookie.includes("berth_zone=")) return location.reload();
+
   const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
   const day = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric" });
 
