@@ -4,20 +4,26 @@ A node authenticates with a secret of the pod, which is valid while the pod is l
 credentials of the object store.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
+from django.db import connection
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Conflict, Unauthenticated
+from berth.core.errors import Conflict, Invalid, Unauthenticated, Unavailable
+from berth.core.problems import Problem, format_value
 from berth.server.api.requests import Body, Query, parse_body, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import TokenlessView
 from pools.buckets.logins import NO_BOTO3, find_login
-from pools.engine.volumes import usable_volumes
+from pools.engine.volumes import Volume, usable_volumes
 from pools.joining import secrets
 from projects.models import Pod, PodState
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 SIGNED_MAX = 500
+CALLS_MAX = 4  # concurrent calls of a web process for one source
 
 
 class ObjectsQuery(Query):
@@ -63,10 +70,12 @@ class PodVolumeObjects(TokenlessView):
 
     @operation("List the objects of a pod's volume in S3", query=ObjectsQuery, response=ObjectsResponse)
     def get(self, request: Request, pod_id: UUID, name: str) -> Response:
-        bucket, size_max = _open(request, pod_id, name)
-        page = bucket.list_page(parse_query(request, ObjectsQuery).after)
+        volume, bucket = _open(request, pod_id, name)
+        after = parse_query(request, ObjectsQuery).after
+        with _calling(volume):
+            page = bucket.list_page(after)
         objects = [ObjectResponse.from_row(each) for each in page.objects]
-        return Response(ObjectsResponse(objects=objects, next=page.next, size_max=size_max))
+        return Response(ObjectsResponse(objects=objects, next=page.next, size_max=volume.max_gib * GIB))
 
 
 class PodVolumeUrls(TokenlessView):
@@ -74,13 +83,42 @@ class PodVolumeUrls(TokenlessView):
 
     @operation("Sign URLs of objects of a pod's volume in S3", body=UrlsBody, response=UrlsResponse)
     def post(self, request: Request, pod_id: UUID, name: str) -> Response:
-        bucket, _ = _open(request, pod_id, name)
+        volume, bucket = _open(request, pod_id, name)
         body = parse_body(request, UrlsBody)
-        return Response(UrlsResponse(urls=bucket.sign([(each.path, each.etag) for each in body.objects])))
+        for number, each in enumerate(body.objects):
+            if {"", ".", ".."} & set(each.path.split("/")):  # some stores resolve such paths
+                given = format_value(each.path)
+                raise Invalid([Problem(f"objects[{number}].path", "is not the path of an object", given)])
+        with _calling(volume):
+            urls = bucket.sign([(each.path, each.etag) for each in body.objects])
+        return Response(UrlsResponse(urls=urls))
 
 
-def _open(request: Request, pod_id: UUID, name: str) -> tuple["Bucket", int]:
-    """Return the bucket of a live pod's volume, and the volume's maximum size in bytes.
+_calls: Counter[str] = Counter()  # calls in progress, by the source of the volume
+_lock = Lock()
+
+
+@contextmanager
+def _calling(volume: Volume) -> Iterator[None]:
+    """Call an object store without a connection to the database, so that one that hangs delays no others.
+
+    Raises Unavailable if this process has too many calls to it in progress.
+    """
+    with _lock:
+        if _calls[volume.cache] >= CALLS_MAX:
+            raise Unavailable("Too many nodes list this volume at the same time. Try again.")
+        _calls[volume.cache] += 1
+    try:
+        if not connection.in_atomic_block:
+            connection.close()
+        yield
+    finally:
+        with _lock:
+            _calls[volume.cache] -= 1
+
+
+def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
+    """Return a volume of a live pod, and its bucket.
 
     Raises Unauthenticated, or Conflict if the project may no longer use the volume.
     """
@@ -100,4 +138,4 @@ def _open(request: Request, pod_id: UUID, name: str) -> tuple["Bucket", int]:
         from pools.buckets.bucket import Bucket
     except ImportError:
         raise Conflict(f"The volume {NO_BOTO3}") from None
-    return Bucket(volume, find_login(pool, volume)), volume.max_gib * GIB
+    return volume, Bucket(volume, find_login(pool, volume))

@@ -1,13 +1,19 @@
 """Tests for volumes in S3 over REST: who defines them, their credentials, and what nodes receive."""
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
+from pools.buckets.bucket import Bucket, ObjectPage
 from pools.joining import secrets
 from pools.models import NodePool
+from projects.api.volumes import CALLS_MAX
 from projects.models import Audit, Pod, Workload
 from scheduler.loop.dispatch.images import NO_IMAGE
 from scheduler.loop.dispatch.orders import build_pod_order
@@ -226,8 +232,43 @@ def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
         assert wrong.post(f"{place}/urls", {"objects": objects}).status_code == 401
     assert agent.get(f"pods/{pod.pk}/volumes/other/objects").status_code == 401
     assert agent.post(f"{place}/urls", {"objects": objects * 300}).status_code == 422
+    outside = {"objects": [{"path": "../other/d", "etag": '"1"'}]}
+    assert problems(agent.post(f"{place}/urls", outside)) == {
+        "objects[0].path": "is not the path of an object"
+    }
     Pod.objects.filter(pk=pod.pk).update(state="succeeded", ended_at=timezone.now())
     assert agent.get(f"{place}/objects").status_code == 401
+
+
+@pytest.mark.django_db(transaction=True)
+def test_store_that_hangs_takes_few_requests_and_no_connection_to_the_database(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Queue[bool] = Queue()
+    responds = threading.Event()
+
+    def hang(bucket: Bucket, after: str) -> ObjectPage:
+        calls.put(connection.connection is not None)
+        assert responds.wait(60)
+        return ObjectPage([], "")
+
+    monkeypatch.setattr(Bucket, "list_page", hang)
+    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+
+    def fetch(_: int) -> int:
+        try:
+            return int(agent.get(place).status_code)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(CALLS_MAX) as threads:
+        waiting = [threads.submit(fetch, number) for number in range(CALLS_MAX)]
+        assert [calls.get(timeout=60) for _ in waiting] == [False] * CALLS_MAX
+        refused = agent.get(place)
+        assert (refused.status_code, "Try again" in refused.json()["detail"]) == (503, True)
+        responds.set()
+        assert [each.result(60) for each in waiting] == [200] * CALLS_MAX
+    assert agent.get(place).status_code == 200
 
 
 def test_node_gets_nothing_after_the_volume_or_its_secret_was_removed(
