@@ -87,8 +87,8 @@ class PodVolumeUrls(TokenlessView):
         body = parse_body(request, UrlsBody)
         for number, each in enumerate(body.objects):
             if {"", ".", ".."} & set(each.path.split("/")):  # some stores resolve such paths
-                given = format_value(each.path)
-                raise Invalid([Problem(f"objects[{number}].path", "is not the path of an object", given)])
+                field = f"objects[{number}].path"
+                raise Invalid([Problem(field, "is not the path of an object", format_value(each.path))])
         with _calling(volume):
             urls = bucket.sign([(each.path, each.etag) for each in body.objects])
         return Response(UrlsResponse(urls=urls))
