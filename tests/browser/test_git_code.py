@@ -24,6 +24,7 @@ WIDE = {"width": 1440, "height": 1000}
 def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
     with opened("dave", viewport=viewport) as (page, faults):
         page.goto("/submit?kind=single&project=vision")
+        page.get_by_text("Fetch from a Git repository").click()
         repository = page.get_by_label("Git repository")
         repository.fill("http://git.example.org/vision/train.git")
         repository.press("Tab")

@@ -39,6 +39,7 @@ RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
 )
+GIT_TITLE = "Code from Git"
 GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
@@ -199,7 +200,7 @@ def _git_part() -> FormPart:
         Field((*at, "personal"), "Personal secret", field_kinds.FLAG, choices=NO_OR_YES),
         Field((*at, "host_key"), "SSH host key", hint=HOST_KEY_HINT, wide=True),
     )
-    return FormPart("Code from Git", fields, more)
+    return FormPart(GIT_TITLE, fields, more)
 
 
 def _has_uploaded_code(data: Mapping[str, Any]) -> bool:

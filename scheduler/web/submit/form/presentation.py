@@ -18,7 +18,7 @@ from scheduler.web.submit.form.draft import (
     selected_values,
 )
 from scheduler.web.submit.form.error_sentences import ErrorSentence, describe_problem
-from scheduler.web.submit.form.fields import Choices, Field, FormChoices, FormPart
+from scheduler.web.submit.form.fields import GIT_TITLE, Choices, Field, FormChoices, FormPart
 
 
 @dataclass
@@ -92,6 +92,11 @@ class ShownPart:
         """True if the section is expanded because one of its fields has a value or an error."""
         return any(field.value or field.errors or field.is_text_only for field in self.more)
 
+    @property
+    def has_values(self) -> bool:
+        """True if any field of the section has a value or an error."""
+        return self.expanded or any(field.value or field.errors for field in self.fields)
+
 
 @dataclass
 class ShownError:
@@ -111,6 +116,11 @@ class ShownForm:
     def shape(self) -> str:
         """Digest of the form's structure. While it is unchanged, fields are updated in place."""
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
+
+    @property
+    def git(self) -> ShownPart | None:
+        """The section for a Git repository, which the submission page shows in its card for code."""
+        return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property
     def fault_lines(self) -> str:
