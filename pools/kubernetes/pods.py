@@ -38,6 +38,7 @@ class PodCalls:
         self._followers = LogFollowers(copies)
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
+        self._stopped: set[str] = set()  # pods that this process has stopped and that have not ended
         self._given_up: dict[str, PodReport] = {}  # final reports of pods that are being deleted
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
@@ -125,6 +126,8 @@ class PodCalls:
         if read_report(pod).state is PodState.EXITED:
             return
         metadata, spec = pod["metadata"], pod["spec"]
+        if not metadata.get("deletionTimestamp"):
+            self._stopped.add(pod_id)
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)
             return
@@ -166,9 +169,13 @@ class PodCalls:
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end.
 
-        The recorded time is never in the future, although the cluster's clock may be ahead.
+        The recorded time is never in the future, although the cluster's clock may be ahead. A pod that Berth
+        has stopped needs no reason.
         """
         now = datetime.now(UTC)
+        if pod_id in self._stopped and report.cause is PodCause.STOPPED:
+            report = replace(report, message="")
+        self._stopped.discard(pod_id)
         self._created.discard(pod_id)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 

@@ -15,6 +15,12 @@ START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 # Reasons of a waiting container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+DELETED = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
+DISRUPTIONS = {
+    "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
+    "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint of its node",
+    "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
+}  # reasons of the condition DisruptionTarget
 SIGNALS_MAX = 64
 TEXT_MAX = 500
 Object = Mapping[str, Any]
@@ -48,8 +54,16 @@ def deleted_pod_report(pod: Object) -> PodReport:
         return report
     return PodReport(
         PodState.EXITED, cause=PodCause.STOPPED, started_at=report.started_at,
-        ended_at=_time(pod["metadata"].get("deletionTimestamp")), message="the pod was deleted in Kubernetes",
+        ended_at=_time(pod["metadata"].get("deletionTimestamp")), message=_deletion_message(pod),
     )  # fmt: skip
+
+
+def _deletion_message(pod: Object) -> str:
+    """Return why the pod was deleted. Clusters before 1.26 do not report the reason."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return DISRUPTIONS.get(condition.get("reason") or "", DELETED)
+    return DELETED
 
 
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
@@ -80,7 +94,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
     elif (pod.get("status") or {}).get("reason") == "Evicted":
         cause, message = PodCause.LOST, _text(f"evicted by the node: {pod['status'].get('message') or ''}")
     elif pod["metadata"].get("deletionTimestamp"):
-        cause = PodCause.STOPPED
+        cause, message = PodCause.STOPPED, _deletion_message(pod)
     return PodReport(
         PodState.EXITED,
         exit_code=None if number else code,

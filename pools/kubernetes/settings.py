@@ -17,6 +17,7 @@ Kubeconfig = Annotated[
         "and programs. Stored encrypted and never shown.",
     ),
 ]
+THROUGH_API_SERVER = "api_server"
 Path = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]+$", max_length=512)]
 Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.:-]+$", max_length=253)]
 Name = Annotated[
@@ -97,6 +98,12 @@ class KubernetesSettings(_Part):
         default=None,
         description="Storage that all nodes mount. Without it, a workspace is lost with each pod.",
         examples=["nfs: {server: files.example.org, path: /berth}"],
+    )
+    ports: Literal["direct", "api_server"] = Field(
+        default="direct",
+        title="Connections to ports",
+        description="How Berth connects to ports of interactive workloads: `direct` to the addresses of "
+        "pods, or through the `api_server` if it cannot reach them.",
     )
 
 

@@ -42,7 +42,7 @@ class VisitCache:
         if address is not None and self.monotonic() - at < CACHE_SECONDS:
             return address
         self._cache.pop(key, None)
-        address = await _query_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
+        address = await query_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
         self._cache[key] = (self.monotonic(), address)
@@ -58,7 +58,7 @@ class VisitCache:
 
     async def exchange(self, secret: str, port: Port) -> str:
         """Exchange a link's secret for a visit's secret. Raises InvalidVisit."""
-        return await _query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
+        return await query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
         """Count a request.
@@ -81,7 +81,9 @@ def hash_cookie(cookie: str) -> str:
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 
-async def _query_in_thread(query: Callable[[], T]) -> T:
+async def query_in_thread(query: Callable[[], T]) -> T:
+    """Call a function that queries the database, in a thread of its own."""
+
     def run() -> T:
         try:
             return query()

@@ -28,8 +28,9 @@ from projects.visits.error_pages import (
 from projects.visits.headers import Headers, find_cookie, find_header, is_cross_site, request_headers_for_pod
 from projects.visits.origins import Origins
 from projects.visits.passes import VisitCache, hash_cookie
-from projects.visits.requests import NoResponse, Receive, Scope, Send, create_transport, forward
+from projects.visits.requests import NoResponse, Receive, Scope, Send, forward
 from projects.visits.sockets import proxy_socket
+from projects.visits.streams import OpenPort, create_transport
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
@@ -47,7 +48,7 @@ class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
     `reserved_cookies` are never sent to pods, and pods cannot set them. `own_ports` are Berth's ports on this
-    machine.
+    machine. `open_port` connects to the ports of pods that are reached through their cluster.
     """
 
     berth: App
@@ -55,7 +56,11 @@ class PortProxy:
     reserved_cookies: tuple[str, ...]
     own_ports: Collection[int] = ()
     passes: VisitCache = field(default_factory=VisitCache)
-    transport: httpx.AsyncHTTPTransport = field(default_factory=create_transport)
+    open_port: OpenPort | None = None
+    transport: httpx.AsyncHTTPTransport = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = create_transport(self.open_port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         port = None
@@ -119,7 +124,8 @@ class PortProxy:
                 raise InvalidVisit
             address = await self._address(scope, port)
             if not await self._run_visit(scope, port, address, lambda: proxy_socket(
-                scope, receive, send, address=address, headers=self._headers(scope, address)
+                scope, receive, send, address=address, headers=self._headers(scope, address),
+                open_port=self.open_port,
             )):  # fmt: skip
                 raise InvalidVisit
         except (InvalidVisit, PortClosed, NoResponse, _TooManyRequests):
@@ -215,8 +221,10 @@ class _TooManyRequests(Exception):
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
     """Return whether Berth may call the address.
 
-    Cloud metadata addresses and Berth's own ports are forbidden.
+    Cloud metadata addresses and Berth's own ports are forbidden. A tunnel ends in its pod.
     """
+    if address.tunnel_pod:
+        return True
     host = ipaddress.ip_address(address.host)
     if any(embedded_ipv4(host) in network for network in FORBIDDEN_NETWORKS):
         return False

@@ -9,6 +9,7 @@ import httpx
 
 from projects.services.workloads.ports import PortAddress
 from projects.visits.headers import Headers, find_header, response_headers_from_pod
+from projects.visits.streams import request_host
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -23,14 +24,6 @@ class NoResponse(Exception):
     """Raised if the pod sent no valid HTTP response."""
 
 
-def create_transport() -> httpx.AsyncHTTPTransport:
-    """Return a connection pool for pods, without cookies, redirects or proxies."""
-    return httpx.AsyncHTTPTransport(
-        limits=httpx.Limits(max_connections=1024, max_keepalive_connections=64, keepalive_expiry=5.0),
-        trust_env=False,
-    )
-
-
 async def forward(
     transport: httpx.AsyncHTTPTransport, scope: Scope, receive: Receive, send: Send, *,
     address: PortAddress, headers: Headers, own_cookies: tuple[str, ...],
@@ -42,7 +35,9 @@ async def forward(
     body = _Body(receive)
     query = scope.get("query_string", b"")
     target = scope.get("raw_path") or scope["path"].encode()
-    url = httpx.URL(f"http://{address.netloc}").copy_with(raw_path=target + (b"?" + query if query else b""))
+    url = httpx.URL(f"http://{request_host(address)}").copy_with(
+        raw_path=target + (b"?" + query if query else b"")
+    )
     request = httpx.Request(
         scope["method"],
         url,

@@ -11,6 +11,7 @@ from websockets.typing import Subprotocol
 from projects.services.workloads.ports import PortAddress
 from projects.visits.headers import Headers, find_header, handshake_headers_for_pod
 from projects.visits.requests import NoResponse, Receive, Scope, Send
+from projects.visits.streams import OpenPort, connect_through
 
 CONNECT_SECONDS = 5.0
 MAX_MESSAGE = 16 * 2**20
@@ -20,14 +21,15 @@ SENDABLE_CLOSE_CODES = (*range(1000, 1004), *range(1007, 1015), *range(3000, 500
 
 
 async def proxy_socket(
-    scope: Scope, receive: Receive, send: Send, *, address: PortAddress, headers: Headers
-) -> None:
+    scope: Scope, receive: Receive, send: Send, *, address: PortAddress, headers: Headers,
+    open_port: OpenPort | None = None,
+) -> None:  # fmt: skip
     """Connect to the pod, then accept the socket and forward messages both ways.
 
     Raises NoResponse if the pod refuses, before the socket is accepted.
     """
     await receive()  # receive and ignore the websocket.connect message
-    pod = await _connect(scope, address, headers)
+    pod = await _connect(scope, address, headers, open_port)
     async with pod:
         await send({"type": "websocket.accept", "subprotocol": pod.subprotocol})
         from_browser = asyncio.ensure_future(_forward_to_pod(receive, pod))
@@ -48,14 +50,20 @@ class DirectConnection(connect):
         return exc
 
 
-async def _connect(scope: Scope, address: PortAddress, headers: Headers) -> ClientConnection:
+async def _connect(
+    scope: Scope, address: PortAddress, headers: Headers, open_port: OpenPort | None
+) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     # The pod receives the browser's host name, but the connection goes to the pod's address.
     url = f"ws://{find_header(headers, b'host')}{path}{'?' + query if query else ''}"
+    place: dict[str, Any] = {"host": address.host, "port": address.port}
     try:
+        if address.tunnel_pod:
+            assert open_port is not None
+            place = {"sock": await connect_through(open_port, address.tunnel_pod, address.port)}
         return await DirectConnection(
-            url, host=address.host, port=address.port, additional_headers=handshake_headers_for_pod(headers),
+            url, **place, additional_headers=handshake_headers_for_pod(headers),
             subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", ())] or None,
             compression=None, user_agent_header=None, proxy=None, open_timeout=CONNECT_SECONDS,
             max_size=MAX_MESSAGE, max_queue=MAX_QUEUED_FRAMES, ping_interval=None,

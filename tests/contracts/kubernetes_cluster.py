@@ -87,7 +87,7 @@ def set_gpus(kubeconfig: str, node: str, count: int) -> None:
     patch(kubeconfig, f"/api/v1/nodes/{node}/status", change)
 
 
-def patch(kubeconfig: str, path: str, *changes: dict[str, str]) -> None:
+def patch(kubeconfig: str, path: str, *changes: dict[str, Any]) -> None:
     """Change an object by a JSON patch."""
     connection = parse_kubeconfig(kubeconfig)
     response = httpx.patch(

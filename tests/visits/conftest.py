@@ -1,5 +1,6 @@
 """A workload whose pod is a small local web server."""
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,12 +63,23 @@ class VisitSetup:
         return answer.headers["set-cookie"].partition(";")[0]
 
 
-@pytest.fixture
-def visit_setup(transactional_db: None) -> Iterator[VisitSetup]:
+@pytest.fixture(params=["direct", "api_server"])
+def visit_setup(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[VisitSetup]:
+    """Run a pod, which the proxy reaches directly or through the API server of its cluster."""
     cast, server, passes = make_cast(), Pod(), VisitCache()
     workload, pod = running(cast)
+    if request.param == "api_server":
+        cast.pool.provider, cast.pool.provider_settings = "kubernetes", {"ports": "api_server"}
+        cast.pool.save()
+
+    def open_port(pod_id: str, port: int) -> socket.socket:
+        assert (pod_id, request.param) == (str(pod.pk), "api_server")
+        return socket.create_connection(("127.0.0.1", port))
+
     hosts = Origins("http", ".localhost", 80)
-    proxy = PortProxy(_berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes)
+    proxy = PortProxy(
+        _berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes, open_port=open_port
+    )
     with serve_all(server, proxy) as (inner, outer):
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()

@@ -25,6 +25,7 @@ from projects.api.authentication import may_send_large_bodies
 from projects.visits.links import load_port_origins
 from projects.visits.proxy import PortProxy
 from scheduler.api.channels.consumer import ChannelConsumer
+from scheduler.api.channels.pod_ports import open_pod_port
 from scheduler.api.live import LiveConsumer
 from scheduler.api.logs.live import LogConsumer
 
@@ -51,6 +52,7 @@ application = (
         hosts,
         reserved_cookies=(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME),
         own_ports=frozenset(settings.BERTH_OWN_PORTS),
+        open_port=open_pod_port,
     )
 )
 

@@ -36,6 +36,6 @@ def read_config(environ: Mapping[str, str] = os.environ) -> WorkerConfig:
         nodes=int(environ["WORLD_SIZE"]),
         head_address=environ["MASTER_ADDR"],
         head_port=int(environ["MASTER_PORT"]),
-        gpus=len([device for device in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]),
+        gpus=int(environ["BERTH_GPUS"]),
         grace_seconds=max(0.0, float(environ.get("BERTH_GRACE_SECONDS", "30")) - SIGN_OFF_MARGIN),
     )

@@ -11,7 +11,7 @@ from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster
 from pools.kubernetes.credentials import Connection, in_cluster, parse_kubeconfig
-from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
+from pools.kubernetes.settings import THROUGH_API_SERVER, KubernetesSettings, kubernetes_settings
 from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
@@ -43,6 +43,11 @@ def check_credentials(pool: NodePool) -> None:
         message = "conflicts with provider_settings.in_cluster" if settings.in_cluster else "is required"
         allowed = "a kubeconfig, or provider_settings.in_cluster to use Berth's own service account"
         raise Invalid([Problem("kubeconfig", message, "", allowed)])
+
+
+def connects_through_cluster(pool: NodePool) -> bool:
+    """Return whether Berth reaches the ports of the pool's pods through the API server of its cluster."""
+    return pool.provider == KUBERNETES and pool.provider_settings.get("ports") == THROUGH_API_SERVER
 
 
 class KubernetesAccess:

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from berth.core.images import Image, PullPolicy
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds, SecretUses
 from berth.core.spec.texts import Name, Text
@@ -61,6 +62,8 @@ class SessionBody(Body):
     max_runtime: Annotated[Seconds, Field(ge=1)] | None = None
     env: Environment = Field(default_factory=dict)
     secrets: SecretUses = ()
+    image: Image | None = None
+    image_pull_policy: PullPolicy = "if_not_present"
     labels: Labels = Field(default_factory=dict)
     executor: Literal["process", "thread"] = "process"
     slots: Annotated[int, Field(ge=1, le=256, description="Concurrent calls per node.")] = 1
@@ -155,7 +158,10 @@ _SESSION_FIELDS = ("executor", "slots", "max_attempts", "idle_timeout")
 
 
 def _build_document(body: SessionBody) -> dict[str, Any]:
-    copied_keys = ("name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels")
+    copied_keys = (
+        "name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels", "image",
+        "image_pull_policy",
+    )  # fmt: skip
     values = body.explicit_values()
     return {
         **{name: values[name] for name in copied_keys if name in values and values[name] is not None},

@@ -19,6 +19,7 @@ from django.db import transaction
 from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.core.problems import format_value
 from pools.joining.secrets import for_port
+from pools.services.access.kubernetes import connects_through_cluster
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.connections.credentials import Credential, load_active_user
@@ -34,11 +35,15 @@ MAX_UNUSED_LINKS = 20  # maximum number per user and workload
 
 @dataclass(frozen=True, slots=True)
 class PortAddress:
-    """Address of a pod's port, and the secret that authenticates Berth to the pod."""
+    """Address of a pod's port, and the secret that authenticates Berth to the pod.
+
+    If `tunnel_pod` is set, Berth connects to the port of this pod through its cluster, and not to the host.
+    """
 
     host: str
     port: int
     secret: str
+    tunnel_pod: str = ""
 
     @property
     def netloc(self) -> str:
@@ -131,13 +136,15 @@ def _is_allowed(link: PortLink) -> bool:
 
 
 def _pod_address(link: PortLink) -> PortAddress:
-    pods = Pod.objects.select_related("node").filter(
+    pods = Pod.objects.select_related("node__pool").filter(
         workload=link.workload, run=link.workload.run, rank=0, state=PodState.RUNNING
     )
     pod = pods.first()
     address = (pod.ports or {}).get(link.port) if pod is not None else None
     if pod is None or address is None:
         raise PortClosed
+    if connects_through_cluster(pod.node.pool):
+        return PortAddress("", int(address["port"]), for_port(str(pod.pk)), tunnel_pod=str(pod.pk))
     host = str(address["address"] or pod.address or pod.node.address)
     try:
         ipaddress.ip_address(host)

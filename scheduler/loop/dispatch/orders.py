@@ -201,7 +201,7 @@ def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
 
 def _address_env(pod: Pod, gang: Sequence[Pod]) -> tuple[str, ...]:
     """Return the variables that contain the pod's own address."""
-    listens = ("BERTH_HOST",) if pod.endpoint is not None or pod.ports else ()
+    listens = ("BERTH_HOST",) if pod.endpoint is not None else ()
     is_lowest = _lowest_rank_pod(gang, pod).pk == pod.pk
     return ("BERTH_NODE_ADDRESS", *listens, *(("MASTER_ADDR",) if is_lowest else ()))
 
@@ -233,7 +233,7 @@ def _session_env(pod: Pod) -> dict[str, str]:
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}
-    return {"BERTH_URL": session.address}
+    return {"BERTH_URL": session.address, "BERTH_GPUS": str(len(pod.allocation.devices))}
 
 
 def _array_env(pod: Pod) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 from berth.core.spec.ports import PortSpec, port_variable
 from pools.joining.secrets import for_port
 from pools.runtimes.base import Runtime, RuntimeFailure
+from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.assign_once import assign_once
@@ -14,6 +15,7 @@ from scheduler.loop.dispatch.assign_once import assign_once
 log = logging.getLogger(__name__)
 
 
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104
 MAX_ATTEMPTS = 20  # maximum attempts to find a port that the pod does not use yet
 
 
@@ -32,10 +34,21 @@ def port_env(pod: Pod) -> dict[str, str]:
     places = list(pod.ports.items())
     first = places[0][1]
     return {
-        "BERTH_HOST": str(first["address"] or pod.node.address),
+        "BERTH_HOST": _listening_address(pod, str(first["address"])),
         "BERTH_PORT": str(first["port"]),
         **{port_variable(name): str(place["port"]) for name, place in places},
     }
+
+
+def _listening_address(pod: Pod, address: str) -> str:
+    """Return the address on which the pod listens.
+
+    A pod with an address of its own listens on all addresses, so that it can also be reached through its
+    cluster, which connects to a loopback address.
+    """
+    if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
+        return ALL_ADDRESSES
+    return address or str(pod.node.address)
 
 
 def port_secret_env(pod: Pod) -> dict[str, str]:

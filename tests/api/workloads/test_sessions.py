@@ -12,7 +12,7 @@ from berth.client.sessions.options import build_options
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 from berth.server.api.transport.asgi import RestRouter
 from pools.joining import secrets
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.services.secrets import SecretContent
 from projects.models import Phase, Pod, Workload
 from projects.services.people import tokens
@@ -55,6 +55,17 @@ def running_session(cast: Cast, dave: Caller) -> str:
 
 def worker(session: str, node: int = 0) -> Caller:
     return Caller(secrets.for_pod(str(Pod.objects.get(workload_id=session, rank=node).pk)))
+
+
+def test_session_runs_in_the_image_that_it_requests(dave: Caller, cast: Cast) -> None:
+    NodePool.objects.filter(pk=cast.pool.pk).update(runtime="local")
+    image = {"image": "ghcr.io/org/python:3.11", "image_pull_policy": "always"}
+    created = dave.post("sessions", {**BODY, **image})
+    assert created.status_code == 201
+    spec = Workload.objects.get(pk=created.json()["id"]).spec
+    assert {name: spec[name] for name in image} == image
+    refused = dave.post("sessions", {**BODY, "name": "bad", "image": "Not An Image"})
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
 def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running_session: str) -> None:

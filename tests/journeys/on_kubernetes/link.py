@@ -71,9 +71,10 @@ class Link:
 
 
 @contextmanager
-def link_to(upstream: int) -> Iterator[Link]:
+def link_to(upstream: int, address: str = "127.0.0.1") -> Iterator[Link]:
+    """Pass connections to this address on to a port on loopback."""
     link = Link(upstream)
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+    with socket.create_server((address, 0), backlog=128) as listener:
         link.port = int(listener.getsockname()[1])
         threading.Thread(target=link.serve, args=(listener,), daemon=True).start()
         try:

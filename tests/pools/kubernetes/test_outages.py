@@ -124,3 +124,28 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
         stage.runtime.start(stage.long("p-2"))
     stage.runtime.start(stage.long("p-2"))
     running(stage.runtime, "p-2")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("", "the pod was deleted in Kubernetes, for example by `kubectl drain`"),
+        ("EvictionByEvictionAPI", "the pod was evicted in Kubernetes, for example by `kubectl drain`"),
+        ("DeletionByTaintManager", "the pod was evicted in Kubernetes because of a taint of its node"),
+        ("PreemptionByScheduler", "the pod was preempted in Kubernetes for a pod with a higher priority"),
+    ],
+)
+def test_pod_that_others_delete_says_why_and_one_that_berth_stops_does_not(
+    stage: FakeKubernetesStage, reason: str, message: str
+) -> None:
+    for pod_id in ("drained", "stopped"):
+        stage.runtime.start(stage.long(pod_id))
+        running(stage.runtime, pod_id)
+    if reason:
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+        pod = stage.cluster.pod("drained")
+        pod["status"].setdefault("conditions", []).append(condition)
+    stage.cluster.delete_pod(stage.namespace, "drained", 1)
+    stage.runtime.stop("stopped", 1)
+    assert [ended(stage.runtime, pod_id).message for pod_id in ("drained", "stopped")] == [message, ""]
+    assert ended(stage.runtime, "drained").cause is PodCause.STOPPED

@@ -28,7 +28,7 @@ class SessionOptions(TypedDict, total=False):
     `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its
     own process (`executor="process"`) or in threads of one process. A call whose node is lost is
     retried, up to `max_attempts` attempts in total. A session ends after `idle_timeout` seconds without
-    calls.
+    calls. `image` is a container image with a `python` of the client's version, which Kubernetes pools need.
     """
 
     gpus: float
@@ -47,6 +47,7 @@ class SessionOptions(TypedDict, total=False):
     env: Mapping[str, str]
     secrets: Sequence[Mapping[str, str]]
     labels: Mapping[str, str]
+    image: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Options:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Sequence[Mapping[str, str]] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
 
     @property
     def min_nodes(self) -> int:
@@ -93,6 +95,7 @@ class Options:
             "env": dict(self.env),
             "secrets": [dict(use) for use in self.secrets] or None,
             "labels": dict(self.labels),
+            "image": self.image or None,
             "executor": self.executor,
             "slots": self.concurrency,
             "max_attempts": self.max_attempts,

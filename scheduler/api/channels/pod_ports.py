@@ -1,0 +1,19 @@
+"""Connect to ports of pods through their cluster."""
+
+import socket
+
+from berth.server.wiring import UnavailableImplementation, load_wiring
+from pools.kubernetes.runtime import KubernetesRuntime
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from projects.models import Pod
+
+
+def open_pod_port(pod_id: str, port: int) -> socket.socket:
+    """Return a connection to a port of a pod of a Kubernetes pool. Raises OSError with the reason."""
+    try:
+        pod = Pod.objects.select_related("node__pool").get(pk=pod_id)
+        runtime = load_wiring().runtime_for(pod.node.pool)
+        assert isinstance(runtime, KubernetesRuntime)
+        return runtime.open_port(pod_id, port)
+    except (ChannelRefused, RuntimeFailure, UnavailableImplementation, Pod.DoesNotExist) as error:
+        raise ConnectionError(str(error)) from None
