@@ -66,7 +66,8 @@ class PoolValues:
         Text,
         typer.Option(
             metavar="KEY",
-            help="Private key for SSH hosts: a file, which is stored as a pool secret, or secret:NAME.",
+            help="Private key for SSH hosts or Slurm's login node: a file, which is stored as a pool secret, "
+            "or secret:NAME.",
         ),
     ] = None
     slurm_token: Annotated[
@@ -203,7 +204,8 @@ class PoolValues:
         values = _merge_settings({**values, **options, **_parse_settings(self.sets or ())})
         if self.slurm_token is not None:
             values["slurm_token"] = _read_token(self.slurm_token)
-        return {**values, **self._kubernetes(values), **read_ssh_values(self.hosts, self.key)}
+        values |= self._kubernetes(values)
+        return {**values, **read_ssh_values(self.hosts, self.key, values.get(SETTINGS) or {})}
 
     @property
     def has_individual_settings(self) -> bool:

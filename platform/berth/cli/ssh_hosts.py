@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,30 @@ PREVIEWED_HOSTS = 200
 SECRET = "secret:"  # noqa: S105 - a prefix
 
 
-def read_ssh_values(hosts: str | None, key: str | None) -> dict[str, Any]:
-    """Return the pool fields for `--hosts` and `--key`."""
+def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pool fields for `--hosts` and `--key`.
+
+    `settings` are the pool's other provider settings. Without `--hosts`, the key is for their `login`.
+    """
+    own = dict(settings) if hosts is None else read_hosts(hosts)
+    login = own.get("login") if hosts is None else None
+    user = dict(login) if isinstance(login, Mapping) else own  # the settings that name the key
     fields: dict[str, Any] = {}
-    settings = {} if hosts is None else read_hosts(hosts)
     if key is not None and key.startswith(SECRET):
-        if hosts is None:
-            raise BadInput("--key secret:NAME requires --hosts")
-        settings["key"] = key
+        if hosts is None and user is own:
+            raise BadInput(
+                "--key secret:NAME requires --hosts for SSH hosts, or provider_settings.login for Slurm. For "
+                "Kubernetes, use --context or --kubeconfig"
+            )
+        user["key"] = key
     elif key is not None:
-        name = str(settings.setdefault("key", f"{SECRET}{KEY_NAME}")).removeprefix(SECRET)
+        name = str(user.setdefault("key", f"{SECRET}{KEY_NAME}")).removeprefix(SECRET)
         fields["ssh_keys"] = {name: _read_text("--key", key)}
-    return {**fields, "provider_settings": settings} if hosts is not None else fields
+    if hosts is not None:
+        fields["provider_settings"] = own
+    elif user is not own:
+        fields["provider_settings"] = {**own, "login": user}
+    return fields
 
 
 def read_hosts(file: str) -> dict[str, Any]:

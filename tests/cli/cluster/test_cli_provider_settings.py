@@ -33,3 +33,25 @@ def test_slurm_token_on_the_command_line_is_refused_without_being_repeated(termi
     assert result.exit_code == 2
     assert "--slurm-token: the file cannot be read: No such file or directory" in result.stderr
     assert "secret" not in result.stderr
+
+
+LOGIN = ["--set", "provider_settings.login={address: login.example.org, user: berth}"]
+
+
+def test_key_of_a_login_node_is_a_secret_or_a_file(terminal: Terminal, tmp_path: Path) -> None:
+    server = StubServer(pool())
+    terminal.run("pool", "create", "train", *LOGIN, "--key", "secret:hpc", server=server)
+    login = {"address": "login.example.org", "user": "berth"}
+    assert sent_body(server)["provider_settings"] == {"login": {**login, "key": "secret:hpc"}}
+
+    (tmp_path / "key").write_text("PRIVATE")
+    named = ["--set", "provider_settings.login={address: login.example.org, user: berth, key: secret:hpc}"]
+    server = StubServer(pool())
+    terminal.run("pool", "create", "train", *named, "--key", str(tmp_path / "key"), server=server)
+    assert sent_body(server)["ssh_keys"] == {"hpc": "PRIVATE"}
+
+
+def test_secret_key_without_hosts_or_login_names_what_is_missing(terminal: Terminal) -> None:
+    result = terminal.run("pool", "create", "train", "--key", "secret:hpc")
+    assert result.exit_code == 2
+    assert "requires --hosts for SSH hosts, or provider_settings.login for Slurm" in result.stderr
