@@ -73,3 +73,29 @@ def test_open_tab_is_on_the_screen(opened: Open, scene: Scene) -> None:
         assert box is not None
         assert box["x"] + box["width"] <= NARROW["width"]
         assert faults == []
+
+
+def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        cancel = page.get_by_role("link", name="Cancel")
+        save = page.get_by_role("button", name="Save changes")
+        tops = [button.evaluate("button => button.getBoundingClientRect().top") for button in (cancel, save)]
+        assert tops[0] == tops[1] > NARROW["height"] - 100
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        last = page.locator("#document").evaluate("element => element.getBoundingClientRect().bottom")
+        assert last <= tops[0], "the bar does not cover the end of the form"
+        assert faults == []
+
+
+def test_facts_of_a_running_workload_stand_on_one_line(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto("/workloads")
+        facts = page.locator("tr", has=page.get_by_role("link", name="whisper-tune")).locator("td.fact")
+        assert facts.count() == 3
+        tops = facts.evaluate_all(
+            "cells => cells.map(cell => Math.round(cell.getBoundingClientRect().bottom))"
+        )
+        assert len(set(tops)) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert faults == []
