@@ -56,7 +56,14 @@ def visible_volumes(actor: Actor, pool: NodePool) -> list[tuple[Volume, int]]:
         names = set(visible_projects(actor).values_list("name", flat=True))
         usable = [each for each in volumes if any(each.is_usable_by(name) for name in names)]
         volumes = tuple(
-            replace(each, source="", projects=tuple(sorted(names.intersection(each.projects))))
+            replace(
+                each,
+                source="",
+                endpoint="",
+                region="",
+                secret="",
+                projects=tuple(sorted(names.intersection(each.projects))),
+            )
             for each in usable
         )
     labels = node_labels([pool.pk])[pool.pk] if volumes else []

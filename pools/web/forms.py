@@ -175,7 +175,9 @@ class PoolForm(Form):
         required=False,
         help_text='JSON: [{"name": "datasets", "source": "/mnt/datasets", "access": "read_only", "nodes": '
         '{"storage": "nfs"}, "projects": ["vision"]}]. Without "nodes", all nodes have the directory. '
-        'Without "projects", all projects may use it. The other "access" is read_write.',
+        'Without "projects", all projects may use it. The other "access" is read_write. The source of a '
+        'read-only volume can be "s3://bucket/prefix", with "secret" (an S3 key of the pool), "region", '
+        '"endpoint" and "max_gib".',
     )
     reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
     preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)

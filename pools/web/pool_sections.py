@@ -76,7 +76,10 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             "Default memory, CPU and disk limits of pods.",
             is_folded=True,
         ),
-        Section("Volumes", ("volumes",), "Directories of nodes that workloads may mount.", is_folded=True),
+        Section(
+            "Volumes", ("volumes",), "Directories of nodes and objects in S3 that workloads may mount.",
+            is_folded=True,
+        ),
         Section("Images", ("image_mode", "patterns"), "Accepted container images.", is_folded=True),
         Section(
             "Software", tuple(environment_fields()), "Plugins, packages and variables of the pool.",

@@ -1,6 +1,6 @@
 """Pages that list, set and delete secrets. No page contains a value."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
@@ -42,6 +42,7 @@ PROJECT, POOL, USER = "project", "pool", "user"
 ME = "me"  # owner of personal secrets in URLs and forms
 PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
+FIELDS_OF_PROBLEMS = {"password": "value", "secret_access_key": "value", "access_key_id": "username"}
 BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds that pods never receive
 
 
@@ -80,6 +81,24 @@ class RegistryForm(SecretForm):
     field_order = ("owner", "name", "registry", "username", "value")
 
 
+class S3KeyForm(SecretForm):
+    owner = forms.ChoiceField(label="Pool", help_text="Only Berth uses the key, for volumes of this pool")
+    username = forms.CharField(label="Access key ID", max_length=128)
+    value = forms.CharField(
+        label="Secret access key", strip=False, help_text="The key cannot be shown again",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )  # fmt: skip
+    field_order = ("owner", "name", "username", "value")
+
+
+# Form and title of each kind of secret that the pages can set.
+FORMS: Mapping[str, tuple[type[SecretForm], str]] = {
+    SecretKind.VALUE: (SecretForm, "Set secret"),
+    SecretKind.REGISTRY: (RegistryForm, "Set registry credentials"),
+    SecretKind.S3_KEY: (S3KeyForm, "Set S3 key"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SecretRow:
     row: RecordedSecret
@@ -111,6 +130,11 @@ class SecretRow:
     @property
     def has_uses(self) -> bool:
         return isinstance(self.row, PluginSecret) or self.row.kind not in BERTHS_OWN
+
+    @property
+    def has_form(self) -> bool:
+        """Whether a page can set it. SSH keys are part of the settings of their pool."""
+        return not isinstance(self.row, PluginSecret) and self.row.kind in FORMS
 
     @property
     def owner(self) -> str:
@@ -158,6 +182,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "listing": listing,
         "secrets": secrets,
         "may_set_registry": bool(_registry_owners(request.actor)),
+        "may_set_s3_key": bool(_pool_owners(request.actor)),
     }
     return page(request, "projects/secrets/list.html", context, inner="projects/secrets/rows.html")
 
@@ -166,22 +191,25 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
     """Show the form for a new secret, which replaces an existing one of the same name."""
-    choices = _registry_owners(request.actor)
+    choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
     if not choices:
         require(request.actor, Action.ADMINISTER)
-    form_class = RegistryForm if kind == SecretKind.REGISTRY else SecretForm
+    form_class, title = FORMS[kind]
+    hint = "Select a pool" if kind == SecretKind.S3_KEY else "Select an owner"
     form = form_class(request.POST or None, initial=_initial(request), auto_id="secret_%s")
-    cast("forms.ChoiceField", form.fields["owner"]).choices = [("", "Select an owner"), *choices]
+    cast("forms.ChoiceField", form.fields["owner"]).choices = [("", hint), *choices]
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
-        content = SecretContent(values["value"], values.get("registry", ""), values.get("username", ""))
-        with form_errors(form, {"password": "value"}):
+        content = SecretContent(
+            values["value"], values.get("registry", ""), values.get("username", ""),
+            is_s3_key=kind == SecretKind.S3_KEY,
+        )  # fmt: skip
+        with form_errors(form, FIELDS_OF_PROBLEMS):
             _set(request.actor, values["owner"], values["name"], content)
             message = " ".join([f"Secret {values['name']} saved.", *content.warnings])
             return done(request, message, to=reverse("secrets"))
-    title = "Set registry credentials" if kind == SecretKind.REGISTRY else "Set secret"
     return form_page(
         request, form, title=title, label="Save secret", back=reverse("secrets"),
         text="A secret of the same name is replaced.",
@@ -268,11 +296,14 @@ def _registry_owners(actor: Actor) -> list[tuple[str, str]]:
     """Return the projects and pools whose secrets the user may set."""
     names = administered_projects(actor).order_by("name").values_list("name", flat=True)
     choices = [(f"{PROJECT}/{name}", f"Project {name}") for name in names]
-    if may(actor, Action.ADMINISTER):
-        choices += [
-            (f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")
-        ]
-    return choices
+    return choices + _pool_owners(actor)
+
+
+def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
+    """Return the pools whose secrets the user may set."""
+    if not may(actor, Action.ADMINISTER):
+        return []
+    return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]
 
 
 def _set(actor: Actor, choice: str, name: str, content: SecretContent) -> None:

@@ -54,7 +54,7 @@ urlpatterns = [
     path("notifications/<int:subscription_id>/test", notifications.send_test, name="notification-test"),
     path("notifications/<int:subscription_id>/delete", notifications.delete, name="notification-delete"),
     path("secrets", secrets.index, name="secrets"),
-    re_path(r"^secrets/new/(?P<kind>value|registry)$", secrets.add, name="secret-new"),
+    re_path(r"^secrets/new/(?P<kind>value|registry|s3_key)$", secrets.add, name="secret-new"),
     re_path(
         r"^secrets/(?P<kind>project|pool|user)/(?P<owner>[a-z0-9_-]+)/(?P<name>[a-zA-Z0-9_.-]+)/uses$",
         secrets.uses,

@@ -15,6 +15,7 @@ from tests.contracts.pods import UID, ended, poll_until, running
 from tests.contracts.test_runtime import exchange
 from tests.images.registry import Registry, busybox_layer, layer
 from tests.images.stage import ImageStage, traces
+from tests.volumes.object_store import SigningServer, object_store
 
 # Prints what the pod sees, one value a line.
 VIEW = """
@@ -229,6 +230,20 @@ def test_container_sees_exactly_its_volumes_with_their_access(
     assert stage.output("p-1", busybox, script, volumes=volumes).split() == ["data", "refused"]
     assert (scratch / "made").read_text() == "new\n"
     assert not (data / "made").exists()
+
+
+def test_container_reads_its_volume_in_s3(stage: ImageStage, busybox: str) -> None:
+    with object_store() as store:
+        store.fill("datasets", {"set/deep/one": b"one\n"})
+        server = SigningServer(store.volume("s3://datasets/set"))
+        try:
+            fetched = server.order("p-1", "")
+            changes = {"volumes": fetched.volumes, "volumes_url": fetched.volumes_url}
+            script = "cat /data/deep/one; (echo no > /data/new) 2>/dev/null || echo refused"
+            output = stage.output("p-1", busybox, script, download_secret=fetched.download_secret, **changes)
+            assert output.split() == ["one", "refused"]
+        finally:
+            server.close()
 
 
 @pytest.mark.heavy

@@ -97,6 +97,30 @@ def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> No
     assert not PoolSecret.objects.exists()
 
 
+def test_platform_admin_sets_and_replaces_an_s3_key_of_a_pool(cast: Cast, sign_in: SignIn) -> None:
+    alice, address = sign_in("alice"), "/secrets/new/s3_key"
+    form = {"owner": "pool/local", "name": "s3-reader", "username": "AKIAEXAMPLE", "value": TOKEN}
+    assert alice.post(address, form, headers=HTMX).status_code == 204
+    secret = PoolSecret.objects.get()
+    assert (secret.kind, secret.username, unseal(secret.sealed)) == ("s3_key", "AKIAEXAMPLE", TOKEN)
+    key = SecretContent(TOKEN, is_ssh_key=True)
+    PoolSecret.objects.create(
+        pool=cast.pool, name="ssh-key", kind=key.kind, sealed=secret.sealed, created_at=timezone.now(),
+        created_by="alice", updated_at=timezone.now(), updated_by="alice",
+    )  # fmt: skip
+    listed = text(alice.get("/secrets"))
+    assert f"{address}?owner=pool/local&amp;name=s3-reader" in listed
+    assert "Replace ssh-key" not in listed, "its form is the pool's"
+    assert "AKIAEXAMPLE" in listed
+    replacement = text(alice.get(f"{address}?owner=pool/local&name=s3-reader", headers=HTMX))
+    assert 'value="AKIAEXAMPLE"' in replacement
+    wrong = text(alice.post(address, form | {"username": "a b"}, headers=HTMX))
+    assert "not the ID of an access key" in wrong
+    assert "project/vision" not in wrong
+    assert "Add S3 key" not in text(sign_in("carol").get("/secrets"))
+    assert sign_in("carol").get(address).status_code == 403
+
+
 def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast)
     set_pool_secret(

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from pools.models import Node, NodePool
+from pools.services.secrets import SecretContent, set_pool_secret
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -185,6 +187,26 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     page = alice.get("/node-pools/local").content.decode()
     assert ("/mnt/data" in page, "Read only" in page) == (True, True)
     assert "Workloads need a container image. Accepted images: ghcr.io/*." in page
+
+
+def test_volume_in_s3_is_defined_in_the_form_and_shown_to_admins(
+    cast: Cast, alice: Client, sign_in: SignIn
+) -> None:
+    form = alice.get("/node-pools/local/settings").context["form"]
+    values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    volume = '[{"name": "data", "source": "s3://datasets/set", "region": "eu-west-1", "secret": "s3-reader"}]'
+    values |= {"version": "1", "volumes": volume}
+    wrong = alice.post("/node-pools/local/settings", values, headers=HTMX)
+    (fault,) = wrong.context["form"].errors["volumes"]
+    assert "is not a secret of this pool with an S3 access key" in fault
+    key = SecretContent("secret-access-key", username="AKIAEXAMPLE", is_s3_key=True)
+    set_pool_secret(actor=cast.alice, pool=cast.pool, name="s3-reader", content=key, at=timezone.now())
+    assert alice.post("/node-pools/local/settings", values, headers=HTMX).status_code == 204
+    page = alice.get("/node-pools/local").content.decode()
+    assert ">s3://datasets/set<" in page
+    assert "AWS, eu-west-1; up to 100 GiB; secret s3-reader" in page
+    page = sign_in("dave").get("/node-pools/local").content.decode()
+    assert ("Read only" in page, "datasets" in page, "eu-west-1" in page) == (True, False, False)
 
 
 def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> None:

@@ -1,0 +1,72 @@
+"""Test volumes in S3 in a running installation, from the commands of the guides to the files of the pods."""
+
+import os
+import shlex
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.journeys.command import Terminal, sign_in
+from tests.journeys.guide import guide_examples, run_as_written
+from tests.journeys.installation import Installation, until
+from tests.volumes.object_store import KEY, ObjectStore
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def store_port() -> int:
+    """Return a port where no object store runs yet."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def admin(shared_berth: Installation, store_port: int, tmp_path: Path) -> Iterator[Terminal]:
+    """Define the volume of the guide, in an object store on this machine."""
+    admin = sign_in(shared_berth, "admin", tmp_path / "admin")
+    set_secret, edit, _ = guide_examples("Objects in S3", "admins")[0].splitlines()
+    admin.berth(*shlex.split(set_secret)[1:], stdin=KEY)
+    admin.berth(*shlex.split(f"{edit},endpoint=http://127.0.0.1:{store_port}")[1:])
+    yield admin
+    admin.berth("pool", "edit", "local", "--volume", "")
+
+
+def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
+    shared_berth: Installation, admin: Terminal, dave_on_shared_berth: Terminal, store_port: int,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    if "no pod isolation" in admin.berth("pool", "describe", "local"):
+        pytest.skip("this machine cannot isolate pods")
+    submit, _ = guide_examples("Read a dataset from S3")[0].splitlines()
+    run_as_written(dave, submit, tmp_path)
+    workload = client.workloads.find("reads-s3")
+    until(lambda: "The object store does not respond" in (client.workloads.get(workload.id).message or ""))
+    described = " ".join(dave.berth("describe", "reads-s3").split())
+    assert "fetching the volume imagenet: the server answered 503: The object store" in described
+    assert "ml-datasets" not in described
+
+    children = shared_berth.children()
+    for name in ("web", "scheduler"):
+        os.kill(children[name], signal.SIGKILL)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=store_port, verbose=False)
+    server.start()
+    try:
+        store = ObjectStore(f"http://127.0.0.1:{store_port}")
+        store.fill("ml-datasets", {"imagenet/train/1.jpg": b"one", "imagenet/labels": b"two"})
+        until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"))
+        state = client.workloads.get(workload.id)
+        log = client.workloads.log(workload.id).data.decode()
+        assert (state.phase, log.split()) == ("completed", ["labels", "train"]), (state.message, log)
+    finally:
+        server.stop()
+    client.workloads.delete(workload.id)
+    secrets = [
+        path for path in shared_berth.home.rglob("*") if path.is_file() and path.stat().st_size < 10**6
+    ]
+    assert [path for path in secrets if "log" in path.name and KEY.encode() in path.read_bytes()] == []
