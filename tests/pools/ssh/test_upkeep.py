@@ -14,7 +14,7 @@ from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, MachineUse, NodePool, SshHost
 from pools.providers.ssh.endpoint import fingerprint
 from tests.agents import NO_METADATA
-from tests.pools.ssh.ssh_pool import SshPool, host_entry
+from tests.pools.ssh.ssh_pool import SshPool, create, host_entry
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
 
 pytestmark = [
@@ -163,6 +163,41 @@ def test_agents_behind_a_bastion_are_installed_and_uninstalled(
         stage.wait_for("box-1", None)
         assert bastion.log.count("Accepted publickey") == 2
     assert not (tmp_path / "box-1/berth-machine").exists()
+
+
+@pytest.mark.heavy
+def test_values_of_a_host_override_those_of_its_pool(
+    stage: SshPool, server: SshServer, tmp_path: Path
+) -> None:
+    """One host uses the values of the pool. The other has its own port, key, bastion and variables."""
+    with (
+        ssh_server(tmp_path / "other", "127.0.0.4") as other,
+        ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion,
+    ):
+        (tmp_path / "bastion/authorized_keys").write_text((other.directory / "login_key.pub").read_text())
+        keys = {"ssh-key": server.private_key, "other-key": other.private_key}
+        pool = SshPool(tmp_path, create("iron", ssh_keys=keys))
+        through = {
+            "address": bastion.address, "port": bastion.port, "host_key": bastion.host_key,
+            "key": "secret:other-key",
+        }  # fmt: skip
+        own = {"key": "secret:other-key", "bastion": through, "env": {"BERTH_NODE_WORKSPACES": "/own"}}
+        entries = [host_entry(server, "box-1", tmp_path), host_entry(other, "box-2", tmp_path, **own)]
+        variables = {**NO_METADATA, "BERTH_NODE_WORKSPACES": "/pool"}
+        pool.edit(*entries, env=variables, port=server.port)
+        for entry in entries:
+            pool.wait_for(entry["name"], HostState.JOINED)
+        for entry, workspaces in zip(entries, ("/pool", "/own"), strict=True):
+            environment = (Path(entry["home"]) / "environment").read_text()
+            assert f"BERTH_NODE_WORKSPACES={workspaces}\n" in environment
+            assert "BERTH_METADATA_URL=" in environment, "other variables of the pool apply as well"
+        logins = "Accepted publickey"
+        assert bastion.log.count(logins) == other.log.count(logins) > 0, (
+            "it is reached only through its bastion"
+        )
+        pool.edit(env=variables)
+        for entry in entries:
+            pool.wait_for(entry["name"], None)
 
 
 @pytest.mark.heavy
