@@ -200,7 +200,7 @@ class SlurmCluster:
     def leftovers(self) -> list[str]:
         """Return the private directories and processes of pilot jobs, which should end with them."""
         directory = os.fsencode(self.root / "tmp" / "berth-")
-        left = [path.name for path in (self.root / "tmp").glob("berth-*")]
+        left = [path.name for path in (self.root / "tmp").iterdir() if "berth-" in path.name]
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 command = entry.read_bytes()

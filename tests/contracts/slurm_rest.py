@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -73,6 +74,9 @@ class SlurmRestServer:
     def stop(self) -> None:
         self.cluster.stop_daemon(self.name, kills_after=10)
         del self.cluster.processes[self.name]
+
+    def kill(self) -> None:
+        self.cluster.stop_daemon(self.name, signal.SIGKILL)
 
     def token(self, seconds: int = 3600) -> str:
         output = self.cluster.run("scontrol", "token", f"lifespan={seconds}", f"username={self.user}")

@@ -1,6 +1,7 @@
 """A pool of Berth on a Slurm cluster of this machine."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -33,13 +34,13 @@ def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
     return yaml.safe_dump(values, default_flow_style=True, width=10_000).strip()
 
 
-def create_pool(admin: Terminal, settings: str, *more: str) -> None:
+def create_pool(admin: Terminal, settings: str, *more: str, options: Sequence[str] = ()) -> None:
     """Create a pool of up to two nodes, with quotas of one node each for vision and ads."""
     shape = ["--gpus-per-node", str(GPUS), "--cpu", "2", "--memory", "2048"]
     fast = ["reconcile_tick=1", "autoscale_cooldown=0", "autoscale_idle_timeout=5", "boot_timeout=600", *more]
-    options = [part for value in fast for part in ("--set", value)]
+    sets = [part for value in fast for part in ("--set", value)]
     admin.berth(
-        "pool", "create", "hpc", "--provider", "slurm", "--nodes", "0:2", *shape, *options,
+        "pool", "create", "hpc", "--provider", "slurm", "--nodes", "0:2", *shape, *sets, *options,
         "--set", f"provider_settings={settings}",
     )  # fmt: skip
     owners = (["research", "--department"], ["product", "--department"], ["vision"], ["ads"])

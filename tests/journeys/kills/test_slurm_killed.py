@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random, SystemRandom
@@ -11,28 +11,28 @@ import pytest
 
 from pools.providers.base import ProviderError
 from tests.contracts.slurm_cluster import (
-    FAULTS,
     MACHINES,
     SlurmCluster,
     missing_programs,
     processes_of,
     slurm_cluster,
 )
+from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, InstallContext, command_line, free_port, until
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
+from tests.journeys.kills.slurm_access import Access, ProgramAccess, RestAccess, faulty_proxy
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
-from tests.journeys.slurm_pool import ROLE, create_pool, installation_settings, provider_settings
+from tests.journeys.slurm_pool import ROLE, create_pool, provider_settings
 
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.timeout(5400),
     pytest.mark.skipif(bool(missing_programs()), reason=f"needs {', '.join(missing_programs())}"),
 ]
-KILLS = int(os.environ.get("BERTH_KILLS", "100"))
+KILLS = {"programs": 100, "slurmrestd": 30}  # BERTH_KILLS overrides both
 SEED = int(os.environ.get("BERTH_KILLS_SEED") or SystemRandom().randrange(10_000))
 NO_RESPONSE = (AssertionError, ProviderError)  # while the controller hangs or restarts
-CALLS = ("squeue", "squeue", "sbatch", "sbatch", "scancel")
 FOREIGN = ("train.py", "berth.other.hpc.0.0123456789abcdef")
 
 
@@ -42,6 +42,7 @@ class Story:
 
     berth: Installation
     slurm: SlurmCluster
+    access: Access
     admin: Terminal
     traffic: Traffic
     random: Random
@@ -57,7 +58,7 @@ class Story:
 
         return [
             *kill_berth(self.berth, lambda: self.berth.start("--demo")),
-            Fault("next call", self.fail_next_call, 8),
+            *self.access.faults(self.hanging),
             Fault("controller is killed", self.restart_controller, 2),
             Fault("daemon of a machine is killed", self.restart_machine, 2),
             self.hanging.hang("controller", controller, 2),
@@ -85,11 +86,6 @@ class Story:
             if command.partition("[")[2].partition(".")[0] not in self.foreign.values()
         ]  # fmt: skip
 
-    def fail_next_call(self, random: Random) -> str:
-        program, fault = random.choice(CALLS), random.choice(FAULTS)
-        self.slurm.fail_next_call(program, fault)
-        return f"{program}: {fault}"
-
     def restart_controller(self, _: Random) -> str:
         self.slurm.restart_controller()
         return "slurmctld"
@@ -111,8 +107,14 @@ class Story:
             return ""
         return job
 
+    def pilot_files(self) -> list[Path]:
+        """Return the private files of submissions. Submissions through slurmrestd have none."""
+        return list((self.slurm.root / "shared").glob("pilots/*"))
+
     def between(self) -> None:
         self.traffic.step()
+        if self.slurm.processes["slurmctld"].pid in self.hanging.pids:
+            return  # it would not respond, and the next fault would have to wait for that
         with suppress(*NO_RESPONSE):
             self.slurm.resume_machines()
 
@@ -133,16 +135,30 @@ class Story:
         return "\n".join([f"seed {SEED}", *events, *texts, queue, *self.slurm.leftovers()])
 
 
+@pytest.fixture(params=["programs", "slurmrestd"])
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "slurmrestd" and (missing := missing_rest()):
+        pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
+    return str(request.param)
+
+
 @pytest.fixture
-def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
+def kills(kind: str) -> int:
+    return int(os.environ.get("BERTH_KILLS", KILLS[kind]))
+
+
+@pytest.fixture
+def story(installing: InstallContext, kind: str, tmp_path: Path) -> Iterator[Story]:
     print(f"seed: BERTH_KILLS_SEED={SEED}")
     port = free_port()
     with (
-        slurm_cluster() as slurm,
-        installing(port, **installation_settings(slurm, port)) as berth,
+        slurm_cluster(allow_tokens) as slurm,
+        access_to(slurm, kind) as access,
+        installing(port, **access.installation_settings(port)) as berth,
     ):
         users = {name: sign_in(berth, name, tmp_path / name) for name in ("admin", "dave", "grace")}
-        create_pool(users["admin"], provider_settings(slurm), "boot_failure_limit=0")
+        settings = provider_settings(slurm, **access.provider_settings())
+        create_pool(users["admin"], settings, "boot_failure_limit=0", options=access.pool_options(tmp_path))
         foreign = {name: submit_foreign_job(slurm, name) for name in FOREIGN}
         until(lambda: slurm.run("squeue", "-h", "-t", "running", "-o", "%j").count("\n") == len(FOREIGN), 60)
         slurm.stop_controller()  # saves its state, so that a controller that is killed later forgets no job
@@ -151,7 +167,18 @@ def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
         projects = {"vision": users["dave"], "ads": users["grace"]}
         workspaces = slurm.root / "shared" / "workspaces"
         traffic = Traffic(projects, "hpc", ROLE, workspaces, random)
-        yield Story(berth, slurm, users["admin"], traffic, random, foreign)
+        yield Story(berth, slurm, access, users["admin"], traffic, random, foreign)
+
+
+@contextmanager
+def access_to(slurm: SlurmCluster, kind: str) -> Iterator[Access]:
+    if kind == "programs":
+        yield ProgramAccess(slurm)
+        return
+    server = SlurmRestServer(slurm)
+    server.start()
+    with faulty_proxy(server.port) as proxy:
+        yield RestAccess(server, proxy)
 
 
 def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
@@ -159,11 +186,11 @@ def submit_foreign_job(slurm: SlurmCluster, name: str) -> str:
     return slurm.run("sbatch", *options, "--wrap", "sleep infinity").strip()
 
 
-def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
-    strike_at_random(story.faults(), story.hanging, story.random, KILLS, story.between)
+def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story, kills: int) -> None:
+    strike_at_random(story.faults(), story.hanging, story.random, kills, story.between)
     story.finish_traffic()
-    # Files of killed submissions and jobs are deleted an hour later by the next job.
-    for file in (story.slurm.root / "shared/pilots").iterdir():
+    # The next job deletes the remainders of killed jobs after ten minutes, and of submissions after an hour.
+    for file in (*story.pilot_files(), *(story.slurm.root / "tmp").glob("*berth-*")):
         os.utime(file, (0, 0))
     until(lambda: sorted(story.slurm.queue()) == sorted(FOREIGN), PATIENCE, story.describe)
     story.traffic.submit()
@@ -172,7 +199,7 @@ def test_random_kills_do_not_lose_duplicate_or_leak_pods(story: Story) -> None:
 
     until(story.is_empty, PATIENCE, story.describe)
     until(lambda: not live_rows(story.berth), PATIENCE, lambda: live_rows(story.berth))
-    assert list((story.slurm.root / "shared/pilots").iterdir()) == []
+    assert story.pilot_files() == []
     for name, job in story.foreign.items():
         shown = story.slurm.run("scontrol", "show", "job", job)
         assert f"JobName={name}" in shown
