@@ -34,7 +34,10 @@ class SshInstallation:
 
     def entries(self, hosts: Iterable[NamespaceHost]) -> list[dict[str, Any]]:
         """Return the hosts in the format of `--hosts`, without their keys."""
-        env = {"BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(self.workspaces)}
+        env = {
+            "BERTH_NODE_PYTHON": sys.executable, "BERTH_NODE_WORKSPACES": str(self.workspaces),
+            "BERTH_NODE_START_SECONDS": "840",  # Ray starts slowly on a busy machine
+        }  # fmt: skip
         return [{"name": host.name, "address": host.address, "env": env} for host in hosts]
 
 
