@@ -139,6 +139,13 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
             f"Extend it with `berth pool edit {pool} --set expires_at=...`, or delete it.",
             Fix.SETTINGS,
         )
+    elif not facts.nodes and pool.nodes_desired == 0 and pool.provider == NodePool.Provider.STATIC:
+        yield Finding(
+            Severity.NOTE,
+            "no nodes",
+            "The pool has no nodes: no machine has joined.",
+            *_remedy_for_missing_nodes(facts),
+        )
     elif not facts.nodes and pool.nodes_desired == 0 and pool.elastic:
         yield Finding(
             Severity.NOTE,
@@ -176,7 +183,9 @@ def _size(facts: PoolFacts) -> Iterator[Finding]:
 def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, Fix | None]:
     pool = facts.pool
     if pool.provider == NodePool.Provider.STATIC and not facts.nodes:
-        text = f"Join a machine: `berth machine token issue {pool}`, then `berth-join` on the machine."
+        text = (
+            f"Join a machine: `berth machine token issue {pool}`, then `berth-agent install` on the machine."
+        )
         return text, Fix.MACHINES
     if facts.nodes and all(node.queued for node in facts.nodes):
         return "All nodes are in the provider's queue.", None

@@ -22,6 +22,14 @@ def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> No
     assert "Member" in text and "vision" in text and 'href="/account/password"' in text
 
 
+def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
+    User.objects.create_superuser("admin", password=OLD)
+    browser = Client()
+    browser.force_login(User.objects.get(username="admin"))
+    text = browser.get("/account").content.decode()
+    assert "Platform admin" in text and "<dt>Roles</dt><dd><span" not in text
+
+
 def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignIn) -> None:
     here, elsewhere = sign_in("dave"), sign_in("dave")
     answer = here.post("/account/password", FORM)

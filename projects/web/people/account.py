@@ -14,7 +14,7 @@ from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, done, form_page, page, signed_in
-from projects.models import Membership
+from projects.models import Membership, Role
 from projects.selectors import tokens
 from projects.services.people import passwords
 
@@ -53,6 +53,8 @@ def index(request: Request) -> HttpResponse:
     live = tokens(request.actor).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
     context = {
         "roles": roles.order_by("pk"),
+        # A superuser is a platform admin without a stored role.
+        "superuser": user.is_superuser and not roles.filter(role=Role.PLATFORM_ADMIN).exists(),
         "has_password": user.has_usable_password(),
         "tokens": live.count(),
     }

@@ -143,8 +143,8 @@ def test_describe_prints_pool_details(terminal: Terminal) -> None:
     answers = (pool(last_error="quota: no more", state="failing", **failed), *parts)
     result = terminal.run("pool", "describe", "train", server=StubServer(*answers)).stdout
     for part in ("3 ready, 1 booting, 0 draining", "3 x 2 GPUs", "60 per hour now",
-                 "State:         failing, 4 nodes desired", "Last error:    quota: no more",
-                 "Boots:         5 of 5 failed in a row; provisioning stopped"):  # fmt: skip
+                 "State:          failing, 4 nodes desired", "Last error:     quota: no more",
+                 "Boots:          5 of 5 failed in a row; provisioning stopped"):  # fmt: skip
         assert part in result
     whole = json.loads(
         terminal.run("pool", "describe", "train", "-o", "json", server=StubServer(*answers)).stdout

@@ -115,6 +115,16 @@ def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: 
     assert by_name.severity is Severity.ERROR and "berth node uncordon" in by_name.remedy
 
 
+def test_static_pool_without_machines_says_how_a_machine_joins(cast: Cast) -> None:
+    pool = make.pool("metal", provider="static", ticked_at=timezone.now(), nodes_desired=0, nodes_max=16)
+    missing = findings(pool)["no nodes"]
+    assert (missing.severity, missing.finding) == (
+        Severity.NOTE, "The pool has no nodes: no machine has joined.",
+    )  # fmt: skip
+    assert "berth machine token issue metal" in missing.remedy
+    assert "berth-agent install" in missing.remedy
+
+
 def test_missing_image_support_is_an_error_only_if_images_are_required(cast: Cast) -> None:
     pool = healthy_pool(cast)
     pool.nodes.update(isolation={**REPORT, "images": "", "images_obstacle": "podman is missing. Install it."})

@@ -32,6 +32,12 @@ def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
+def test_page_of_a_static_pool_says_that_machines_join(metal_pool: NodePool, alice: Client) -> None:
+    text = alice.get("/node-pools/metal").content.decode()
+    assert "Each machine that joins becomes a node." in text
+    assert "no machine has joined" in text and "starts a node when a workload needs one" not in text
+
+
 def join_machine(cast: Cast, metal_pool: NodePool, name: str = "box-1") -> Machine:
     now = timezone.now()
     _, token = services.issue_join_token(

@@ -167,14 +167,14 @@ def create(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="Lifetime, for example 30d, or never. Default: expires with the current token."),
+        typer.Option(help="Lifetime, for example 7d, or never. Default: expires with the current token."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a token. The secret is printed only once and is the only output on stdout.
 
     \b
-    berth token create ci --scope read --scope write --expires 30d
+    berth token create ci --scope read --scope write --expires 7d
     """
     lifetime = None if expires in (None, "never") else expires
     until = None if lifetime is None else now() + timedelta(seconds=parse_duration("--expires", lifetime))

@@ -38,7 +38,7 @@ def create(
         typer.Option(
             metavar="LIST",
             help="Comma-separated events: started, completed, failed, preempted, cancelled, "
-            "unschedulable, pending, idle, budget, pool.",
+            "unschedulable, pending, idle, budget, schedule, pool.",
         ),
     ] = "preempted,failed,pending",
     project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,

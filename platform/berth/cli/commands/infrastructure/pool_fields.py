@@ -25,8 +25,8 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
         ("Provider", f"{pool.provider} provider, {pool.runtime} runtime"),
         ("State", format_state(pool)),
         ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} booting, {pool.nodes_draining} draining"),
-        ("Node size", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
-         + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
+        ("Node size", f"{format_count(pool.gpus_per_node, 'GPU')} {pool.gpu_model}".strip()
+         + f", {format_count(pool.cpu, 'core')}, {pool.memory_mib} MiB"),
         ("Isolation", pool.isolation or "not reported yet"),
         ("Default limits", _format_limits(pool.default_limits)),
         *(("Volume", _format_volume(volume)) for volume in pool.volumes or ()),

@@ -66,7 +66,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         *pool_fields(pool, cost, fragmentation),
         *(("Blocked", sentence) for sentence in blocked_drains),
     ):
-        print(f"{title + ':':<15}{safe(text)}")
+        print(f"{title + ':':<16}{safe(text)}")
 
 
 @app.command("create")
