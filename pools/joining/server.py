@@ -6,7 +6,7 @@ from pathlib import Path
 from django.conf import settings
 
 from pools.providers.base import ProviderError, ProviderErrorKind
-from pools.runtimes.capabilities import REMOTE_PROVIDERS
+from pools.runtimes.capabilities import KUBERNETES, REMOTE_PROVIDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,12 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's address as seen by the provider's nodes.
+    """Return the server's address as seen by the machine that downloads the code of the provider's pods.
 
-    Raises ProviderError if nodes cannot reach it.
+    This is the pod's node, or on Kubernetes the scheduler's machine. Raises ProviderError if the machine
+    cannot reach the server.
     """
-    if provider not in REMOTE_PROVIDERS and settings.BERTH_LOCAL_URL:
+    if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
     return reachable_server()
 

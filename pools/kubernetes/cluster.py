@@ -13,6 +13,7 @@ from pools.kubernetes.mirror import Mirror
 from pools.kubernetes.nodes import INSTALLATION_LABEL
 from pools.kubernetes.settings import KubernetesSettings
 from pools.kubernetes.worker import PATIENCE, Worker
+from pools.runtimes.base import RuntimeFailure
 
 
 class ForeignNamespace(Exception):
@@ -120,3 +121,11 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
             f"the namespace {name} exists and does not belong to this installation. Delete the namespace, or "
             f"label it {INSTALLATION_LABEL}={cluster.installation}"
         )
+
+
+def check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
+    """Return the access to a pool's cluster. Raises RuntimeFailure if it cannot be used."""
+    if not isinstance(access, PoolAccess):
+        reason = "it is not a pool on Kubernetes" if access is None else access.reason
+        raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")
+    return access

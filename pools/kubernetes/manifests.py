@@ -6,14 +6,18 @@ default.
 
 import base64
 import hashlib
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from pools.engine.volumes import NFS
+from pools.kubernetes.code.container import code_container
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
 from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
+from pools.runtimes.shim.code import VARIABLE as CODE_VARIABLE
 from pools.runtimes.shim.secrets import INSIDE as SECRETS_DIRECTORY
 from pools.runtimes.shim.secrets import VARIABLE as SECRETS_VARIABLE
 
@@ -25,6 +29,8 @@ WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
 # NVIDIA's container runtime makes these devices available to the container. Images may set it to "all".
 # For a pod with devices, the cluster's device plugin sets the variable.
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
+# All that the container that receives the code knows.
+CODE_ENVIRONMENT = {"BERTH_POD_DIR": POD_DIRECTORY, VISIBLE_DEVICES: NO_DEVICES}
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")
 Manifest = dict[str, Any]
@@ -59,11 +65,12 @@ def pod_manifest(
         "imagePullPolicy": PULL_POLICIES[order.image_pull_policy],
         **({"command": [_literal(part) for part in order.command]} if order.command else {}),
         "env": _environment(order),
-        "workingDir": order.working_dir or "/".join([WORKSPACE, *filter(None, [order.start_in])]),
+        "workingDir": _start_directory(order),
         "resources": _resources(order, settings.gpu_resource),
         "volumeMounts": mounts,
         "securityContext": {"allowPrivilegeEscalation": False},
     }
+    receiver = code_container(container, CODE_ENVIRONMENT, settings.gpu_resource)
     pull_secrets = [{"name": pull_secret_name(order.pod_id)}] if order.registry_auth else []
     return {
         "apiVersion": "v1",
@@ -90,6 +97,7 @@ def pod_manifest(
             "affinity": _affinity(node),
             "tolerations": [rule.manifest() for rule in settings.tolerations],
             "imagePullSecrets": pull_secrets,
+            **({"initContainers": [receiver]} if order.code_url else {}),
             "containers": [container],
             "volumes": volumes,
         },
@@ -99,7 +107,7 @@ def pod_manifest(
 def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:
     """Return the secrets of a pod. The pod owns its secrets, so the cluster deletes both together."""
     contents = {}
-    if order.has_secrets:
+    if order.secret_env or order.secret_files:
         data = {_variable_key(name): value for name, value in order.secret_env.items()}
         data |= {_file_key(name): value for name, value in order.secret_files.items()}
         contents[order.pod_id] = "Opaque", data
@@ -121,10 +129,19 @@ def pull_secret_name(pod_id: str) -> str:
     return f"{pod_id}-pull"
 
 
+def _start_directory(order: PodOrder) -> str:
+    """Return the working directory. A relative path is relative to the code, or to the workspace."""
+    if order.start_in:
+        return f"{WORKSPACE}/{order.start_in}"
+    base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if order.code_url else WORKSPACE
+    return posixpath.join(base, order.working_dir) if order.working_dir else base
+
+
 def _environment(order: PodOrder) -> list[Manifest]:
     own = {
         "BERTH_WORKSPACE": WORKSPACE,
         "BERTH_POD_DIR": POD_DIRECTORY,
+        **({CODE_VARIABLE: f"{POD_DIRECTORY}/{CODE_DIRECTORY}"} if order.code_url else {}),
         **({SECRETS_VARIABLE: SECRETS_DIRECTORY} if order.secret_files else {}),
         **({} if order.devices else {VISIBLE_DEVICES: NO_DEVICES}),
     }

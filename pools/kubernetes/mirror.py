@@ -277,9 +277,10 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a pod's status that reports use."""
-    containers = [_pick(each, ("name", "state")) for each in status.get("containerStatuses") or ()]
+    kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
+    containers = {kind: [_pick(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds}
     names = ("phase", "reason", "message", "podIP", "conditions")
-    return {**_pick(status, names), "containerStatuses": containers}
+    return {**_pick(status, names), **containers}
 
 
 def _pick(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pools.kubernetes.api import ApiError, Unreachable
 from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, ensure_namespace
+from pools.kubernetes.code.delivery import CodeDeliveries
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
@@ -36,6 +37,7 @@ class PodCalls:
     def __init__(self, ledger: Ledger, copies: LogCopies, notify: Callable[[], None]) -> None:
         self._ledger, self._copies, self._notify = ledger, copies, notify
         self._followers = LogFollowers(copies)
+        self.code = CodeDeliveries(notify)
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
         self._stopped: set[str] = set()  # pods that this process has stopped and that have not ended
@@ -44,7 +46,11 @@ class PodCalls:
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
         entry = self._ledger.find(order.pod_id)
-        if entry is None or entry.ended is not None or order.pod_id in self._created:
+        if entry is None or entry.ended is not None:
+            return
+        if order.code_url:
+            self.code.expect(order, access.cluster.api, f"/api/v1/namespaces/{namespace}/pods/{order.pod_id}")
+        if order.pod_id in self._created:
             return
         if refusal := find_refusal(order):
             self._fail(order.pod_id, refusal)
@@ -147,10 +153,8 @@ class PodCalls:
                 return None
         return pod if cluster.mirror.is_own(pod) else None
 
-    def fail_unplaceable(self, pod_id: str, cluster: Cluster, path: str, message: str) -> PodReport:
-        """Delete a pod that no longer fits on its node because foreign pods were placed there first."""
-        text = f"the cluster's scheduler could not place the pod: {message}"
-        report = PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
+    def give_up(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
+        """Delete a pod that cannot start, and record this as its end."""
         self._given_up[pod_id] = report  # the watch may report the deletion before this call ends
         try:
             with failures(cluster.api.server):
@@ -177,6 +181,7 @@ class PodCalls:
             report = replace(report, message="")
         self._stopped.discard(pod_id)
         self._created.discard(pod_id)
+        self.code.forget(pod_id)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
@@ -191,6 +196,7 @@ class PodCalls:
     def drop_record(self, pod_id: str) -> None:
         """Move the copy of the log to its final path, and delete the pod's record."""
         self._created.discard(pod_id)
+        self.code.forget(pod_id)
         if not self._ledger.log_path(pod_id).exists():
             self._copies.move_to(pod_id, self._ledger.log_path(pod_id))
         self._ledger.forget(pod_id)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pools.kubernetes.code import container as code
+from pools.kubernetes.code.delivery import FAILURE, PROGRESS
 from pools.kubernetes.manifests import CONTAINER
 from pools.kubernetes.nodes import parse_time
 from pools.runtimes.base import PodCause, PodReport, PodState
@@ -29,8 +31,7 @@ Object = Mapping[str, Any]
 def read_report(pod: Object) -> PodReport:
     """Return the report of an existing pod. A pod has ended once its processes have ended."""
     status = pod.get("status") or {}
-    container = _container(status)
-    state = container.get("state") or {}
+    state, receiver = _state(status, "containerStatuses", CONTAINER), _code_state(status)
     if (terminated := state.get("terminated")) is not None:
         return _end_report(pod, terminated)
     if (running := state.get("running")) is not None:
@@ -38,13 +39,21 @@ def read_report(pod: Object) -> PodReport:
             PodState.RUNNING, started_at=_time(running.get("startedAt")), address=status.get("podIP") or ""
         )
     if status.get("phase") == "Failed":
-        return _failure_report(pod)
-    waiting = state.get("waiting") or {}
+        ended = receiver.get("terminated") or {}
+        return _failure_report(pod, _code_failure(ended) if ended.get("exitCode") else "")
+    if "running" in receiver:
+        return PodReport(PodState.STARTING, progress=PROGRESS)
+    waiting = receiver.get("waiting") or state.get("waiting") or {}
     if waiting.get("reason") in HOPELESS:
         message = _text(f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}")
         return PodReport(PodState.EXITED, cause=PodCause.IMAGE_PULL_FAILED, message=message)
     pulls_image = waiting.get("reason") in PULLING
     return PodReport(PodState.STARTING, progress=_progress(pod, waiting), pulls_image=pulls_image)
+
+
+def awaits_code(pod: Object) -> bool:
+    """Return whether the container that receives the pod's code is running."""
+    return "running" in _code_state(pod.get("status") or {}) and "deletionTimestamp" not in pod["metadata"]
 
 
 def deleted_pod_report(pod: Object) -> PodReport:
@@ -107,14 +116,17 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
     )
 
 
-def _failure_report(pod: Object) -> PodReport:
-    """Return the report of a pod that failed without a container, because the node rejected or stopped the
-    pod.
+def _failure_report(pod: Object, code_failure: str) -> PodReport:
+    """Return the report of a pod that failed before its command started.
+
+    `code_failure` is why its code could not be received. Otherwise, the node rejected or stopped the pod.
     """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
     if pod["metadata"].get("deletionTimestamp"):
         return PodReport(PodState.EXITED, cause=PodCause.STOPPED, message="stopped before it started")
+    if code_failure and not reason:
+        return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=_text(code_failure))
     text = _text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))
     return PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
 
@@ -131,9 +143,25 @@ def _progress(pod: Object, waiting: Object) -> str:
     return _text(f"{reason}: {waiting.get('message') or ''}".rstrip(": "))
 
 
-def _container(status: Object) -> Object:
-    containers = status.get("containerStatuses") or ()
-    return next((each for each in containers if each.get("name") == CONTAINER), {})
+def _code_failure(terminated: Object) -> str:
+    """Return why the container that receives the code has failed."""
+    reason = terminated.get("reason") or ""
+    if reason in START_ERRORS:
+        return f"{FAILURE}: its image cannot run `sh`: {terminated.get('message') or reason}"
+    if reason == OUT_OF_MEMORY:
+        return f"{FAILURE}: the pod used all memory that its limit allows"
+    return f"{FAILURE}: the container that waits for it ended with exit code {terminated['exitCode']}"
+
+
+def _code_state(status: Object) -> Object:
+    return _state(status, "initContainerStatuses", code.CONTAINER)
+
+
+def _state(status: Object, kind: str, name: str) -> Object:
+    """Return the state of the container with this name, or an empty one."""
+    containers = status.get(kind) or ()
+    container: Object = next((each for each in containers if each.get("name") == name), {})
+    return container.get("state") or {}
 
 
 def _time(text: str | None) -> datetime | None:

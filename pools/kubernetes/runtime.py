@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle
@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
-from pools.kubernetes.cluster import PoolAccess, UnusableCluster
+from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
 from pools.kubernetes.quotas import read_quotas
-from pools.kubernetes.reports import read_report, unschedulable_message
+from pools.kubernetes.reports import awaits_code, read_report, unschedulable_message
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
@@ -103,7 +103,7 @@ class KubernetesRuntime:
     def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return a function that creates it."""
         validate_name(order.workspace)
-        access = _check_access(order.pool, self._shared_pools().get(order.pool))
+        access = check_access(order.pool, self._shared_pools().get(order.pool))
         namespace = namespace_name(access.cluster.installation, order.project)
         self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
         return access, partial(self._pods.start, order, access, namespace)
@@ -173,7 +173,12 @@ class KubernetesRuntime:
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)
             if message and since and self._is_overdue(pod_id, since):
-                return self._fail_unplaceable(pod_id, message) or report
+                text = f"the cluster's scheduler could not place the pod: {message}"
+                return self._give_up(pod_id, PodCause.LOST, text) or report
+            if awaits_code(pod) and (delivery := self._pods.code.advance(pod_id)) is not None:
+                if delivery.failure:
+                    return self._give_up(pod_id, PodCause.START_FAILED, delivery.failure) or report
+                return replace(report, progress=delivery.progress)
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
@@ -202,12 +207,13 @@ class KubernetesRuntime:
             return self._report(pod_id, pod)
         return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
 
-    def _fail_unplaceable(self, pod_id: str, message: str) -> PodReport | None:
-        """End a pod that the cluster's scheduler cannot place. Return None while this is in progress."""
+    def _give_up(self, pod_id: str, cause: PodCause, message: str) -> PodReport | None:
+        """End a pod that cannot start. Return None while this is in progress."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         access, path = self._entry_access(entry), _path(entry, pod_id)
-        call = partial(self._pods.fail_unplaceable, pod_id, access.cluster, path, message)
+        report = PodReport(PodState.EXITED, cause=cause, message=message)
+        call = partial(self._pods.give_up, pod_id, access.cluster, path, report)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
         except StillRunning:
@@ -252,7 +258,7 @@ class KubernetesRuntime:
                 access.cluster.worker.begin(pod_id, action, call)
 
     def _forget_call(self, pod_id: str, entry: Entry) -> tuple[PoolAccess, str, Callable[[], None]]:
-        access = _check_access(_pool(entry), self._shared_pools().get(_pool(entry)))
+        access = check_access(_pool(entry), self._shared_pools().get(_pool(entry)))
         path = _path(entry, pod_id)
         return access, FORGET, partial(self._pods.forget, pod_id, access.cluster, path)
 
@@ -355,7 +361,7 @@ class KubernetesRuntime:
         os.eventfd_write(self._wake, 1)
 
     def _find_access(self, pool: str) -> PoolAccess:
-        return _check_access(pool, self._pools().get(pool))
+        return check_access(pool, self._pools().get(pool))
 
     def _entry_access(self, entry: Entry) -> PoolAccess:
         return self._find_access(_pool(entry))
@@ -377,13 +383,6 @@ class KubernetesRuntime:
                     self._adopt(pool)
             entry = self.ledger.find(pod_id)
         return entry
-
-
-def _check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
-    if not isinstance(access, PoolAccess):
-        reason = "it is not a pool on Kubernetes" if access is None else access.reason
-        raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")
-    return access
 
 
 def _place(pool: str, namespace: str) -> str:

@@ -44,7 +44,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
     ),
     "kubernetes": Capabilities(
         runs_images=True, enforces_limits=True, requires_images=True, shares_gpus=False,
-        pods_have_addresses=True,
+        pods_have_addresses=True, receives_code=True,
     ),
     "fake": Capabilities(receives_code=True, reads_files=True, sends_notices=True),
 }  # fmt: skip

@@ -62,7 +62,7 @@ def _header(file: dict[str, Any], mtime: int) -> bytes:
     if link := file.get("link"):
         entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, link, 0o777
     entry.size = file.get("size", 0)
-    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8")
+    return entry.tobuf(tarfile.GNU_FORMAT, "utf-8")  # BusyBox ignores the long names of the PAX format
 
 
 def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str]) -> Iterator[bytes]:

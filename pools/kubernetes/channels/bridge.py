@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels import scripts
-from pools.kubernetes.channels.session import Session, start_session
+from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 from pools.runtimes.shim.channels.frames import (
     CHUNK,
@@ -151,7 +151,7 @@ class Bridge:
             await cancel(sender)
             await cancel(output)
             await session.close()
-        return _read_status(session.status)
+        return read_status(session.status)
 
     async def _send_output(self, writer: asyncio.StreamWriter, session: Session) -> None:
         async for kind, data in session.output():
@@ -317,16 +317,3 @@ def _parse_request(request: dict[str, Any]) -> tuple[list[str], dict[str, object
     if terminal is not None and not isinstance(terminal, dict):
         raise TypeError("the terminal must be an object or null")
     return command, terminal
-
-
-def _read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return the exit code, or the error of a command that could not be started."""
-    if status is None:
-        return None
-    if status.get("status") == "Success":
-        return {"exit_code": 0}
-    causes = (status.get("details") or {}).get("causes") or ()
-    code = next((cause["message"] for cause in causes if cause.get("reason") == "ExitCode"), "")
-    if str(code).isdecimal():
-        return {"exit_code": int(code)}
-    return {"error": str(status.get("message") or "the cluster reports no reason")}

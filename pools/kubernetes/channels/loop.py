@@ -6,8 +6,9 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from typing import Any
+from typing import Any, TypeVar
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.bridge import Bridge
@@ -15,6 +16,8 @@ from pools.kubernetes.channels.ports import PortConnection, connect_port
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_CHANNELS = 32  # per pod
 OPEN_SECONDS = 40.0
@@ -50,10 +53,14 @@ class ChannelLoop:
         ours, theirs = socket.socketpair()
         return self._connect(api, self._begin_port(api, pod, port, theirs), ours)
 
-    def _connect(self, api: Api, begin: Coroutine[Any, Any, None], ours: socket.socket) -> socket.socket:
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine in the event loop."""
         with self._lock:
             loop = self._start()
-        opening = asyncio.run_coroutine_threadsafe(begin, loop)
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    def _connect(self, api: Api, begin: Coroutine[Any, Any, None], ours: socket.socket) -> socket.socket:
+        opening = self.submit(begin)
         try:
             opening.result(OPEN_SECONDS)
         except BaseException as error:

@@ -65,10 +65,15 @@ async def start_session(
     has_input: bool,
     has_output: bool,
     has_terminal: bool = False,
+    container: str = "",
 ) -> Session:
-    """Run a command in the pod at this path. Raises ChannelRefused or RuntimeFailure."""
+    """Run a command in the pod at this path, by default in its main container.
+
+    Raises ChannelRefused or RuntimeFailure.
+    """
     query = [("command", part) for part in command]
     query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
+    query += [("container", container)] if container else []
     query += [("stderr", str(has_output and not has_terminal).lower()), ("tty", str(has_terminal).lower())]
     return Session(await open_socket(api, f"{pod}/exec?{urlencode(query)}", "pods/exec"))
 
@@ -94,6 +99,22 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
         raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
     return socket
+
+
+def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
+    """Return the exit code of a command, or the error if it could not be started.
+
+    Return None if the cluster has reported no end, because the connection was lost.
+    """
+    if status is None:
+        return None
+    if status.get("status") == "Success":
+        return {"exit_code": 0}
+    causes = (status.get("details") or {}).get("causes") or ()
+    code = next((cause["message"] for cause in causes if cause.get("reason") == "ExitCode"), "")
+    if str(code).isdecimal():
+        return {"exit_code": int(code)}
+    return {"error": str(status.get("message") or "the cluster reports no reason")}
 
 
 def _refusal(api: Api, error: InvalidStatus, resource: str) -> Exception:

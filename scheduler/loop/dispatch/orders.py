@@ -115,7 +115,7 @@ def _downloads(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> d
         server = reachable_server_for_pods(pod.node.pool.provider)
     except ProviderError as error:
         what = "the code" if has_code else f"the volume {synced}"
-        raise ValueError(f"its node cannot download {what}: {error}") from error
+        raise ValueError(f"{what} cannot be downloaded: {error}") from error
     place = f"{server.url}/api/v1/pods/{pod.pk}"
     return {
         **({"code_url": f"{place}/code"} if has_code else {}),

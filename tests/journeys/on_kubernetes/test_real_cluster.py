@@ -1,6 +1,7 @@
 """Test workloads of all kinds on a real Kubernetes cluster."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,25 @@ def test_elastic_workload_scales_up_and_receives_its_secret(prod: Prod, users: U
     until(lambda: "has the secret" in users.dave.berth("logs", "grows"))
     users.dave.berth("cancel", "grows")
     reach(client, prod, "grows", "cancelled")
+
+
+def test_pods_start_in_the_code_that_was_sent(prod: Prod, users: Users, tmp_path: Path) -> None:
+    checkout = tmp_path / "digits"
+    (checkout / "src").mkdir(parents=True)
+    (checkout / "src" / "train.sh").write_text('echo "loss $1" && touch "$BERTH_CODE_DIR/written"\n')
+    document = {
+        "name": "digits", "project": "vision", "pools": ["prod"], "image": prod.image, "code": ".",
+        "grace_period_seconds": 1, "roles": [{
+            "name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.5, "memory_mib": 32,
+            "command": ["sh", "-c", 'test ! -e written && sh src/train.sh 0.5 && pwd'],
+        }],
+    }  # fmt: skip
+    (checkout / "train.json").write_text(json.dumps(document))
+    users.dave.berth("submit", "-f", str(checkout / "train.json"))
+    client = users.dave.client()
+    reach(client, prod, "digits", "completed")
+    log = client.workloads.log(client.workloads.find("digits").id).data.decode()
+    assert log.split("\n")[:2] == ["loss 0.5", "/berth/pod/code"]
 
 
 def test_port_of_an_interactive_workload_opens_in_a_browser(prod: Prod, users: Users) -> None:

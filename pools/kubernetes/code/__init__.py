@@ -1,0 +1,1 @@
+"""Code of workloads on Kubernetes: Berth copies it into each pod before the pod's command starts."""

@@ -1,0 +1,98 @@
+"""Copies of code from the server into the init containers of starting pods."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels.loop import CHANNELS
+from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send_code
+from pools.runtimes.base import PodOrder
+from pools.runtimes.shim.transfers.child import PAUSES
+
+TRANSFERS_MAX = 8  # concurrent transfers of this process, each of which passes through an API server
+PROGRESS = "copying the code"
+FAILURE = "the code could not be copied to the pod"
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Copy of one pod's code. If `failure` is set, the pod cannot start."""
+
+    api: Api
+    pod: str
+    source: CodeSource | None = field(repr=False)
+    progress: str = PROGRESS
+    failure: str = ""
+    transfer: "Future[None] | None" = None
+
+
+class CodeDeliveries:
+    """Deliveries to starting pods. `notify` is called when one of them has failed.
+
+    Nothing is stored. After a restart, the orders of starting pods are sent again.
+    """
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._deliveries: dict[str, Delivery] = {}
+        self._slots = asyncio.Semaphore(TRANSFERS_MAX)
+
+    def expect(self, order: PodOrder, api: Api, pod: str) -> None:
+        """Remember where the code of a pod is. The pod has this path at the API server."""
+        source = CodeSource(order.code_url, order.download_ca, order.download_secret)
+        with self._lock:
+            self._deliveries.setdefault(order.pod_id, Delivery(api, pod, source))
+
+    def advance(self, pod_id: str) -> Delivery | None:
+        """Begin the transfer to a pod that waits for its code, unless it has begun.
+
+        Return the delivery, or None if this process has not received the pod's order.
+        """
+        with self._lock:
+            delivery = self._deliveries.get(pod_id)
+            if delivery is not None and delivery.transfer is None:
+                delivery.transfer = CHANNELS.submit(self._deliver(delivery))
+            return delivery
+
+    def forget(self, pod_id: str) -> None:
+        """End the transfer to a pod that has started or ended."""
+        with self._lock:
+            delivery = self._deliveries.pop(pod_id, None)
+        if delivery is not None and delivery.transfer is not None:
+            delivery.transfer.cancel()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            async with self._slots:
+                await self._attempt(delivery)
+        except Failed as failure:
+            delivery.failure = f"{FAILURE}: {failure}"
+        except Exception as error:
+            delivery.failure = f"{FAILURE}: {error!r}"
+            raise
+        finally:
+            delivery.source = None
+            self._notify()
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        """Send the code. Attempts are repeated like those of the shim. Raises Failed."""
+
+        def report(progress: str) -> None:
+            delivery.progress = f"{PROGRESS}: {progress}"
+
+        assert delivery.source is not None
+        verifies = False
+        for number, pause in enumerate((*PAUSES, None), 1):
+            try:
+                await send_code(delivery.source, delivery.api, delivery.pod, report, verifies=verifies)
+                return
+            except Interrupted as interruption:
+                if pause is None:
+                    raise Failed(str(interruption)) from interruption
+                report(f"{interruption}; attempt {number} of {len(PAUSES) + 1}")
+                verifies = interruption.was_sending
+            await asyncio.sleep(pause)

@@ -1,0 +1,185 @@
+"""Transfer of code: download an archive from the server, and unpack it in a pod through an exec call."""
+
+import asyncio
+import json
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import httpx
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels.bridge import cancel
+from pools.kubernetes.channels.session import Session, read_status, start_session
+from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+
+PART = 32 * 1024
+WINDOW = 4 * BLOCK  # bytes that the cluster has to buffer, because its protocol has no flow control
+TAR_END = 1024  # zeros at the end of an archive
+TEXT_MAX = 300
+STALL_SECONDS = 60.0  # time without progress after which a transfer has failed
+TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt may succeed
+LOST = "the connection to the pod was lost"
+
+
+class Failed(Exception):
+    """Raised if no later attempt can succeed."""
+
+
+class Interrupted(Exception):
+    """Raised if a later attempt may succeed. `was_sending` is true if the server's response ended early."""
+
+    def __init__(self, message: str, *, was_sending: bool = False) -> None:
+        super().__init__(message)
+        self.was_sending = was_sending
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSource:
+    """Where the code of a pod is. `ca` verifies the server, or is empty for the system's certificates."""
+
+    url: str
+    ca: str
+    secret: str = field(repr=False)
+
+
+async def send_code(
+    source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
+) -> None:
+    """Copy the code to the pod at this path. With `verifies`, the server checks its files first.
+
+    Raises Failed or Interrupted.
+    """
+    async with _download(source, verifies=verifies) as response:
+        mark = secrets.token_hex(8)
+        extra = last_file(mark)
+        size = int(response.headers["Content-Length"])
+        try:
+            session = await start_session(
+                api, pod, unpack(mark, size + len(extra)),
+                has_input=True, has_output=True, container=CONTAINER,
+            )  # fmt: skip
+        except (ChannelRefused, RuntimeFailure) as error:
+            raise Interrupted(str(error)) from error
+        try:
+            unpacking = _Unpacking(session, size, report)
+            await unpacking.run(_parts(response, size, extra))
+        finally:
+            await session.close()
+        _check(session, " ".join(unpacking.errors.decode("utf-8", "replace").split())[-TEXT_MAX:])
+
+
+@asynccontextmanager
+async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[httpx.Response]:
+    """Yield the server's response with the archive. Redirects would send the secret to another server."""
+    headers = {"Authorization": f"Bearer {source.secret}", "Accept-Encoding": "identity"}
+    is_local = source.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
+    client = httpx.AsyncClient(
+        verify=ssl.create_default_context(cadata=source.ca or None), timeout=STALL_SECONDS,
+        follow_redirects=False, trust_env=not is_local,
+    )  # fmt: skip
+    try:
+        async with (
+            client,
+            client.stream("GET", source.url, params={"verify": "true"} if verifies else None, headers=headers)
+            as response,
+        ):  # fmt: skip
+            if response.status_code != 200:
+                raise _refusal(response.status_code, await response.aread())
+            yield response
+    except httpx.HTTPError as error:
+        server = httpx.URL(source.url).netloc.decode()
+        raise Interrupted(f"{server} does not respond: {error or type(error).__name__}") from error
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    text = body[:4096].decode("utf-8", "replace")
+    with suppress(ValueError, KeyError, TypeError):
+        text = str(json.loads(text)["detail"])
+    message = f"the server answered {status}: {text[:TEXT_MAX]}"
+    return Interrupted(message) if status in TEMPORARY else Failed(message)
+
+
+async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
+    """Yield the archive with one more file at its end. Raises Interrupted if it is incomplete."""
+    end, received = b"", 0
+    try:
+        async for data in response.aiter_raw(PART):
+            received += len(data)
+            end += data
+            yield end[:-TAR_END]
+            end = end[-TAR_END:]
+    except httpx.HTTPError as error:
+        raise Interrupted("the connection to the server was lost", was_sending=True) from error
+    if received != size or end != bytes(TAR_END):
+        raise Interrupted("the server's archive is incomplete", was_sending=True)
+    yield extra + end
+
+
+class _Unpacking:
+    """Script that unpacks an archive in the pod. `errors` is the end of what it prints as errors."""
+
+    def __init__(self, session: Session, size: int, report: Callable[[str], None]) -> None:
+        self._session, self._size, self._report = session, size, report
+        self._sent = self._accepted = 0  # bytes
+        self._has_progress = asyncio.Event()
+        self.errors = bytearray()
+
+    async def run(self, parts: AsyncIterator[bytes]) -> None:
+        """Send the archive, and wait until it has been unpacked. Raises Interrupted."""
+        output, sender = asyncio.create_task(self._receive()), asyncio.create_task(self._send(parts))
+        try:
+            await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
+            if not output.done():
+                sender.result()
+                while not output.done():
+                    await self._wait_for_progress()
+        finally:
+            sender.cancel()
+            await asyncio.wait({sender})
+            await cancel(output)
+
+    async def _send(self, parts: AsyncIterator[bytes]) -> None:
+        async for data in parts:
+            for begin in range(0, len(data), PART):
+                part = data[begin : begin + PART]
+                while self._sent + len(part) > self._accepted + WINDOW:
+                    await self._wait_for_progress()
+                await self._session.send_input(part)
+                self._sent += len(part)
+
+    async def _receive(self) -> None:
+        async for kind, data in self._session.output():
+            if kind == 1:
+                self._accepted += len(data) * BLOCK
+                self._report(f"{self._accepted / 1e6:.0f} of {self._size / 1e6:.0f} MB")
+            else:
+                self.errors += data
+                del self.errors[: -4 * TEXT_MAX]
+            self._has_progress.set()
+        self._has_progress.set()
+
+    async def _wait_for_progress(self) -> None:
+        self._has_progress.clear()
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                await self._has_progress.wait()
+        except TimeoutError:
+            raise Interrupted("the pod does not accept the code") from None
+
+
+def _check(session: Session, errors: str) -> None:
+    """Raise Failed or Interrupted unless the script has succeeded."""
+    status = read_status(session.status)
+    if status is None:
+        raise Interrupted(LOST)
+    code = status.get("exit_code")
+    if code == INCOMPLETE:
+        raise Interrupted("the archive did not arrive completely")
+    if code == MISSING:
+        raise Failed(f"{errors}. Pods with code need `sh`, `sleep`, `dd` and `tar` in their image")
+    if code != 0:
+        raise Failed(errors or str(status.get("error") or f"the script that unpacks it ended with {code}"))
