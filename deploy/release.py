@@ -34,10 +34,10 @@ def main() -> int:
         prog="python deploy/release.py", description="Build the files of a release."
     )
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist", help="output folder, new or empty (default: dist)"
+        "--out", type=Path, default=ROOT / "dist", help="Output directory, new or empty; default: dist."
     )
     parser.add_argument(
-        "--draft", action="store_true", help="allow an unreleased version and uncommitted files"
+        "--draft", action="store_true", help="Allow an unreleased version and uncommitted files."
     )
     options = parser.parse_args()
     try:
@@ -63,7 +63,7 @@ def release(out: Path, *, draft: bool = False) -> list[Path]:
             raise ReleaseError(f"Commit or remove these files first:\n{changed}")
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
-        raise ReleaseError(f"{out} is not empty. Remove it or choose another folder with --out.")
+        raise ReleaseError(f"{out} is not empty. Empty it, or choose another directory with --out.")
     commit_time = int(_git("log", "-1", "--format=%ct"))
     _build(out, commit_time)
     distribution = project["name"].replace("-", "_")

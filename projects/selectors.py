@@ -316,7 +316,7 @@ def find_grantee(username: str) -> User | None:
 def find_department(actor: Actor, name: str) -> Department:
     department = departments(actor).filter(name=name).first()
     if department is None:
-        raise NotFound(f"No department is named {name[:80]!r}.")
+        raise NotFound(f"There is no department named {name[:80]!r}.")
     return department
 
 
@@ -328,7 +328,7 @@ def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
 def find_project(actor: Actor, name: str) -> Project:
     project = projects(actor).filter(name=name).first()
     if project is None:
-        raise NotFound(f"No project is named {name[:80]!r}.")
+        raise NotFound(f"There is no project named {name[:80]!r}.")
     return project
 
 

@@ -64,4 +64,4 @@ def find_request(service: Service, direction: str, request_id: str) -> ScaleRequ
 
 
 def _raise_unknown(reference: str) -> NoReturn:
-    raise NotFound(f"No service is named {format_value(reference)}.")
+    raise NotFound(f"There is no service named {format_value(reference)}.")

@@ -257,5 +257,5 @@ def download_node_code(request: HttpRequest) -> HttpResponse:
 def _bearer_secret(headers: Mapping[str, Any]) -> str:
     scheme, _, secret = str(headers.get("Authorization", "")).partition(" ")
     if scheme.lower() != "bearer" or not secret:
-        raise Unauthenticated("Send the machine secret as Authorization: Bearer ...")
+        raise Unauthenticated("Send the machine's secret in the header `Authorization: Bearer ...`.")
     return secret.strip()

@@ -143,7 +143,7 @@ class MachineView(MachinesView):
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now()).filter(name=machine)
         row = rows.order_by("-joined_at", "-pk").first()
         if row is None:
-            raise NotFound(f"No machine named {format_value(machine)} has joined pool {name}.")
+            raise NotFound(f"Pool {name} has no machine named {format_value(machine)}.")
         return row
 
 

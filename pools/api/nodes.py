@@ -104,7 +104,7 @@ class NodeResponse(ResponseModel):
         description="Inventory of the machine; null unless you are a platform admin and an agent reported it."
     )
     obstacle: str = Field(
-        description="Why the machine accepts no new pods, for example because it is cordoned in "
+        description="Reason why the machine accepts no new pods, for example because it is cordoned in "
         "Kubernetes; empty if there is none."
     )
     foreign: ForeignUsage | None = Field(
@@ -129,7 +129,7 @@ class NodeView(ApiView):
     def get_node(self, name: str) -> Node:
         node = self.visible().filter(name=name).first()
         if node is None:
-            raise NotFound(f"No node is named {format_value(name)}.")
+            raise NotFound(f"There is no node named {format_value(name)}.")
         return node
 
     def get_administered_node(self, request: Request, name: str) -> Node:
@@ -160,7 +160,7 @@ class NodeDetail(NodeView):
     def get(self, request: Request, name: str) -> Response:
         node = selectors.find_node(name, self.visible(Node.objects.all()))
         if node is None:
-            raise NotFound(f"No node is named {format_value(name)}.")
+            raise NotFound(f"There is no node named {format_value(name)}.")
         return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])
 
 

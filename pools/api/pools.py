@@ -67,7 +67,7 @@ class PreviewedNodeResponse(ResponseModel):
     name: str
     details: str
     obstacle: str | None = Field(
-        description="Reason that the pool leaves the node out; null if it can be used."
+        description="Reason why the pool leaves the node out; null if it can be used."
     )
     gpu_model: str
     total: Amounts
@@ -156,7 +156,7 @@ class PoolView(ApiView):
     def get_pool(self, name: str) -> NodePool:
         pool = self.visible().filter(name=name).first()
         if pool is None:
-            raise NotFound(f"No node pool is named {format_value(name)}.")
+            raise NotFound(f"There is no node pool named {format_value(name)}.")
         return pool
 
     def pool_response(self, name: str) -> Response:

@@ -44,7 +44,7 @@ class PoolAccess:
 
 @dataclass(frozen=True, slots=True)
 class UnusableCluster:
-    """Reason that a pool's cluster cannot be called, for example missing credentials."""
+    """Reason why a pool's cluster cannot be called, for example missing credentials."""
 
     reason: str
 

@@ -124,7 +124,7 @@ class Migration(InitialMigration):
                     models.TextField(
                         blank=True,
                         editable=False,
-                        help_text="Token of the user of slurmrestd, encrypted.",
+                        help_text="Token of the slurmrestd user, encrypted.",
                     ),
                 ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
@@ -191,7 +191,7 @@ class Migration(InitialMigration):
                     models.TextField(
                         blank=True,
                         editable=False,
-                        help_text="Reason that the cluster's quotas cannot be read, or empty.",
+                        help_text="Reason why the cluster's quotas cannot be read, or empty.",
                     ),
                 ),
                 ("provisioning", models.JSONField(blank=True, editable=False, null=True)),
@@ -345,8 +345,8 @@ class Migration(InitialMigration):
                     models.PositiveIntegerField(
                         blank=True,
                         default=600,
-                        help_text="Seconds that a workload within its share waits before nodes are held for it. "
-                        "Leave empty to hold none.",
+                        help_text="Seconds that a workload within its fair share is pending before nodes are held "
+                        "for it. Leave empty to hold no nodes.",
                         null=True,
                     ),
                 ),
@@ -539,7 +539,7 @@ class Migration(InitialMigration):
                     "obstacle",
                     models.CharField(
                         blank=True,
-                        help_text="Reason that the provider's machine accepts no new pods.",
+                        help_text="Reason why the provider's machine accepts no new pods.",
                         max_length=500,
                     ),
                 ),
@@ -591,7 +591,7 @@ class Migration(InitialMigration):
                     models.TextField(
                         blank=True,
                         default="",
-                        help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
+                        help_text="Reason why a booting node is not ready yet, such as a failed probe pod.",
                     ),
                 ),
                 (
@@ -605,7 +605,7 @@ class Migration(InitialMigration):
                     "ready_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="Time at which the node became, or should become, ready.",
+                        help_text="Time at which the node became ready, or is expected to.",
                         null=True,
                     ),
                 ),

@@ -51,7 +51,7 @@ class Node(FastRows):
 
     # Set only for machines that others also use.
     obstacle = models.CharField(
-        max_length=500, blank=True, help_text="Reason that the provider's machine accepts no new pods."
+        max_length=500, blank=True, help_text="Reason why the provider's machine accepts no new pods."
     )
     foreign = models.JSONField(
         default=dict, blank=True, help_text="Resources that foreign pods use: gpus, cpu_milli and so on."
@@ -81,14 +81,14 @@ class Node(FastRows):
     not_ready_reason = models.TextField(
         blank=True,
         default="",
-        help_text="Reason a booting node is not ready yet, such as a failed probe pod.",
+        help_text="Reason why a booting node is not ready yet, such as a failed probe pod.",
     )
 
     queued = models.BooleanField(default=False, help_text="Whether the provider has queued the order.")
 
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time at which the node became, or should become, ready."
+        null=True, blank=True, help_text="Time at which the node became ready, or is expected to."
     )
     joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which the machine joined.")
     interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")

@@ -55,7 +55,7 @@ class NodePool(FastRows):
         blank=True, editable=False, help_text="Credentials for the Kubernetes cluster, encrypted."
     )
     slurm_token_sealed = models.TextField(
-        blank=True, editable=False, help_text="Token of the user of slurmrestd, encrypted."
+        blank=True, editable=False, help_text="Token of the slurmrestd user, encrypted."
     )
 
     # Size. Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.
@@ -100,7 +100,7 @@ class NodePool(FastRows):
         default=list, editable=False, help_text="Quotas that the pool's own cluster enforces."
     )
     cluster_quotas_obstacle = models.TextField(
-        blank=True, editable=False, help_text="Reason that the cluster's quotas cannot be read, or empty."
+        blank=True, editable=False, help_text="Reason why the cluster's quotas cannot be read, or empty."
     )
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
@@ -197,8 +197,8 @@ class NodePool(FastRows):
         null=True,
         blank=True,
         default=600,
-        help_text="Seconds that a workload within its share waits before nodes are held for it. "
-        "Leave empty to hold none.",
+        help_text="Seconds that a workload within its fair share is pending before nodes are held "
+        "for it. Leave empty to hold no nodes.",
     )
     cpu_load_limit = models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")
 

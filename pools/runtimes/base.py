@@ -111,7 +111,7 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason that a pod ended if its command did not exit by itself."""
+    """Reason why a pod ended if its command did not exit by itself."""
 
     __str__ = str.__str__
 

@@ -276,7 +276,7 @@ class LocalRuntime:
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
         if state is PodState.RUNNING:
-            raise ChannelRefused("the pod was started by a version of Berth that had no shells")
+            raise ChannelRefused("the pod was started by a version of Berth without support for shells")
         raise ChannelRefused("the pod is not running")
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:

@@ -38,7 +38,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:
-        raise FilesGone(f"{path}: is not in one of the directories {', '.join(sorted(roots))}")
+        raise FilesGone(f"{path}: not in one of the directories {', '.join(sorted(roots))}")
     walk = _Walk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]
@@ -53,7 +53,7 @@ def read_below(roots: Mapping[str, tuple[str, str]], path: str, offset: int, lim
     """Return at most `limit` bytes of a file that `list_below` returns. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
-        raise FilesGone(f"{path}: is not a file in one of the directories {', '.join(sorted(roots))}")
+        raise FilesGone(f"{path}: not a file in one of the directories {', '.join(sorted(roots))}")
     parent, name = roots[label]
     return read_file(parent, name, "/".join(inside), offset, limit)
 
@@ -125,7 +125,7 @@ class _Walk:
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
-            raise FilesGone(f"the names of all files with their directories are longer than {limit} in total")
+            raise FilesGone(f"the paths of all files are longer than {limit} in total")
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:

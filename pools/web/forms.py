@@ -162,7 +162,7 @@ class PoolForm(Form):
         help_text="Whether workloads in this pool may, must or must not run in a container image.",
     )
     patterns = environment_fields.LinesField(
-        label="Accepted images",
+        label="Allowed images",
         example="ghcr.io/org/*",
         help_text="Patterns, one per line. Leave empty for all images.",
     )

@@ -81,19 +81,19 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     """Form for a quota in GPUs, CPU cores and MiB."""
 
     gpu = forms.FloatField(
-        label="GPUs", required=False, min_value=0, help_text="Leave empty for unlimited", initial=0
+        label="GPUs", required=False, min_value=0, help_text="Leave empty for an unlimited quota.", initial=0
     )
     limit_gpu = forms.FloatField(
-        label="GPU limit", required=False, min_value=0, help_text="Leave empty for no limit"
+        label="GPU limit", required=False, min_value=0, help_text="Leave empty for no limit."
     )
     cpu = forms.FloatField(
-        label="CPU cores", required=False, min_value=0, help_text="Leave empty for unlimited"
+        label="CPU cores", required=False, min_value=0, help_text="Leave empty for an unlimited quota."
     )
     limit_cpu = forms.FloatField(
-        label="CPU limit", required=False, min_value=0, help_text="Leave empty for no limit"
+        label="CPU limit", required=False, min_value=0, help_text="Leave empty for no limit."
     )
     memory_mib = forms.IntegerField(
-        label="Memory (MiB)", required=False, min_value=0, help_text="Leave empty for unlimited"
+        label="Memory (MiB)", required=False, min_value=0, help_text="Leave empty for an unlimited quota."
     )
     limit_memory_mib = forms.IntegerField(label="Memory limit (MiB)", required=False, min_value=0)
 

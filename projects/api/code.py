@@ -138,7 +138,7 @@ class PodCode(TokenlessView):
     def get(self, request: Request, pod_id: UUID) -> StreamingHttpResponse:
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
         if scheme.lower() != "bearer" or secrets.verified_key(secret.strip(), "downloads") != str(pod_id):
-            raise Unauthenticated("Send the secret of this pod: Authorization: Bearer ...")
+            raise Unauthenticated("Send the pod's secret in the header `Authorization: Bearer ...`.")
         live = Pod.objects.filter(pk=pod_id, state__in=(PodState.STARTING, PodState.RUNNING))
         tree = live.values_list("workload__code", flat=True).first()
         if tree is None:

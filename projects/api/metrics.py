@@ -116,7 +116,7 @@ class ComparisonQuery(Query):
 
 class TaskMetricsQuery(ListQuery):
     name: MetricName
-    goal: Annotated[Goal, Field(description="Whether the lowest or the highest value is the best.")] = "min"
+    goal: Annotated[Goal, Field(description="Whether the lowest or the highest value is best.")] = "min"
     points: PointCount = 0
 
 
@@ -184,8 +184,8 @@ class ArrayStops(ApiView):
         stops = preview_stops(array)
         if stops is None:
             raise Conflict(
-                f"The array has {array.task_count:,} tasks. Tasks to be stopped are listed for arrays of "
-                f"at most {PREVIEW_TASKS_MAX} tasks. The rule applies to larger arrays too."
+                f"The array has {array.task_count:,} tasks. Tasks to be stopped are listed only for "
+                f"arrays with at most {PREVIEW_TASKS_MAX} tasks. The rule applies to larger arrays too."
             )
         items = [TaskStopResponse(**asdict(stop), message=stop.sentence) for stop in stops]
         return Response(TaskStopsResponse(stops=items))

@@ -41,8 +41,8 @@ class PodOutputsResponse(ResponseModel):
     state: OutputStateName = Field(
         description="`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."
     )
-    message: str = Field(description="Why files are not stored, or not yet.")
-    skipped: dict[str, str] = Field(description="Reasons that paths were left out, by path.")
+    message: str = Field(description="Reason why files are not stored, or not stored yet.")
+    skipped: dict[str, str] = Field(description="Reason for each path that was left out.")
     size: int
     files: int = Field(description="Number of stored files.")
     stored_at: datetime | None

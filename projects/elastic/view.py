@@ -82,7 +82,7 @@ def _process(engine: InferenceEngine, pods: Pods) -> Process:
     workload = engine.workload
     if workload is None:
         return Process(
-            ProcessState.ENDED, error="The workload of this engine was deleted.", started_once=True
+            ProcessState.ENDED, error="The workload of this engine has been deleted.", started_once=True
         )
     if workload.phase in ENDED_PHASES:
         has_started = workload.first_started_at is not None or engine.url != ""

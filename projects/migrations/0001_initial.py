@@ -311,7 +311,7 @@ class Migration(InitialMigration):
                     "used_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the last upload that needs it, to the hour.",
+                        help_text="Time of the last upload that uses the chunk, rounded to the hour.",
                     ),
                 ),
                 (
@@ -358,7 +358,7 @@ class Migration(InitialMigration):
                     "used_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the last upload or submission, to the hour.",
+                        help_text="Time of the last upload or submission, rounded to the hour.",
                     ),
                 ),
                 (
@@ -397,7 +397,7 @@ class Migration(InitialMigration):
                 (
                     "branch",
                     models.CharField(
-                        blank=True, help_text="Branch that the commit was the head of.", max_length=255
+                        blank=True, help_text="Branch whose head was the commit.", max_length=255
                     ),
                 ),
                 (
@@ -683,7 +683,7 @@ class Migration(InitialMigration):
                     "code_wait",
                     models.TextField(
                         blank=True,
-                        help_text="Why the workload's code is not available yet, as a sentence.",
+                        help_text="Reason why the workload's code is not available yet, as a sentence.",
                     ),
                 ),
                 (
@@ -801,7 +801,7 @@ class Migration(InitialMigration):
                     "start_refusal",
                     models.TextField(
                         blank=True,
-                        help_text="Reason that a cluster refused the last start, until the next one.",
+                        help_text="Reason why a cluster refused the last start, until the next one.",
                     ),
                 ),
                 (
@@ -1209,7 +1209,7 @@ class Migration(InitialMigration):
                     "updating_since",
                     models.DateTimeField(
                         blank=True,
-                        help_text="Start of a trainer's weight update of the initial engines.",
+                        help_text="Time at which a trainer began to update the weights of the initial engines.",
                         null=True,
                     ),
                 ),
@@ -1296,7 +1296,9 @@ class Migration(InitialMigration):
                 ("timeout_secs", models.FloatField()),
                 (
                     "policy",
-                    models.CharField(blank=True, help_text="rollback_all or keep_partial.", max_length=12),
+                    models.CharField(
+                        blank=True, help_text="Policy: rollback_all or keep_partial.", max_length=12
+                    ),
                 ),
                 ("force", models.BooleanField(default=False)),
                 ("requested_by", models.CharField(max_length=150)),
@@ -1311,7 +1313,7 @@ class Migration(InitialMigration):
                     "failure",
                     models.CharField(
                         blank=True,
-                        help_text="provision, init, health, weight_sync, router or timeout.",
+                        help_text="Cause: provision, init, health, weight_sync, router or timeout.",
                         max_length=11,
                     ),
                 ),
@@ -2583,13 +2585,11 @@ class Migration(InitialMigration):
                         help_text="Kind of channel in the audit log, for example shell.", max_length=20
                     ),
                 ),
-                ("details", models.JSONField(help_text="Details in the audit log.")),
+                ("details", models.JSONField(help_text="Details for the audit log.")),
                 ("opened_at", models.DateTimeField()),
                 (
                     "seen_at",
-                    models.DateTimeField(
-                        help_text="Time at which a web process last recorded that it is open."
-                    ),
+                    models.DateTimeField(help_text="Time of the last record that the channel is open."),
                 ),
                 (
                     "project",
@@ -2976,7 +2976,7 @@ class Migration(InitialMigration):
                 (
                     "kind",
                     models.CharField(
-                        help_text="started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or pool",
+                        help_text="Event: started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or pool.",
                         max_length=20,
                     ),
                 ),
@@ -3217,7 +3217,10 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
-                ("pause_message", models.TextField(blank=True, help_text="Why the schedule is paused.")),
+                (
+                    "pause_message",
+                    models.TextField(blank=True, help_text="Reason why the schedule is paused."),
+                ),
                 (
                     "retry_at",
                     models.DateTimeField(
@@ -3232,7 +3235,7 @@ class Migration(InitialMigration):
                 (
                     "owner",
                     models.ForeignKey(
-                        help_text="User who last changed the schedule, and with whose rights it submits.",
+                        help_text="User who last changed the schedule. The schedule submits with the rights of this user.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -3354,7 +3357,9 @@ class Migration(InitialMigration):
                 ),
                 (
                     "stride",
-                    models.BigIntegerField(default=1, help_text="Range of steps that has one stored point."),
+                    models.BigIntegerField(
+                        default=1, help_text="Number of steps for which one point is stored."
+                    ),
                 ),
                 ("last_step", models.BigIntegerField(null=True)),
                 ("last_value", models.FloatField(null=True)),
@@ -3418,11 +3423,13 @@ class Migration(InitialMigration):
                 ),
                 (
                     "message",
-                    models.TextField(blank=True, help_text="Why files are not stored, or not yet."),
+                    models.TextField(
+                        blank=True, help_text="Reason why files are not stored, or not stored yet."
+                    ),
                 ),
                 (
                     "skipped",
-                    models.JSONField(default=dict, help_text="Reasons that paths were left out, by path."),
+                    models.JSONField(default=dict, help_text="Reason for each path that was left out."),
                 ),
                 ("stored_at", models.DateTimeField(null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
@@ -3430,7 +3437,7 @@ class Migration(InitialMigration):
                 (
                     "tree",
                     models.ForeignKey(
-                        help_text="Files that are stored.",
+                        help_text="Stored files.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -3463,7 +3470,7 @@ class Migration(InitialMigration):
                 (
                     "is_complete",
                     models.BooleanField(
-                        default=False, help_text="Whether the log of the ended pod was read."
+                        default=False, help_text="Whether the whole log has been read since the pod ended."
                     ),
                 ),
             ],
@@ -3519,15 +3526,13 @@ class Migration(InitialMigration):
                 ),
                 (
                     "secret",
-                    models.BigIntegerField(help_text="Primary key of the secret, which is never used again."),
+                    models.BigIntegerField(help_text="Primary key of the secret, which is never reused."),
                 ),
                 ("version", models.PositiveIntegerField()),
                 ("sealed", models.TextField()),
                 (
                     "used_at",
-                    models.DateTimeField(
-                        help_text="Time of the latest start of a run that received the value."
-                    ),
+                    models.DateTimeField(help_text="Start of the latest run that received the value."),
                 ),
             ],
             options={
@@ -3600,7 +3605,10 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("run", models.PositiveIntegerField()),
-                ("since", models.DateTimeField(help_text="Time since which all GPUs have been idle.")),
+                (
+                    "since",
+                    models.DateTimeField(help_text="Start of the period in which all GPUs have been idle."),
+                ),
                 ("at", models.DateTimeField(help_text="Time of the warning.")),
                 ("suspend_at", models.DateTimeField(help_text="Empty if the rule only warns.", null=True)),
                 ("rule", models.JSONField(help_text="Rule at the time of the warning.")),

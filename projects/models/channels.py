@@ -18,9 +18,9 @@ class OpenChannel(models.Model):
     workload_name = models.CharField(max_length=200)
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
     noun = models.CharField(max_length=20, help_text="Kind of channel in the audit log, for example shell.")
-    details = models.JSONField(help_text="Details in the audit log.")
+    details = models.JSONField(help_text="Details for the audit log.")
     opened_at = models.DateTimeField()
-    seen_at = models.DateTimeField(help_text="Time at which a web process last recorded that it is open.")
+    seen_at = models.DateTimeField(help_text="Time of the last record that the channel is open.")
 
     class Meta:
         ordering = ["id"]

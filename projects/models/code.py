@@ -20,7 +20,7 @@ class CodeChunk(models.Model):
     size = models.PositiveIntegerField(help_text="In bytes.")
     key = models.UUIDField(default=uuid.uuid4, unique=True, help_text="Name in the store.")
     used_at = models.DateTimeField(
-        db_default=Now(), help_text="Time of the last upload that needs it, to the hour."
+        db_default=Now(), help_text="Time of the last upload that uses the chunk, rounded to the hour."
     )
 
     class Meta:
@@ -41,7 +41,7 @@ class CodeTree(models.Model):
     chunks = ArrayField(models.CharField(max_length=64), help_text="Digests of the chunks in all files.")
     created_at = models.DateTimeField(db_default=Now())
     used_at = models.DateTimeField(
-        db_default=Now(), help_text="Time of the last upload or submission, to the hour."
+        db_default=Now(), help_text="Time of the last upload or submission, rounded to the hour."
     )
 
     class Meta:
@@ -72,7 +72,7 @@ class CodeFetch(models.Model):
     section = models.JSONField(help_text="The document's section `code.git`.")
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
     commit = models.CharField(max_length=64, blank=True)
-    branch = models.CharField(max_length=255, blank=True, help_text="Branch that the commit was the head of.")
+    branch = models.CharField(max_length=255, blank=True, help_text="Branch whose head was the commit.")
     tree = models.ForeignKey(CodeTree, null=True, on_delete=models.SET_NULL, related_name="+")
     secret_version = models.PositiveIntegerField(null=True, help_text="Version of the secret that was used.")
     attempts = models.PositiveIntegerField(default=0, help_text="Number of failed attempts.")

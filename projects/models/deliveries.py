@@ -22,8 +22,8 @@ class Delivery(models.Model):
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(
         max_length=20,
-        help_text="started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or "
-        "pool",
+        help_text="Event: started, completed, failed, preempted, cancelled, unschedulable, pending, idle, "
+        "budget or pool.",
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)

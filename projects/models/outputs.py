@@ -20,10 +20,10 @@ class PodOutputs(models.Model):
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="outputs")
     paths = ArrayField(models.TextField(), help_text="Paths in the pod's directory.")
     state = models.CharField(max_length=8, choices=OutputState.choices, default=OutputState.WAITING)
-    message = models.TextField(blank=True, help_text="Why files are not stored, or not yet.")
-    skipped = models.JSONField(default=dict, help_text="Reasons that paths were left out, by path.")
+    message = models.TextField(blank=True, help_text="Reason why files are not stored, or not stored yet.")
+    skipped = models.JSONField(default=dict, help_text="Reason for each path that was left out.")
     tree = models.ForeignKey(
-        CodeTree, null=True, on_delete=models.SET_NULL, related_name="+", help_text="Files that are stored."
+        CodeTree, null=True, on_delete=models.SET_NULL, related_name="+", help_text="Stored files."
     )
     stored_at = models.DateTimeField(null=True)
     attempts = models.PositiveIntegerField(default=0)

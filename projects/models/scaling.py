@@ -64,7 +64,9 @@ class Service(models.Model):
     initial_engines = models.PositiveIntegerField()
     next_number = models.PositiveIntegerField(help_text="Number of the next engine to be added.")
     updating_since = models.DateTimeField(
-        null=True, blank=True, help_text="Start of a trainer's weight update of the initial engines."
+        null=True,
+        blank=True,
+        help_text="Time at which a trainer began to update the weights of the initial engines.",
     )
     syncing_since = models.DateTimeField(
         null=True, blank=True, help_text="Start of the weight copy in progress."
@@ -99,7 +101,7 @@ class ScaleRequest(models.Model):
     num_replicas = models.PositiveIntegerField(default=0)
     engine_urls = models.JSONField(default=list)
     timeout_secs = models.FloatField()
-    policy = models.CharField(max_length=12, blank=True, help_text="rollback_all or keep_partial.")
+    policy = models.CharField(max_length=12, blank=True, help_text="Policy: rollback_all or keep_partial.")
     force = models.BooleanField(default=False)
     requested_by = models.CharField(max_length=150)
     by_autoscaler = models.BooleanField(default=False)
@@ -110,7 +112,7 @@ class ScaleRequest(models.Model):
     deadline = models.DateTimeField()
     error_message = models.TextField(blank=True)
     failure = models.CharField(
-        max_length=11, blank=True, help_text="provision, init, health, weight_sync, router or timeout."
+        max_length=11, blank=True, help_text="Cause: provision, init, health, weight_sync, router or timeout."
     )
     failed_engines = models.JSONField(default=list)
     weight_version = models.CharField(max_length=200, blank=True)

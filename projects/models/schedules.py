@@ -37,14 +37,14 @@ class Schedule(models.Model):
     template = models.CharField(max_length=63, blank=True, help_text="Name of a template of the project.")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+",
-        help_text="User who last changed the schedule, and with whose rights it submits.",
+        help_text="User who last changed the schedule. The schedule submits with the rights of this user.",
     )  # fmt: skip
     next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time; empty while paused.")
     retry_at = models.DateTimeField(
         null=True, blank=True, help_text="When to process the schedule again after an internal error."
     )
     paused_at = models.DateTimeField(null=True, blank=True)
-    pause_message = models.TextField(blank=True, help_text="Why the schedule is paused.")
+    pause_message = models.TextField(blank=True, help_text="Reason why the schedule is paused.")
     changed_by = models.CharField(max_length=150)
     changed_at = models.DateTimeField(auto_now=True)
     version = models.BigIntegerField(editable=False)

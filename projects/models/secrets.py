@@ -56,10 +56,10 @@ class SecretValue(models.Model):
         PLUGIN = "plugin"
 
     kind = models.CharField(max_length=8, choices=Kind)
-    secret = models.BigIntegerField(help_text="Primary key of the secret, which is never used again.")
+    secret = models.BigIntegerField(help_text="Primary key of the secret, which is never reused.")
     version = models.PositiveIntegerField()
     sealed = models.TextField()
-    used_at = models.DateTimeField(help_text="Time of the latest start of a run that received the value.")
+    used_at = models.DateTimeField(help_text="Start of the latest run that received the value.")
 
     class Meta:
         constraints = [

@@ -76,7 +76,7 @@ class Workload(FastRows):
         CodeFetch, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False
     )
     code_wait = models.TextField(
-        blank=True, help_text="Why the workload's code is not available yet, as a sentence."
+        blank=True, help_text="Reason why the workload's code is not available yet, as a sentence."
     )
     pools = ArrayField(models.CharField(max_length=63), help_text="Pool names in order of preference.")
     priority = models.IntegerField(default=DEFAULT)
@@ -120,7 +120,7 @@ class Workload(FastRows):
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
     start_refusal = models.TextField(
-        blank=True, help_text="Reason that a cluster refused the last start, until the next one."
+        blank=True, help_text="Reason why a cluster refused the last start, until the next one."
     )
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)

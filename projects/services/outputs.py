@@ -48,7 +48,7 @@ def _check_size(files: Sequence[PodFile]) -> None:
     size, limit = sum(file.size for file in files), settings.BERTH_OUTPUTS_MIB * MIB
     if len(files) > settings.BERTH_CODE_FILES:
         raise OutputsRefused(
-            f"The outputs have {len(files):,} files, of at most {settings.BERTH_CODE_FILES:,}. Pack them "
+            f"The outputs contain {len(files):,} files, of at most {settings.BERTH_CODE_FILES:,}. Pack them "
             "into an archive, or declare fewer paths."
         )
     if size > limit:

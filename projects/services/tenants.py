@@ -90,7 +90,10 @@ def _require_admin_for_volumes(actor: Actor, name: str) -> None:
     if not may(actor, Action.ADMINISTER) and any(
         name in volume.projects for volumes in stored for volume in read_volumes(volumes)
     ):
-        raise Forbidden(f"A volume names the project {name}. Only platform admins may create this project.")
+        raise Forbidden(
+            f"A volume of a pool allows a project named {name}. Only platform admins may create a project "
+            "with this name."
+        )
 
 
 def _edit_tenant(actor: Actor, obj: T, changes: Mapping[str, Any]) -> T:
@@ -114,7 +117,7 @@ def _delete_tenant(actor: Actor, obj: Tenant, message: str) -> None:
         with transaction.atomic():
             locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
             if locked is None:
-                raise NotFound(f"{obj} was already deleted.")
+                raise NotFound(f"{obj} has been deleted.")
             audit.write_entry(actor, "delete", obj, before=_tenant_values(obj), **owner_columns(obj))
             announce.tenants_changed(**owner_ids(obj))
             obj.delete()

@@ -57,7 +57,7 @@ class SubscriptionForm(Form):
     to = forms.CharField(
         label="To",
         max_length=2000,
-        help_text="An email address, https://…, or slack:https://… for a Slack webhook",
+        help_text="An email address, https://…, or slack:https://… for a Slack webhook.",
         widget=forms.TextInput(attrs={"data-secret": ""}),  # a webhook address is a secret
     )
 

@@ -58,10 +58,10 @@ class WriteOnlyText(forms.Textarea):
 
 
 class SecretForm(Form):
-    owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets")
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
+    owner = forms.ChoiceField(label="Owner", help_text="All projects can use a pool's secrets.")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     value = forms.CharField(
-        label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be displayed again"
+        label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again."
     )
 
     def clean_value(self) -> str:
@@ -71,11 +71,11 @@ class SecretForm(Form):
 
 class RegistryForm(SecretForm):
     registry = forms.CharField(
-        label="Registry", max_length=255, help_text="For example registry.example.org:5000"
+        label="Registry", max_length=255, help_text="For example registry.example.org:5000."
     )
     username = forms.CharField(label="Username", max_length=255)
     value = forms.CharField(
-        label="Password", strip=False, help_text="The password cannot be shown again",
+        label="Password", strip=False, help_text="The password cannot be shown again.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )  # fmt: skip
     field_order = ("owner", "name", "registry", "username", "value")

@@ -97,5 +97,5 @@ class Replay(ApiView):
 def find_cycle(actor: Actor, cycle_id: int) -> Cycle:
     row = selectors.cycles(actor).filter(pk=cycle_id).first()
     if row is None:
-        raise NotFound(f"There is no cycle with ID {cycle_id}.")
+        raise NotFound(f"There is no cycle with the ID {cycle_id}.")
     return row

@@ -146,7 +146,7 @@ class EvictionDetail(ApiView):
     def get(self, request: Request, eviction_id: int) -> Response:
         row = selectors.evictions(self.actor).filter(pk=eviction_id).first()
         if row is None:
-            raise NotFound(f"There is no eviction with ID {eviction_id}.")
+            raise NotFound(f"There is no eviction with the ID {eviction_id}.")
         return Response(serialize_eviction(render(viewer_for(self.actor), [row])[0]))
 
 

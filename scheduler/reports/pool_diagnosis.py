@@ -192,7 +192,7 @@ def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, Fix | None]:
     states = {node.state for node in facts.nodes}
     if states and states <= {NodeState.CORDONED, NodeState.DRAINING}:
         return "All nodes are cordoned or draining. Run `berth node uncordon NODE`.", None
-    return f"See `berth pool history {pool}` for what happened to its nodes.", None
+    return f"See `berth pool history {pool}` for the events of its nodes.", None
 
 
 def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
@@ -342,9 +342,9 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
             Severity.ERROR if problem == "host_key" else Severity.WARNING,
             "SSH hosts",
             f"{', '.join(names[:MAX_NAMED])}{more}: {message}",
-            HOST_REMEDIES.get(
-                problem, "Berth tries again by itself. See `berth pool host list {pool}`."
-            ).format(pool=pool),
+            HOST_REMEDIES.get(problem, "Berth will try again. See `berth pool host list {pool}`.").format(
+                pool=pool
+            ),
             Fix.HOSTS,
         )
 

@@ -28,6 +28,14 @@ HEADLESS = re.compile(r"(?:Who|What|Whoever|Whose|Whatever)\b")
 HEADLESS_CONTEXT = re.compile(r"What if\b|Who am I\b|What's new\b")
 NOT_IMPERATIVE = re.compile(r"(?:\w+(?:ing|[^e]ed)|The|A|An|Who|What|Where|Whose|When|How|All|Every|It)\b")
 IMPERATIVES_LIKE_THESE = {"Bring", "Embed", "Feed", "Need", "Ping", "Seed", "Shed", "Speed", "String", "Wed"}
+# Texts beside options and form fields. A placeholder at either end is not checked.
+HELP_KEYWORDS = {"help", "help_text"}
+HELP_START = re.compile(r"[^a-z]|$")
+# One form for each kind of message, so that the same refusal reads alike everywhere.
+ONE_FORM = (
+    (re.compile(r"\bNo [a-z ]+ is named\b"), "There is no ... named"),
+    (re.compile(r"\bThis [a-z ]+ was (?:already )?(?:deleted|removed)\b"), "This ... has been deleted"),
+)
 # The Unix account, and identifiers from the source documents.
 ALLOWED_TEXT = {"nobody"}
 
@@ -85,9 +93,33 @@ def in_python(name: str, text: str) -> Iterator[Violation]:
                 yield Violation(name, node.lineno, "docstring begins with Here", node.value.split("\n")[0])
             if is_docstring or " " in node.value:
                 yield from in_text(name, node.lineno, node.value)
+        if isinstance(node, ast.Call) and not name.startswith("tests/"):
+            yield from in_help(name, node)
     for number, source in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*# (.*)", source):
             yield from in_text(name, number, match[1])
+
+
+def in_help(name: str, call: ast.Call) -> Iterator[Violation]:
+    """Yield the help texts of the call that are no sentences or noun phrases with a full stop."""
+    for keyword in call.keywords:
+        if keyword.arg not in HELP_KEYWORDS:
+            continue
+        match keyword.value:
+            case ast.Constant(value=str(text)):
+                first = last = text
+            case ast.JoinedStr(values=[first_part, *_] as parts):
+                first, last = _literal(first_part, "X"), _literal(parts[-1], ".")
+            case _:
+                continue
+        if not HELP_START.match(first):
+            yield Violation(name, keyword.value.lineno, "help begins with a lower-case letter", first[:60])
+        if not last.endswith("."):
+            yield Violation(name, keyword.value.lineno, "help without a full stop", last[-60:])
+
+
+def _literal(part: ast.expr, placeholder: str) -> str:
+    return str(part.value) if isinstance(part, ast.Constant) else placeholder
 
 
 def in_template(name: str, text: str) -> Iterator[Violation]:
@@ -108,6 +140,9 @@ def in_document(name: str, text: str) -> Iterator[Violation]:
 def in_text(name: str, line: int, text: str) -> Iterator[Violation]:
     for match in PHRASES.finditer(text):
         yield Violation(name, line, "phrase", match[0])
+    for pattern, form in ONE_FORM:
+        if match := pattern.search(text):
+            yield Violation(name, line, f"say {form!r}", match[0])
     for match in SENTENCE.finditer(text):
         sentence = match[1]
         if HEADLESS.match(sentence) and not sentence.endswith("?") and not HEADLESS_CONTEXT.match(sentence):

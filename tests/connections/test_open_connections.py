@@ -258,7 +258,7 @@ def test_websocket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: py
     user = site.cast.dave.user
 
     async def fail_to_accept(*_: object, **__: object) -> None:
-        raise OSError("the client has gone")
+        raise OSError("the client has disconnected")
 
     with monkeypatch.context() as patched:
         patched.setattr("projects.connections.sockets.SignedInConsumer.accept", fail_to_accept)

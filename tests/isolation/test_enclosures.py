@@ -255,9 +255,9 @@ def test_volume_that_leaves_its_directory_is_refused(tmp_path: Path, stage: Loca
     refused = {
         "missing": (tmp_path / "missing", "is not a directory on this node"),
         "link": (tmp_path / "link", "is reached through a symbolic link; its real path is /etc"),
-        "state": (state, "contains files of Berth"),
-        "parent": (state.parent, "contains files of Berth"),
-        "inside": (stage.root, "contains files of Berth"),
+        "state": (state, "contains Berth's own files"),
+        "parent": (state.parent, "contains Berth's own files"),
+        "inside": (stage.root, "contains Berth's own files"),
     }
     for name, (source, message) in refused.items():
         mount = VolumeMount(name, str(source), "/data", is_writable=True)
@@ -276,7 +276,7 @@ def test_node_without_isolation_refuses_volumes(tmp_path: Path, monkeypatch: pyt
 
 def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "true", working_dir="/var"))
-    assert "No such file or directory visible to pods" in ended(stage.runtime, "p-1").message
+    assert "pods can see no such file or directory" in ended(stage.runtime, "p-1").message
 
 
 def test_pods_share_directories_declared_by_the_operator(

@@ -56,7 +56,7 @@ def test_name_of_two_mebibytes_fails_the_workload_with_a_short_message(
     scene.fetch()
     workload.refresh_from_db()
     assert workload.phase == "failed"
-    assert workload.message == "The commit has a path of more than 1,024 characters."
+    assert workload.message == "The commit has a path with more than 1,024 characters."
 
 
 def test_long_name_of_the_default_branch_is_left_out(scene: Scene, repository: Repository) -> None:
@@ -102,4 +102,4 @@ def test_error_about_a_missing_key_does_not_repeat_the_section(scene: Scene) -> 
     with pytest.raises(Invalid) as refused:
         scene.submit(git={"url": "git@git.example.org:o/r"})
     (problem,) = refused.value.problems
-    assert (problem.message, problem.received) == ("reads over SSH without a key", "")
+    assert (problem.message, problem.received) == ("uses an SSH address without a key", "")

@@ -50,7 +50,7 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
 def test_department_admin_cannot_create_the_project_that_a_volume_names(stage: Stage) -> None:
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
     research = stage.cast.vision.department
-    with pytest.raises(Forbidden, match="A volume names the project retired"):
+    with pytest.raises(Forbidden, match="A volume of a pool allows a project named retired"):
         create_project(actor=stage.cast.bob, department=research, name="retired")
     create_project(actor=stage.cast.bob, department=research, name="fresh")
     create_project(actor=stage.cast.alice, department=research, name="retired")

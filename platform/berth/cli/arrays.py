@@ -67,7 +67,7 @@ def _parse_indexes(text: str) -> Sequence[str]:
     try:
         return parse_indexes(text)
     except ValueError as error:
-        raise BadInput(f"[{text}] contains {str(error)!r}. Use {INDEXES_FORM}.") from None
+        raise BadInput(f"[{text}] contains the invalid part {str(error)!r}. Use {INDEXES_FORM}.") from None
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
     parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
         raise BadInput(
-            f"--atomic accepts at most {DOCUMENTS_MAX} documents of {BYTES_MAX >> 20} MiB in total"
+            f"--atomic accepts at most {DOCUMENTS_MAX} documents, with at most {BYTES_MAX >> 20} MiB in total"
         )
     results: list[dict[str, Any]] = []
     refused = False

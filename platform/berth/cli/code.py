@@ -26,7 +26,7 @@ def take_directories(
     if directory is not None and no_code:
         raise BadInput("--code and --no-code cannot be combined")
     if directory is not None and any(is_manifest(document) for document in documents):
-        raise BadInput("--code takes workload documents, not manifests of another kind")
+        raise BadInput("--code works with workload documents only, not with manifests of another kind")
     directories: list[str | None] = []
     for document in documents:
         own = document.get(KEY)

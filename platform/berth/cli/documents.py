@@ -97,7 +97,8 @@ def _read_draft(file: str) -> dict[str, Any]:
     documents = [document for _, document in read_documents(file)]
     if len(documents) != 1:
         raise BadInput(
-            f"{file} contains {len(documents)} documents. Use a file with only one, which has `changes`."
+            f"{file} contains {len(documents)} documents. Use a file with one document, "
+            "which contains `changes`."
         )
     return dict(documents[0])
 

@@ -44,7 +44,7 @@ class SubmitFlags:
         Texts,
         typer.Argument(
             metavar="[FILE...] [-- COMMAND...]",
-            help="Files with workload documents, or the command for each replica after --.",
+            help="Workload documents; or, after --, the command that each replica runs.",
         ),
     ] = None
     file: Annotated[

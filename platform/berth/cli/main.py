@@ -78,7 +78,7 @@ class WorkloadGroup(TyperGroup):
 workload_app = typer.Typer(
     cls=WorkloadGroup,
     no_args_is_help=True,
-    help="Manage workloads; these are aliases of the top-level workload commands.",
+    help="Manage workloads. Each command is an alias of the top-level command with the same name.",
 )
 COMMANDS: Mapping[str, Target] = {
     **WORKLOAD_COMMANDS,

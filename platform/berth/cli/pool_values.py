@@ -72,7 +72,9 @@ class PoolValues:
     ] = None
     slurm_token: Annotated[
         Text,
-        typer.Option(metavar="FILE", help="Token for slurmrestd: the output of scontrol token; - is stdin."),
+        typer.Option(
+            metavar="FILE", help="File with the output of `scontrol token`, for slurmrestd; - reads stdin."
+        ),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None
     gpu_model: Annotated[Text, typer.Option(help="GPU model, for example H100.")] = None
@@ -145,7 +147,7 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="NAME=SOURCE[,OPTION..]",
-            help="Directory of the nodes that workloads may mount, for example "
+            help="Node directory that workloads may mount, for example "
             "scratch=/mnt/scratch,read_write,projects=vision+speech,nodes=disk=nvme, or objects in S3, for "
             "example datasets=s3://bucket/prefix,secret=s3-reader,region=eu-west-1,max_gib=50; repeatable. "
             "Replaces all volumes of the pool; '' removes them.",
@@ -268,7 +270,7 @@ class NewPool(PoolValues):
     accept_host_keys: Annotated[
         bool,
         typer.Option(
-            "--accept-host-keys", help="Pin the presented keys of SSH hosts that have no pinned key."
+            "--accept-host-keys", help="Pin the keys presented by SSH hosts that have no pinned key."
         ),
     ] = False
 

@@ -21,7 +21,10 @@ def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
             if content is None or path_problem(member.name):
-                raise ClientError(f"The archive contains {member.name!r}, which is not a file below it.")
+                raise ClientError(
+                    f"The archive contains the invalid entry {member.name!r}; "
+                    "only files with relative paths are allowed."
+                )
             target = directory / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:

@@ -145,15 +145,17 @@ def _parse_job(arguments: Sequence[str] | None) -> Job:
         prog="train_numpy", description="Train a small network with several ranks."
     )
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--batch", type=int, default=512, help="examples per step, across all ranks")
-    parser.add_argument("--hidden", type=int, default=32, help="width of the two hidden layers")
+    parser.add_argument(
+        "--batch", type=int, default=512, help="Number of examples per step, across all ranks."
+    )
+    parser.add_argument("--hidden", type=int, default=32, help="Width of the two hidden layers.")
     parser.add_argument("--rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--step-seconds",
         type=float,
         default=0.0,
-        help="extra time per step in seconds, divided among the ranks",
+        help="Extra time per step in seconds, divided among the ranks.",
     )
     parser.add_argument("--checkpoint-every", type=int, default=50)
     parser.add_argument("--report-every", type=int, default=20)

@@ -246,7 +246,7 @@ class Bridge:
         elif kind == INPUT:
             self._input += payload
             if self._unacknowledged + len(self._input) > WINDOW:
-                raise BrokenFrames("more input than the window allows")
+                raise BrokenFrames("the client sent more input than the window allows")
             self._has_event.set()
         elif kind == CREDIT:
             self._window = min(self._window + decode_credit(payload), WINDOW)

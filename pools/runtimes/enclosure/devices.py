@@ -52,7 +52,7 @@ def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
     if (root / "dev/kfd").exists():
         renders = amd_render_nodes(root)
         if any(not name.isdecimal() or int(name) >= len(renders) for name in ids):
-            raise UnknownDevice(f"GPU {', '.join(ids)} has no device node on this machine")
+            raise UnknownDevice(f"no device nodes on this machine for GPU {', '.join(ids)}")
         names = ["kfd", *_NETWORK, *(f"dri/renderD{renders[int(name)]}" for name in ids)]
         return PodDevices(_existing(names, root), tuple(str(index) for index in range(len(ids))))
     return PodDevices((), ids)

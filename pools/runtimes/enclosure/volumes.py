@@ -59,4 +59,4 @@ def _check(volume: VolumeMount, state: str) -> None:
     if real != volume.source:
         raise UnusableVolume(f"{subject} is reached through a symbolic link; its real path is {real}")
     if is_inside(real, [state]) or is_inside(state, [real]):
-        raise UnusableVolume(f"{subject} contains files of Berth")
+        raise UnusableVolume(f"{subject} contains Berth's own files")

@@ -29,7 +29,7 @@ class RayFiles:
     def _files_agent(self, pod_id: str) -> NodeAgent:
         agent = self._node_agent(pod_id)
         if agent is None:
-            raise FilesGone("the node of the pod no longer exists")
+            raise FilesGone("the pod's node no longer exists")
         return agent
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:

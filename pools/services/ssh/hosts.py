@@ -83,7 +83,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
     if host.removed_at is None:
         raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
     if host.machine is not None and host.machine.departed_at is None:
-        raise Conflict(f"The node of host {host.name} is still being drained. Try again once it has ended.")
+        raise Conflict(f"The node of host {host.name} is still draining. Try again when it has ended.")
     with transaction.atomic():
         summary = {"host": host.name, "address": host.address}
         changed.send(

@@ -75,7 +75,9 @@ class WorkerView(TokenlessView):
     def pod(self, request: Request) -> Pod:
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
         if scheme.lower() != "bearer":
-            raise Unauthenticated("Send the secret of this worker's pod: Authorization: Bearer ...")
+            raise Unauthenticated(
+                "Send the secret of the worker's pod in the header `Authorization: Bearer ...`."
+            )
         return workers.authenticate_pod(secret.strip())
 
 

@@ -51,7 +51,7 @@ class BatchItemResponse(ResponseModel):
 
     workload: WorkloadResponse | None = Field(description="The stored workload; null if there is none.")
     warnings: list[str]
-    error: RefusedItemResponse | None = Field(description="Why the document is refused.")
+    error: RefusedItemResponse | None = Field(description="Reason why the document is refused.")
 
 
 class BatchResponse(ResponseModel):

@@ -92,13 +92,13 @@ class _Fetch:
         if ref is None:
             if not matches:
                 raise GitRefusal(
-                    f"The default branch of {self.spec.url} has no commit. Name a branch in `ref`."
+                    f"The default branch of {self.spec.url} has no commits. Set `ref` to a branch."
                 )
             name = default or "HEAD"
             return _Target(name, _branch_name(name), len(ids["HEAD"]) == 64)
         if not matches:
             raise GitRefusal(
-                f"{self.spec.url} has no branch or tag {ref}. A commit must be named with all of its digits."
+                f"{self.spec.url} has no branch or tag {ref}. A commit must be given with its full hash."
             )
         if len({ids[name] for name in matches}) > 1:
             raise GitRefusal(

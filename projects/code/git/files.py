@@ -44,11 +44,11 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         mode, _, object_id, size_text = fields.decode().split()
         path = raw_path.decode(errors="surrogateescape")
         if problem := path_problem(path):
-            raise GitRefusal(f"The path {path[:SHOWN]!a} {problem}, so its commit cannot be used.")
+            raise GitRefusal(f"The path {path[:SHOWN]!a} {problem}, so the commit cannot be used.")
         if len(entries) + submodules >= policy.files:
             raise GitRefusal(
                 f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
-                "Name one of its directories in `directory`."
+                "Set `directory` to one of its directories."
             )
         if mode == SUBMODULE:
             submodules += 1
@@ -61,10 +61,10 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         if size > policy.size:
             raise GitRefusal(
                 f"The files of the commit are larger than {policy.size // MIB} MiB, the limit of "
-                "BERTH_CODE_MIB. Name one of its directories in `directory`."
+                "BERTH_CODE_MIB. Set `directory` to one of its directories."
             )
     if not entries:
-        raise GitRefusal("The commit contains no files here.")
+        raise GitRefusal("The commit contains no files in this directory.")
     return Listing(tuple(entries), submodules)
 
 
@@ -79,7 +79,7 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
             *records, rest = (rest + part).split(b"\0")
             yield from records
             if len(rest) > RECORD_MAX:
-                raise GitRefusal(f"The commit has a path of more than {PATH_MAX:,} characters.")
+                raise GitRefusal(f"The commit has a path with more than {PATH_MAX:,} characters.")
         if process.wait() or rest:
             raise GitRefusal("The commit is damaged: its files cannot be listed.")
     finally:

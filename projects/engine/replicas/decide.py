@@ -19,7 +19,7 @@ class Action(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """Reasons that the autoscaler does not scale even though conditions are met."""
+    """Reasons why the autoscaler does not scale even though conditions are met."""
 
     DISABLED = "disabled"
     PENDING = "pending"

@@ -18,7 +18,7 @@ def lock_array(array: WorkloadArray) -> WorkloadArray:
     rows = WorkloadArray.objects.select_for_update(of=("self",), no_key=True)
     locked = rows.select_related("project__department").filter(pk=array.pk).first()
     if locked is None:
-        raise NotFound("This array was deleted.")
+        raise NotFound("This array has been deleted.")
     return locked
 
 

@@ -51,7 +51,9 @@ def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
     if waiting is not None:
         is_own = waiting.project == owner.project.name
         shown = f"{waiting.project}/{waiting.name}" if is_own else "A workload of another project"
-        raise Conflict(f"{shown} waits for {owner.handle} and has not started. Delete {owner.name} later.")
+        raise Conflict(
+            f"{shown} waits for {owner.handle} and has not started. Delete {owner.name} after it has started."
+        )
 
 
 def _dependents(

@@ -58,7 +58,7 @@ def lock_service(service: Service) -> Service:
     """Lock the service's row, which serializes all changes to its inference engines. Raises NotFound."""
     row = next(iter(LOCKED_SERVICE(service.pk)), None)
     if row is None:
-        raise NotFound("This service was deleted.")
+        raise NotFound("This service has been deleted.")
     return row
 
 

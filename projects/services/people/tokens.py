@@ -58,7 +58,7 @@ def issue(
     _check_token(name, scopes, expires_at)
     missing = sorted(set(scopes) - actor.scopes)
     if missing:
-        raise Forbidden(f"The token in use lacks the scope {missing[0]}.")
+        raise Forbidden(f"Your token lacks the scope {missing[0]} and cannot grant it.")
     if actor.token_expires_at is not None and expires_at is not None and expires_at > actor.token_expires_at:
         latest = f"now to {actor.token_expires_at:%Y-%m-%dT%H:%M:%SZ}"
         raise Invalid(

@@ -63,7 +63,7 @@ def delete_budget(*, actor: Actor, budget: Budget, expected_version: int | None 
     with transaction.atomic():
         locked = Budget.objects.select_for_update(of=("self",)).filter(pk=budget.pk).first()
         if locked is None:
-            raise NotFound("This budget was already deleted.")
+            raise NotFound("This budget has been deleted.")
         _check_version(locked, expected_version)
         _audit_change(actor, "delete_budget", locked, budget_values(locked), None)
         locked.delete()
@@ -121,7 +121,7 @@ def _check_version(budget: Budget | None, expected: int | None) -> None:
     current = budget.version if budget else 0
     if expected is not None and expected != current:
         raise PreconditionFailed(
-            f"You edited version {expected}; the current version is {current}.",
+            f"You edited version {expected}, but the current version is {current}. Reload and try again.",
             current=budget_values(budget) if budget else None,
             version=current,
         )

@@ -156,7 +156,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
         owner, pool = _load_owner(entry), _load_place(entry)
         if owner is None or pool is None:
             missing = entry["pool"] if pool is None else entry["name"]
-            raise Conflict(f"Change {change.pk} cannot be reverted: {missing} was deleted.")
+            raise Conflict(f"Change {change.pk} cannot be reverted: {missing} has been deleted.")
         before = entry["before"]
         changes.append(Change(owner, pool, _quota_columns(before), f"changes[{number}]"))
         versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
@@ -175,7 +175,7 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
         raise Forbidden(f"Change {change.pk} includes quotas that you may not set.")
     existing_revert = QuotaChange.objects.filter(reverts=change.pk).first()
     if existing_revert is not None:
-        raise Conflict(f"Change {change.pk} was already reverted by change {existing_revert.pk}.")
+        raise Conflict(f"Change {change.pk} has already been reverted by change {existing_revert.pk}.")
     draft, expected_tag = inverse_draft(change)
     revert_change, _ = apply_draft(actor=actor, draft=draft, expected=expected_tag, reverts=change.pk)
     assert revert_change is not None, "a change without effect is never recorded"

@@ -71,7 +71,7 @@ def delete_group(*, actor: Actor, group: QuotaGroup, expected_version: int | Non
         if quotas := Quota.objects.filter(group=locked).count():
             raise Conflict(
                 f"Quota group {locked.name} still has {format_count(quotas, 'quota')}. Remove its quotas "
-                "first, or replace them by quotas of its pools with `berth quota apply`."
+                "first, or use `berth quota apply` to replace them with quotas of its pools."
             )
         audit.write_entry(actor, "delete", locked, before=group_values(locked))
         NodePool.objects.filter(quota_group=locked).update(quota_group=None)
@@ -103,10 +103,11 @@ def _name_problem(name: str) -> Problem | None:
 def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
     locked = QuotaGroup.objects.select_for_update().filter(pk=group.pk).first()
     if locked is None:
-        raise NotFound(f"Quota group {group.name} was already deleted.")
+        raise NotFound(f"Quota group {group.name} has been deleted.")
     if expected_version is not None and expected_version != locked.version:
         raise PreconditionFailed(
-            f"You edited version {expected_version}, but the current version is {locked.version}.",
+            f"You edited version {expected_version}, but the current version is {locked.version}. "
+            "Reload and try again.",
             current=group_values(locked),
             version=locked.version,
         )

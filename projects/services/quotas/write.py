@@ -69,7 +69,7 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
     with transaction.atomic():
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
-            raise NotFound("This quota was already removed.")
+            raise NotFound("This quota has been removed.")
         _check_version(locked, expected_version)
         record(actor, [WrittenQuota(locked, owner, quota_values(locked), None)])
         locked.delete()
@@ -79,7 +79,7 @@ def _check_version(quota: Quota | None, expected: int | None) -> None:
     current = quota.version if quota else 0
     if expected is not None and expected != current:
         raise PreconditionFailed(
-            f"You edited version {expected}; the current version is {current}.",
+            f"You edited version {expected}, but the current version is {current}. Reload and try again.",
             current=quota_values(quota) if quota else None,
             version=current,
         )

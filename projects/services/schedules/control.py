@@ -129,7 +129,7 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
         rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=schedule.pk).first()
         if locked is None:
-            raise NotFound("This schedule was deleted.")
+            raise NotFound("This schedule has been deleted.")
         live = find_live_run(locked)
         if live is not None:
             raise Conflict(f"The previous run has not ended. Cancel {live} first, or wait until it ends.")
@@ -166,7 +166,7 @@ def _lock(actor: Actor, schedule: Schedule) -> Schedule:
     rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department", "owner")
     locked = rows.filter(pk=schedule.pk).first()
     if locked is None:
-        raise NotFound("This schedule was deleted.")
+        raise NotFound("This schedule has been deleted.")
     require_change(actor, locked)
     return locked
 

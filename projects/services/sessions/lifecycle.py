@@ -131,7 +131,7 @@ def get_session(actor: Actor, workload: Workload, action: Action = Action.OPERAT
     require(actor, action, workload)
     session = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
     if session is None:
-        raise Conflict(f"Workload {workload.name} is not a session: it runs its own command.")
+        raise Conflict(f"Workload {workload.name} is not a session, because it runs its own command.")
     return session
 
 

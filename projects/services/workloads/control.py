@@ -171,7 +171,7 @@ def lock_workload(workload: Workload) -> Workload:
         .first()
     )
     if fresh is None:
-        raise NotFound("This workload was deleted.")
+        raise NotFound("This workload has been deleted.")
     return fresh
 
 

@@ -75,7 +75,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=template.pk).first()
         if locked is None:
-            raise NotFound("This template was already deleted.")
+            raise NotFound("This template has been deleted.")
         require_change(actor, locked)
         _check_version(locked, expected_version)
         _audit_change(actor, "delete_template", locked, template_values(locked), None)

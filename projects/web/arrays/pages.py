@@ -69,9 +69,11 @@ class TasksForm(Form):
         try:
             parts = parse_indexes(text)
         except ValueError as error:
-            raise forms.ValidationError(f'"{error}" is not a task. Enter {RANGES_ALLOWED}.') from None
+            raise forms.ValidationError(
+                f'"{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
+            ) from None
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
-            raise forms.ValidationError(f"There are too many tasks. Enter at most {TASKS_MAX} indexes.")
+            raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")
         return expand(parts)
 
 

@@ -57,7 +57,7 @@ class UserForm(Form):
     password = forms.CharField(
         label="Initial password",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters",
+        help_text="At least 10 characters.",
     )
 
 

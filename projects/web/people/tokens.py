@@ -25,7 +25,7 @@ SCOPE_LABELS = {
 
 class TokenForm(Form):
     name = forms.CharField(
-        label="Name", max_length=100, help_text="Name of the program that will use the token"
+        label="Name", max_length=100, help_text="Name of the program that will use the token."
     )
     scopes = forms.MultipleChoiceField(
         label="Scopes",

@@ -52,7 +52,7 @@ class BudgetForm(Form):
 
 
 class NewBudgetForm(BudgetForm):
-    owner = forms.ChoiceField(label="Owner", help_text="A department's budget includes all of its projects")
+    owner = forms.ChoiceField(label="Owner", help_text="A department's budget includes all of its projects.")
     field_order = ("owner", "gpu_hours", "warn_at", "version")
 
 

@@ -47,13 +47,13 @@ class QuotaForm(Form):
     weight = forms.FloatField(
         label="Over-quota weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
-        help_text="Weight of the over-quota share",
+        help_text="Weight for sharing over-quota capacity.",
     )
     rank = forms.IntegerField(
         label="Rank",
         required=False,
         widget=forms.NumberInput(attrs={"class": "short"}),
-        help_text="Leave empty to inherit",
+        help_text="Leave empty to inherit.",
     )
     cpu = _amount("CPU cores", "any")
     limit_cpu = _amount("CPU limit", "any")

@@ -21,7 +21,7 @@ POOLS_HELP = "Pools of one GPU model. A pool belongs to at most one group."
 
 
 class GroupForm(Form):
-    name = forms.CharField(label="Name", max_length=40, help_text="Lowercase letters, digits and hyphens")
+    name = forms.CharField(label="Name", max_length=40, help_text="Lowercase letters, digits and hyphens.")
     pools = forms.MultipleChoiceField(
         label="Pools", widget=forms.CheckboxSelectMultiple, help_text=POOLS_HELP
     )

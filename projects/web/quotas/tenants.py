@@ -18,16 +18,16 @@ from projects.services import tenants
 
 
 class TenantForm(Form):
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
-        label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first"
+        label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first."
     )
 
 
 class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
-    rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first")
+    rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first.")
     reclaim_min_runtime = forms.IntegerField(
         label="Reclaim minimum runtime",
         required=False,

@@ -23,20 +23,20 @@ from projects.web.schedules.pages import find_schedule
 class ScheduleForm(Form):
     cron = forms.CharField(
         label="Cron", max_length=120,
-        help_text="Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5",
+        help_text="Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5.",
     )  # fmt: skip
-    time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin")
+    time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin.")
     overlap = forms.ChoiceField(
-        label="Overlap", choices=Overlap.choices, help_text="If the previous run has not ended"
+        label="Overlap", choices=Overlap.choices, help_text="Action if the previous run has not ended."
     )
     template = forms.CharField(
         label="Template",
         max_length=63,
         required=False,
-        help_text="A project template; leave empty for a document",
+        help_text="A project template. Leave empty to enter a document.",
     )
     document = forms.CharField(
-        label="Document", required=False, strip=False, help_text="Workload document in YAML",
+        label="Document", required=False, strip=False, help_text="Workload document in YAML.",
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
     )  # fmt: skip
 
@@ -54,7 +54,7 @@ class ScheduleForm(Form):
 
 class NewScheduleForm(ScheduleForm):
     project = forms.ChoiceField(label="Project")
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     field_order = ("project", "name", "cron", "time_zone", "overlap", "template", "document")
 
 

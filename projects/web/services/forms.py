@@ -29,7 +29,7 @@ class ScaleOutForm(Form):
     num_replicas = forms.IntegerField(label="Total engines", min_value=0, required=False)
     engine_urls = forms.CharField(
         label="External engines", required=False, widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One URL per line, instead of a number of engines, for example http://198.51.100.10:30000",
+        help_text="One URL per line, instead of a number of engines, for example http://198.51.100.10:30000.",
     )  # fmt: skip
 
     def parameters(self) -> ScaleParameters:

@@ -15,7 +15,7 @@ from projects.services.people.views import remove_view, save_view
 
 class ViewForm(Form):
     name = forms.CharField(
-        label="Name", max_length=60, help_text="An existing view with this name is overwritten"
+        label="Name", max_length=60, help_text="An existing view with this name is overwritten."
     )
     query = forms.CharField(widget=forms.HiddenInput, required=False)
 

@@ -123,9 +123,9 @@ class ChannelConsumer(SignedInConsumer):
     def _check_frame(self, frame: bytes | None) -> bytes:
         """Return a frame that may be forwarded. Raises Malformed. The first one must be the request."""
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
-            raise Malformed("A message does not follow the protocol.")
+            raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):
-            raise Malformed("The first message, and no other one, must be the request.")
+            raise Malformed("Only the first message may be the request, and it must be one.")
         if self.use is None:
             self.use = find_use(frame[1:])
             self.requested.set()

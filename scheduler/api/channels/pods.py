@@ -24,7 +24,7 @@ class ChannelPod:
         try:
             return self.runtime.open_channel(str(self.pod.pk))
         except ChannelRefused as refusal:
-            raise Conflict(f"No command can be run in {name}: {refusal}.") from None
+            raise Conflict(f"Commands cannot be run in {name}: {refusal}.") from None
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"{name} cannot be reached right now: {error}.") from None
 

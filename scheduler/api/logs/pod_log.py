@@ -111,7 +111,7 @@ def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
         pod = selectors.pods(actor).get(workload=workload_id, pk=UUID(pod_id))
         return PodLog(pod, load_wiring().runtime_for(pod.node.pool))
     except (Pod.DoesNotExist, ValueError):
-        raise NotFound(f"The workload has no pod with ID {format_value(pod_id)}.") from None
+        raise NotFound(f"The workload has no pod with the ID {format_value(pod_id)}.") from None
     except UnavailableImplementation as error:
         raise Unavailable(str(error)) from None
 

@@ -23,7 +23,7 @@ def dry_run_slot(project: Project) -> Iterator[None]:
         if not any(_take_slot(project.pk, slot) for slot in range(MAX_DRY_RUNS)):
             raise RateLimited(
                 RETRY_AFTER,
-                f"{project.name} has {MAX_DRY_RUNS} dry runs in progress, the maximum. "
+                f"{project.name} already has the maximum of {MAX_DRY_RUNS} dry runs in progress. "
                 f"Try again in {RETRY_AFTER} s.",
             )
         yield

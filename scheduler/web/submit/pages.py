@@ -60,7 +60,8 @@ def index(request: Request) -> HttpResponse:
     if request.method == "GET":
         if not may_submit_anywhere(request.actor):
             raise Forbidden(
-                "To submit workloads, you need the role member in a project. Its project admins can grant it."
+                "To submit workloads, you need the role member in a project. The admins of the project can "
+                "grant it."
             )
         draft = open_draft(initial_text(request.actor, request.GET))
         return _page(request, draft, CheckResult())

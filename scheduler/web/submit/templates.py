@@ -41,7 +41,7 @@ class SaveForm(Form):
     """Form with the name and description of a new template."""
 
     project = forms.ChoiceField(label="Project")
-    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     description = forms.CharField(label="Description", max_length=service.MAX_DESCRIPTION, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
     then = forms.CharField(widget=forms.HiddenInput, required=False)

@@ -90,7 +90,10 @@ def test_join_token_admits_one_machine(alice: Caller, metal_pool: NodePool) -> N
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 200
     again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
     assert again.status_code == 401
-    assert again.json()["detail"] == "This join token admits 1 machine, and 1 joined with it."
+    assert (
+        again.json()["detail"]
+        == "This join token admits 1 machine, and 1 joined with it already. Issue a new token."
+    )
     assert Machine.objects.count() == 1
 
 

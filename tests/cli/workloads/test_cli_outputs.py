@@ -100,6 +100,6 @@ def test_best_task_of_an_array_is_downloaded(terminal: Terminal, tmp_path: Path)
 def test_best_task_needs_an_array_whose_tasks_report_the_metric(terminal: Terminal) -> None:
     command = ("outputs", "download", "train", "--best", "loss")
     result = terminal.run(*command, server=StubServer(*FOUND))
-    assert (result.exit_code, "--best needs the name of an array" in result.stderr) == (2, True)
+    assert (result.exit_code, "--best requires the name of an array" in result.stderr) == (2, True)
     result = terminal.run("outputs", "download", "sweep", "--best", "loss", server=array_server(page([])))
     assert (result.exit_code, "No task of vision/sweep has reported loss." in result.stderr) == (2, True)

@@ -184,7 +184,7 @@ def test_unknown_plugin_unknown_pool_and_invalid_node_range_are_rejected(client:
         client.session("local", plugins=["pytorch"])
     with pytest.raises(SessionError, match="The plugin torch is set twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
-    with pytest.raises(NotFound, match="No node pool is named 'cloud'"), client.session("cloud"):
+    with pytest.raises(NotFound, match="There is no node pool named 'cloud'"), client.session("cloud"):
         pytest.fail("the session must not open")
     with (
         pytest.raises(Invalid, match=r"node.min: above max"),

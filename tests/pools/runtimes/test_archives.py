@@ -261,5 +261,5 @@ def test_file_that_shrinks_while_it_is_read_stops_the_copy(tmp_path: Path) -> No
     parts = iter(Packer(str(source), print))
     next(parts), next(parts)
     source.write_bytes(b"")
-    with pytest.raises(CopyError, match="growing: Became shorter while it was copied"):
+    with pytest.raises(CopyError, match="growing: Was truncated while being copied"):
         list(parts)

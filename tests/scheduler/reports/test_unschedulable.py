@@ -169,7 +169,7 @@ def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
         thread.start()
     inside.wait(30)
     try:
-        with pytest.raises(RateLimited, match="vision has 3 dry runs in progress"):
+        with pytest.raises(RateLimited, match="vision already has the maximum of 3 dry runs in progress"):
             dry_run(actor=stage.cast.alice, document=training("asked", project="vision"))
         elsewhere = dry_run(actor=stage.cast.alice, document=training("asked", project="ads"))
         assert elsewhere.outcome == "would_start"

@@ -124,7 +124,11 @@ def test_selected_array_tasks_can_be_cancelled_and_retried(sweep: WorkloadArray,
 
 @pytest.mark.parametrize(
     ("indexes", "message"),
-    [("1,x", "&quot;x&quot; is not a task. Enter an index such as 7"), ("500", "500"), ("9-5", "9-5")],
+    [
+        ("1,x", "&quot;x&quot; is not an index or a range. Enter an index such as 7"),
+        ("500", "500"),
+        ("9-5", "9-5"),
+    ],
 )
 def test_invalid_task_indexes_show_an_error_on_their_field(
     sweep: WorkloadArray, sign_in: SignIn, indexes: str, message: str

@@ -61,7 +61,7 @@ def test_rate_limited_search_shows_when_to_retry(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise RateLimited(2, "vision has 3 dry runs in progress, the maximum. Try again in 2 s.")
+        raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
 
     monkeypatch.setattr(pages, "find_smallest_change", refuse)
     workload = make.workload(cast.vision, "train", phase="pending")

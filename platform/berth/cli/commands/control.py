@@ -41,9 +41,9 @@ def cancel(
         int | None, typer.Option(min=1, help="Number of live array tasks to cancel, worst first.")
     ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric of --worst, for example loss.")] = None,
-    goal: Annotated[Goal, typer.Option(help="Best value of the metric: the lowest or the highest.")] = (
-        Goal.MIN
-    ),
+    goal: Annotated[
+        Goal, typer.Option(help="Whether the lowest or the highest value of the metric is best.")
+    ] = (Goal.MIN),
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -58,12 +58,12 @@ def cancel(
     berth cancel sweep --worst 3 --metric loss
     """
     if (worst is None) != (metric is None):
-        raise BadInput("--worst and --metric need each other, for example --worst 3 --metric loss")
+        raise BadInput("--worst and --metric require each other, for example --worst 3 --metric loss")
 
     def act(client: "Client", target: Target) -> "Change":
         if worst is not None and metric is not None:
             if target.array is None or target.indexes is not None:
-                raise BadInput("--worst selects tasks of a whole array. Name the array alone.")
+                raise BadInput("--worst compares all tasks of an array. Specify the array without indexes.")
             return client.arrays.cancel_worst(
                 target.array.id, worst, metric, goal=goal.value, dry_run=dry_run
             )
@@ -151,7 +151,7 @@ def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
     """Return the target's workload. Raises BadInput for a dry run, which only arrays support."""
     assert target.workload is not None
     if dry_run:
-        raise BadInput(f"--dry-run applies to arrays, but {target.workload.handle} is a workload")
+        raise BadInput(f"--dry-run applies only to arrays, but {target.workload.handle} is a workload")
     return target.workload
 
 

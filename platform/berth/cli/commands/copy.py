@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def cp(
     source: Annotated[str, typer.Argument(metavar="SRC", help="File or directory: PATH or WORKLOAD:PATH.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="Where to copy it: PATH or WORKLOAD:PATH.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Destination: PATH or WORKLOAD:PATH.")],
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
 ) -> None:
     """Copy a file or directory to or from a pod of a running workload.

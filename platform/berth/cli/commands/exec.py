@@ -37,7 +37,7 @@ def exec_(
     from berth.cli.terminal import own_terminal, run_interactively
 
     if terminal and not (sys.stdin.isatty() or not interactive):
-        raise typer.BadParameter("--terminal with --interactive needs a terminal as standard input")
+        raise typer.BadParameter("--terminal with --interactive requires a terminal as standard input")
     with open_client() as client:
         selected = client.workloads.find(workload)
         size = own_terminal() if terminal else None

@@ -65,7 +65,7 @@ def help_(
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell to print the script for.")],
 ) -> None:
     """Print a shell completion script for commands, options and the names of objects on the server.
 

@@ -23,7 +23,9 @@ def logs(
     ] = None,
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
     run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest run.")] = None,
-    grep: Annotated[str | None, typer.Option("--grep", "-g", help="Print only lines with this text.")] = None,
+    grep: Annotated[
+        str | None, typer.Option("--grep", "-g", help="Print only lines that contain this text.")
+    ] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Ignore case in --grep.")] = False,
     context: Annotated[
         int,
@@ -72,9 +74,9 @@ def logs(
 
 def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int) -> None:
     if grep is None and (ignore_case or context):
-        raise typer.BadParameter("--ignore-case and --context need --grep")
+        raise typer.BadParameter("--ignore-case and --context require --grep")
     if grep is not None and (not grep or "\n" in grep):
-        raise typer.BadParameter("--grep needs a non-empty pattern without line breaks")
+        raise typer.BadParameter("--grep requires a non-empty pattern without line breaks")
     if grep is not None and tail is not None:
         raise typer.BadParameter("--grep searches all lines and cannot be combined with --tail")
     if follow and context:

@@ -43,7 +43,7 @@ def metrics(
         list[str],
         typer.Argument(
             metavar="WORKLOAD...",
-            help="Name, PROJECT/NAME or ID of a workload, of several workloads, or of an array.",
+            help="Name, PROJECT/NAME or ID of one or more workloads, or of an array.",
             autocompletion=workload_names,
         ),
     ],
@@ -51,11 +51,13 @@ def metrics(
         str | None, typer.Option("--name", "-n", help="Metric, for example loss.", metavar="METRIC")
     ] = None,
     goal: Annotated[
-        Goal, typer.Option(help="Whether the lowest or the highest value of an array's tasks is the best.")
+        Goal, typer.Option(help="Whether the lowest or the highest value among an array's tasks is best.")
     ] = Goal.MIN,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of an array's tasks, best first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of array tasks to show, best first.")
+    ] = 20,
     points: Annotated[
-        int, typer.Option(min=0, max=500, help="Maximum number of points of each metric in JSON and YAML.")
+        int, typer.Option(min=0, max=500, help="Maximum number of points per metric in JSON and YAML.")
     ] = 100,
     stops: Annotated[
         bool, typer.Option("--stops", help="Show the tasks that an array's stop rule would stop now.")
@@ -81,9 +83,11 @@ def metrics(
         targets = [find_target(client, reference) for reference in workloads]
         arrays = [target.array for target in targets if target.array is not None]
         if arrays and (len(targets) > 1 or targets[0].indexes is not None):
-            raise BadInput("Metrics of an array are shown for all of its tasks. Name the array alone.")
+            raise BadInput(
+                "An array's metrics are shown for all of its tasks. Specify the array without indexes."
+            )
         if stops and not arrays:
-            raise BadInput("--stops needs an array, because only arrays have a stop rule.")
+            raise BadInput("--stops requires an array, because only arrays have a stop rule.")
         if stops:
             view = _stops_view(client, arrays[0])
         elif arrays:

@@ -86,9 +86,7 @@ def download(
     best: Annotated[
         str | None, typer.Option(help="Metric that selects the array's best task.", metavar="METRIC")
     ] = None,
-    goal: Annotated[
-        Goal, typer.Option(help="Whether the lowest or the highest value is the best.")
-    ] = Goal.MIN,
+    goal: Annotated[Goal, typer.Option(help="Whether the lowest or the highest value is best.")] = Goal.MIN,
 ) -> None:
     """Download the stored files of a pod. Files of the same names are replaced.
 
@@ -111,7 +109,7 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
     """Return the ID of the array's best task, and a line that names it. Raises BadInput."""
     target = find_target(client, reference)
     if target.array is None or target.indexes is not None:
-        raise BadInput("--best needs the name of an array without indexes.")
+        raise BadInput("--best requires the name of an array without indexes.")
     ranked = client.arrays.metrics(target.array.id, metric, goal=goal.value, limit=1)
     task = next(iter(ranked), None)
     if task is None:

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage quota groups: pools of one GPU model in which a quota counts together.",
+    help="Manage quota groups: pools with the same GPU model that share quotas.",
 )
 GroupArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the quota group.", autocompletion=quota_group_names)
 ]
 PoolsArgument = Annotated[
-    list[str], typer.Argument(metavar="POOL...", help="All pools of the group.", autocompletion=pool_names)
+    list[str],
+    typer.Argument(
+        metavar="POOL...", help="Pools of the group; replaces its current pools.", autocompletion=pool_names
+    ),
 ]
 
 

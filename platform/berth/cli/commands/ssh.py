@@ -64,7 +64,7 @@ def ssh(
     if workload is None:
         if config:
             return
-        raise typer.BadParameter("Name a workload, or use --config.")
+        raise typer.BadParameter("Specify a workload, or use --config.")
     target = parse_host(workload) if workload.endswith(SUFFIX) else Target(workload, None)
     target = target._replace(pod=pod or target.pod)
     if stdio:

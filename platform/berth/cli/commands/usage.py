@@ -42,7 +42,7 @@ def report(
     project: ProjectOption = None,
     user: Annotated[str | None, typer.Option(help="User who submitted the workloads.")] = None,
     pool: PoolOption = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, like -o csv.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV (same as -o csv).")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Report allocated resource-hours. The start time is rounded down to the hour.

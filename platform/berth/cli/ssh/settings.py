@@ -96,7 +96,7 @@ def include(config: Path, user_config: Path) -> bool:
         )
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"{user_config} cannot be changed: {error}. Add this line at its beginning: {line}"
+            f"{user_config} cannot be changed: {error}. Add this line at the top of the file: {line}"
         ) from None
     return True
 

@@ -31,9 +31,9 @@ class PodOutputs(Model):
     state: str = ""
     """`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."""
     message: str = ""
-    """Why files are not stored, or not yet."""
+    """Reason why files are not stored, or not stored yet."""
     skipped: dict[str, str] = {}
-    """Reasons that paths were left out, by path."""
+    """Reason for each path that was left out."""
     size: int = 0
     files: int = 0
     """Number of stored files."""

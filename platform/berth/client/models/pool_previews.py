@@ -18,7 +18,7 @@ class PreviewedNode(Model):
     name: str
     details: str = ""
     obstacle: str | None = None
-    """Reason that the pool leaves the node out; None if it can be used."""
+    """Reason why the pool leaves the node out; None if it can be used."""
     gpu_model: str = ""
     total: Amounts = Field(default_factory=Amounts)
     free: Amounts = Field(default_factory=Amounts)

@@ -182,8 +182,8 @@ class Node(Model):
     inventory: Inventory | None = None
     """Inventory of the machine; None unless you are a platform admin and an agent reported it."""
     obstacle: str = ""
-    """Why the machine accepts no new pods, for example because it is cordoned in Kubernetes; empty if
-    there is none."""
+    """Reason why the machine accepts no new pods, for example because it is cordoned in Kubernetes; empty
+    if there is none."""
     foreign: ForeignUsage | None = None
     """Resources that foreign pods use on the machine; None if there are none."""
     instance_id: str | None = None

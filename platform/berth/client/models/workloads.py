@@ -141,7 +141,7 @@ class BatchItem(Model):
     """The stored workload; None if there is none."""
     warnings: list[str] = []
     error: RefusedItem | None = None
-    """Why the document is refused."""
+    """Reason why the document is refused."""
 
 
 class Batch(Model):

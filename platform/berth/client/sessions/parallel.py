@@ -9,7 +9,7 @@ try:
     from joblib import parallel_config, register_parallel_backend
     from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
 except ModuleNotFoundError as error:
-    message = "Session.parallel() needs joblib. Install it with: pip install 'berth-platform[joblib]'"
+    message = "Session.parallel() requires joblib. Install it with: pip install 'berth-platform[joblib]'"
     raise ModuleNotFoundError(message, name=error.name) from None
 
 from pools.plugins.builtin.joblib import run_batch
@@ -47,12 +47,12 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
     def __init__(self, session: ParallelSession | None = None, **options: Any) -> None:
         super().__init__(**options)
         if session is None:
-            raise ValueError("The berth backend needs an open session. Use `with session.parallel():`.")
+            raise ValueError("The berth backend requires an open session. Use `with session.parallel():`.")
         self._session = session
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs == 0:
-            raise ValueError("n_jobs == 0 in Parallel has no meaning")
+            raise ValueError("n_jobs must not be 0")
         # With one job, joblib would run all jobs in this process.
         max_jobs = max(2, self._session.ready_nodes() * self._session.concurrency)
         if n_jobs is None:

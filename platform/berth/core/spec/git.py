@@ -84,7 +84,7 @@ def parse_git_url(text: str) -> GitAddress:
         raise InvalidUrl("is not the address of a Git repository")
     transport, user = Transport(match["scheme"]), match["user"] or ""
     if ":" in user:
-        raise InvalidUrl("contains a password. Set a secret, and name it in `secret`")
+        raise InvalidUrl("contains a password. Store it as a secret, and set `secret` to the secret's name")
     if match["user"] is not None and not re.fullmatch(USER, user, re.ASCII):
         raise InvalidUrl("contains an invalid user name")
     if match["host"].startswith("[") and not _is_ipv6(match["host"].strip("[]")):
@@ -198,18 +198,18 @@ class GitSpec(Document):
         is_ssh = self.address.transport is Transport.SSH
         if is_ssh and self.secret is None:
             raise PydanticCustomError(
-                "git_secret", "reads over SSH without a key",
+                "git_secret", "uses an SSH address without a key",
                 {"allowed": "a secret with a private key in `secret`, or an https:// address"},
             )  # fmt: skip
         if not is_ssh and self.secret is None and "@" in self.url.partition("://")[2].partition("/")[0]:
             raise PydanticCustomError(
-                "git_user", "has a user name in `url` without `secret`",
+                "git_user", "has a user name in `url`, but no `secret`",
                 {"allowed": "https://HOST/PATH, or a secret with a token in `secret`", "is_secret": True},
             )  # fmt: skip
         if self.personal and self.secret is None:
             raise PydanticCustomError(
                 "git_personal",
-                "has `personal` without `secret`",
+                "sets `personal`, but no `secret`",
                 {"allowed": "the name of a personal secret"},
             )
         if self.host_key is not None and not is_ssh:

@@ -23,7 +23,7 @@ def parse_retry_text(text: str) -> dict[str, Any]:
     """Return the rule in the form of a document. Its values are validated later. Raises InvalidRetryText."""
     kinds, *settings = text.split() or [""]
     if not kinds or "=" in kinds:
-        raise InvalidRetryText("does not start with failures", text[:80], EXAMPLE)
+        raise InvalidRetryText("does not start with kinds of failure", text[:80], EXAMPLE)
     rule: dict[str, Any] = {"on": [_number_or_text(kind) for kind in kinds.split(",") if kind]}
     for setting in settings:
         key, sign, value = setting.partition("=")
@@ -32,7 +32,7 @@ def parse_retry_text(text: str) -> dict[str, Any]:
         if key in rule:
             raise InvalidRetryText("sets a key twice", key, "each key once")
         if not sign and key != FLAG:
-            raise InvalidRetryText("needs a value", key, f"{key}=VALUE")
+            raise InvalidRetryText("has no value", key, f"{key}=VALUE")
         rule[key] = value in ("", "true") if key == FLAG else _number_or_text(value)
     return rule
 

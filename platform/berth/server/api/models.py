@@ -14,7 +14,9 @@ class StoredResponse(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=255)
-    fingerprint = models.CharField(max_length=64, help_text="Keyed digest of method, URL and body.")
+    fingerprint = models.CharField(
+        max_length=64, help_text="Keyed digest of the method, the URL and the body."
+    )
     status = models.PositiveSmallIntegerField(null=True)
     headers = models.JSONField(default=dict)
     body = models.BinaryField(default=b"")

@@ -23,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m berth.server.up.serve")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--fd", type=int, help="listening socket to use instead of an address")
+    parser.add_argument(
+        "--fd", type=int, help="File descriptor of a listening socket, instead of an address."
+    )
     options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     if options.fd is not None:

@@ -94,7 +94,7 @@ class Packer:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(0, "Was replaced while it was copied")
+                raise OSError(0, "Was replaced while being copied")
             yield _header(member, status, tarfile.REGTYPE, status.st_size)
             left = status.st_size
             while left:
@@ -115,7 +115,7 @@ def _read_block(fd: int, left: int, path: str) -> bytes:
     except OSError as error:
         raise CopyError(describe(path, error)) from None
     if not data:
-        raise CopyError(f"{path}: Became shorter while it was copied")
+        raise CopyError(f"{path}: Was truncated while being copied")
     return data
 
 

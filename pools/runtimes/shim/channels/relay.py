@@ -153,12 +153,12 @@ class Relay:
         for kind, payload in self._frames.feed(data):
             if kind == START:
                 if self._requests:
-                    raise BrokenFrames("a second request")
+                    raise BrokenFrames("the client sent a second request")
                 self._requests.append(payload)
             elif kind == INPUT:
                 self._to_command += payload
                 if len(self._to_command) > WINDOW:
-                    raise BrokenFrames("more input than the window allows")
+                    raise BrokenFrames("the client sent more input than the window allows")
             elif kind == CREDIT:
                 self._window = min(self._window + decode_credit(payload), WINDOW)
             elif kind == RESIZE and self._command is None:
@@ -225,4 +225,4 @@ class Relay:
                 select.select([self._signals], [], [], max(deadline - time.monotonic(), 0.0))
                 os.read(self._signals, 4096)
                 self._command.reap()
-        raise OSError("the client has gone")
+        raise OSError("the client has disconnected")

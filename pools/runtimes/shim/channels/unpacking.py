@@ -124,15 +124,15 @@ class Unpacker:
             size = _number(values.get("size", str(info.size)))
             mtime = _nanoseconds(values.get("mtime", str(info.mtime)))
         except ValueError:
-            raise CopyError(f"{path}: The archive contains an invalid number") from None
+            raise CopyError(f"{path}: Has an invalid size or time in the archive") from None
         parts = path.rstrip("/").split("/")
         if not all(parts) or ".." in parts or "." in parts[1:] or "\0" in path or size < 0:
-            raise CopyError(f"{path}: The archive contains an invalid path")
+            raise CopyError(f"{path}: Is not a valid path in the archive")
         is_root = not self._root
         if is_root:
             self._open_root(parts[0], info.isdir())
         elif parts[0] != self._root:
-            raise CopyError(f"{path}: Outside {self._root}, the directory being copied")
+            raise CopyError(f"{path}: Is outside {self._root}, the directory being copied")
         place = [*self._prefix, *parts[1:]]
         shown = "/".join([self._target.rstrip("/"), *place])
         try:
@@ -151,7 +151,7 @@ class Unpacker:
             elif info.issym():
                 link = values.get("linkpath", info.linkname)
                 if len(parts) < 2 or "\0" in link or not stays_inside(link, len(parts) - 2):
-                    raise CopyError(f"{shown}: Is a link to {link}, which is outside of the copied directory")
+                    raise CopyError(f"{shown}: Is a link to {link}, outside the copied directory")
                 _replace_link(self._levels[-1].fd, place[-1], link, shown)
             else:
                 raise CopyError(f"{shown}: Is neither a file, a directory nor a symbolic link")

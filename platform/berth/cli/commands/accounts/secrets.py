@@ -79,7 +79,7 @@ def set_secret(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Registry of container images; the value is its password."),
+        typer.Option(metavar="HOST", help="Container registry; the value is the password for it."),
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
@@ -143,7 +143,8 @@ def list_uses(
     pool: SecretPoolOption = None,
     personal: PersonalOption = False,
     outdated: Annotated[
-        bool, typer.Option("--outdated", help="Only runs that go on with an older version of the secret.")
+        bool,
+        typer.Option("--outdated", help="Include only runs that still use an older version of the secret."),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     output: OutputOption = Output.TABLE,

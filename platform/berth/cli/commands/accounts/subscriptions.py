@@ -45,7 +45,7 @@ def create(
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
     minutes: Annotated[
-        int, typer.Option(min=1, help="Minutes that a workload is pending before a notification is sent.")
+        int, typer.Option(min=1, help="Minutes a workload must be pending before a notification is sent.")
     ] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -26,7 +26,9 @@ class Migration(migrations.Migration):
                 ("key", models.CharField(max_length=255)),
                 (
                     "fingerprint",
-                    models.CharField(help_text="Keyed digest of method, URL and body.", max_length=64),
+                    models.CharField(
+                        help_text="Keyed digest of the method, the URL and the body.", max_length=64
+                    ),
                 ),
                 ("status", models.PositiveSmallIntegerField(null=True)),
                 ("headers", models.JSONField(default=dict)),
