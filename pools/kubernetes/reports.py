@@ -124,7 +124,7 @@ def _failure_report(pod: Object, code_failure: str) -> PodReport:
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
     if pod["metadata"].get("deletionTimestamp"):
-        return PodReport(PodState.EXITED, cause=PodCause.STOPPED, message="stopped before it started")
+        return PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=_deletion_message(pod))
     if code_failure and not reason:
         return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=_text(code_failure))
     text = _text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))
