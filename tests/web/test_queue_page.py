@@ -117,3 +117,13 @@ def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: S
     assert '<span class="chip info">Reserved</span>' in text
     csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
+
+
+def test_an_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn) -> None:
+    for name, minutes in (("late", 5), ("early", -5)):
+        starts = make.ago(minutes=minutes).isoformat()
+        explanation = {"pool": "local", "queue_position": 1, "expected_start": starts}
+        make.workload(cast.vision, name, phase="pending", reason="Backoff", explanation=explanation)
+    page = sign_in("alice").get(ADDRESS).content.decode()
+    rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("late", "early")}
+    assert {name: "due <time" in row for name, row in rows.items()} == {"late": True, "early": False}

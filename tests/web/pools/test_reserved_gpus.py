@@ -57,6 +57,9 @@ def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cas
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated , 3 reserved" in quotas
     assert "2 3 reserved 1 over quota" in quotas
+    table = client.get(f"/quotas?pool={pool}").content.decode().split("<table")[1]
+    heads, row = table.split("</thead>")[0], table[table.index(">vision</a>") :].split("</tr>")[0]
+    assert heads.count("<th ") == 1 + row.count("<td")
     fair_share = text_of(client, f"/fair-share?pool={pool}")
     assert "2 of 8 GPUs allocated , 3 reserved" in fair_share
     page = client.get(f"/fair-share?pool={pool}").content.decode()

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models import Model
 from django.template.context import Context
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -122,6 +123,11 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
     return format_html(
         '<time datetime="{}" data-style="{}" title="{}">{}</time>', moment.isoformat(), style, text, text
     )
+
+
+@register.filter
+def is_past(moment: datetime) -> bool:
+    return moment <= timezone.now()
 
 
 @register.filter
