@@ -34,7 +34,7 @@ def test_nodes_of_an_unknown_pool_are_an_error(berth: Berth, cast: Cast) -> None
     token = token_of(cast.alice)
     missing = berth("node", "list", "--pool", "metal", BERTH_TOKEN=token)
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert "No node pool is named 'metal'." in missing.stderr
+    assert "There is no node pool named 'metal'." in missing.stderr
     empty = berth("node", "list", "--pool", cast.pool.name, BERTH_TOKEN=token)
     assert empty.returncode == 0, empty.stderr
 
