@@ -1,0 +1,97 @@
+"""Test that a gang leaves a node of a real cluster that an admin drains with the eviction API."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from berth.client import Client
+from tests.contracts.kubernetes_cluster import patch
+from tests.images.registry import Registry
+from tests.journeys.installation import Installation, until
+from tests.journeys.on_kubernetes.prod import Prod, Users, create_pool, sign_in_users
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def users(
+    berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Users:
+    """Sign in, create a pool with 3 GPUs on node-1 and 2 on node-2, and give all of them to one project."""
+    users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))
+    create_pool(users.admin, prod)
+    for owner, gpus in ((["ads"], 0), (["product", "--department"], 0), (["research", "--department"], 5),
+                        (["vision"], 5)):  # fmt: skip
+        users.admin.berth("quota", "set", *owner, "--pool", "prod", "--gpu", str(gpus))
+    return users
+
+
+@pytest.fixture(scope="module")
+def client(users: Users) -> Iterator[Client]:
+    with users.dave.client() as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _end(client: Client, prod: Prod) -> Iterator[None]:
+    """End all workloads after each test."""
+    yield
+    for workload in client.workloads.list():
+        if workload.phase in ("pending", "starting", "running"):
+            client.workloads.cancel(workload.id)
+    until(lambda: not prod.objects("pods"), details=lambda: prod.objects("pods"))
+
+
+def submit(users: Users, prod: Prod, name: str, **fields: Any) -> None:
+    role = {"name": "worker", "cpu": 0.1, "memory_mib": 32, "command": ["sleep", "600"], **fields.pop("role")}
+    document = {
+        "name": name, "project": "vision", "pools": ["prod"], "image": prod.image, "roles": [role],
+        "grace_period_seconds": 1, **fields,
+    }  # fmt: skip
+    users.dave.berth("submit", "-f", "-", stdin=json.dumps(document))
+
+
+def cordon(prod: Prod, node: str, is_cordoned: bool = True) -> None:
+    change = {"op": "add", "path": "/spec/unschedulable", "value": is_cordoned}
+    patch(prod.admin, f"/api/v1/nodes/{node}", change)
+
+
+def evict(prod: Prod, pod: dict[str, Any]) -> None:
+    """Evict a pod like `kubectl drain`."""
+    place = {key: pod["metadata"][key] for key in ("name", "namespace")}
+    path = f"/api/v1/namespaces/{place['namespace']}/pods/{place['name']}/eviction"
+    prod.api.create(path, {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": place})
+
+
+def nodes_of(prod: Prod, client: Client, name: str) -> list[str]:
+    """Return the nodes of a running workload's pods in the cluster, or nothing if it is not running."""
+    workload = client.workloads.find(name)
+    if workload.phase != "running":
+        return []
+    return sorted(
+        pod["spec"]["nodeName"]
+        for pod in prod.objects("pods")
+        if pod["metadata"]["labels"]["berth.dev/workload"] == str(workload.id)
+        and not pod["metadata"].get("deletionTimestamp")
+        and pod["status"]["phase"] == "Running"
+    )
+
+
+def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Prod, client: Client) -> None:
+    submit(users, prod, "train", role={"gpu": 1, "replicas": 2})
+    nodes = until(lambda: nodes_of(prod, client, "train"))
+    drained = nodes[0]
+    other = {"node-1": "node-2", "node-2": "node-1"}[drained]
+    cordon(prod, drained)
+    try:
+        for pod in prod.objects("pods"):
+            if pod["spec"]["nodeName"] == drained:
+                evict(prod, pod)
+        until(lambda: nodes_of(prod, client, "train") == [other, other], details=lambda: prod.objects("pods"))
+    finally:
+        cordon(prod, drained, is_cordoned=False)
+    workload = client.workloads.find("train")
+    messages = [pod.message for pod in client.workloads.pods(workload.id) if pod.state == "lost"]
+    assert "the pod was deleted in Kubernetes, for example by `kubectl drain`" in messages
