@@ -4,37 +4,27 @@ import csv
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from tempfile import SpooledTemporaryFile
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from rest_framework.request import Request
 
-BATCH = 200  # lines per chunk
 PART_BYTES = 256 * 1024
+MEMORY_BYTES = 1024 * 1024  # larger CSV files are in a temporary file while they are sent
 # Initial characters that make a spreadsheet evaluate a cell, including full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-
-def stream_response(
-    request: Request, lines: Iterator[str], content_type: str, **headers: str
-) -> StreamingHttpResponse:
-    """Stream lines. The lines may be read from the database while they are sent.
-
-    Under ASGI, reading does not block the event loop.
-    """
-    is_async = isinstance(request._request, ASGIRequest)
-    parts = _chunks(lines) if is_async else lines
-    return StreamingHttpResponse(parts, content_type=content_type, headers=headers)
 
 
 def stream_bytes(
     request: HttpRequest | Request, parts: Iterator[bytes], content_type: str, **headers: str
 ) -> StreamingHttpResponse:
-    """Stream parts that take time to read. Under ASGI, reading does not block the event loop.
+    """Stream parts that take time to read. Reading a part must not use the database.
 
+    Under ASGI, reading does not block the event loop, and the response holds no connection to the database.
     An error ends the connection, so that the client does not mistake the response for a complete one.
     """
     plain = request._request if isinstance(request, Request) else request
@@ -56,10 +46,15 @@ def stream_download(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Stream `name`.csv. The rows may be read from the database while they are sent."""
-    disposition = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    wrapped = request if isinstance(request, Request) else Request(request)
-    return stream_response(wrapped, csv_lines(header, rows), "text/csv; charset=utf-8", **disposition)
+    """Send `name`.csv. The rows may be read from the database until they have been sent.
+
+    Under ASGI, all rows are read first, so that a slow client holds no connection to the database.
+    """
+    plain = request._request if isinstance(request, Request) else request
+    lines = csv_lines(header, rows)
+    body = _spooled(lines) if isinstance(plain, ASGIRequest) else lines
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return StreamingHttpResponse(body, content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def csv_lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -93,7 +88,8 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts, each read in any thread. Reading a part must not use the database."""
+    """Yield the parts, each read in any thread. The connection of the request's thread is released first."""
+    await sync_to_async(_release_connection)()
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
         yield part
 
@@ -109,11 +105,29 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
     return b"".join(joined)
 
 
-async def _chunks(lines: Iterator[str]) -> AsyncIterator[str]:
-    """Yield chunks of lines, read in the request's thread, which owns the database connection."""
-    while chunk := await sync_to_async(_next_chunk)(lines):
-        yield chunk
+async def _spooled(lines: Iterable[str]) -> AsyncIterator[bytes]:
+    """Yield the lines, all read in the request's thread, which owns the database connection."""
+    file = await sync_to_async(_spool)(lines)
+    try:
+        while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):
+            yield part
+    finally:
+        file.close()
 
 
-def _next_chunk(lines: Iterator[str]) -> str:
-    return "".join(islice(lines, BATCH))
+def _spool(lines: Iterable[str]) -> "SpooledTemporaryFile[bytes]":
+    file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (closed by the caller)
+    try:
+        file.writelines(line.encode() for line in lines)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    finally:
+        _release_connection()
+    return file
+
+
+def _release_connection() -> None:
+    if not connection.in_atomic_block:
+        connection.close()
