@@ -14,6 +14,7 @@ import pytest
 from berth.client import NotSignedIn
 from berth.core.spec import parse_workload
 from projects.models import Workload
+from tests import factories
 from tests.cast import Cast, training
 from tests.cli.conftest import ROOT, RUN, Berth, token_of
 
@@ -332,3 +333,20 @@ def test_rejected_image_prints_the_reason(berth: Berth, as_dave: dict[str, str],
         assert done.returncode == 2
         assert "image: cannot be used: pool local does not run container images" in done.stderr
     assert not Workload.objects.exists()
+
+
+def test_projects_are_never_listed_under_a_department_that_is_not_theirs(berth: Berth, cast: Cast) -> None:
+    for owner in (cast.product, cast.ads, cast.vision, cast.speech):
+        factories.quota(owner, cast.pool, 2)
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
+    for command in ("quota show", "share", "share local -o wide"):
+        lines = berth(*command.split(), **alice).stdout.splitlines()[1:]
+        assert [line.split(" local ")[0].rstrip() for line in lines] == [
+            "product", "  ads", "research", "  speech", "  vision",
+        ], command  # fmt: skip
+        assert set(lines[2].split()[2:]) == {"-"}, "research has no quota"
+    dave = berth("quota", "show", BERTH_TOKEN=token_of(cast.dave)).stdout.splitlines()[1:]
+    assert [line.split()[0] for line in dave] == ["research", "vision"]
+    assert len(berth("quota", "show", "vision", **alice).stdout.splitlines()) == 2, "only the named owner"
+    stored = json.loads(berth("quota", "show", "-o", "json", **alice).stdout)
+    assert "research" not in {quota["owner"]["name"] for quota in stored}, "data lists only quotas"

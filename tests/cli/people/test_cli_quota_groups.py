@@ -37,7 +37,7 @@ def test_quota_group_is_created_edited_and_deleted(
                            share=24, allocated=24, requested=24)  # fmt: skip
     factories.queue_status(cast.vision, NodePool.objects.get(name="cloud"),
                            share=16, allocated=16, requested=16)  # fmt: skip
-    assert run("quota", "show", "--pool", "metal").stdout.split("\n")[1].split() == [
+    assert run("quota", "show", "--pool", "metal").stdout.split("\n")[2].split() == [
         "vision", "h100", "64", "40", "40", "0", "40", "80", "1", "yes",
     ]  # fmt: skip
     (shown,) = json.loads(run("quota", "show", "vision", "-o", "json").stdout)

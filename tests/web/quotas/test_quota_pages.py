@@ -1,5 +1,7 @@
 """Tests for the quota page of one pool."""
 
+import re
+
 import pytest
 
 from projects.models import Project
@@ -29,3 +31,14 @@ def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: SignIn) -> Non
     text = sign_in("alice").get("/quotas?pool=local").content.decode()
     assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
     assert "Show 2 projects" not in text
+
+
+@pytest.mark.parametrize("path", ["/quotas?pool=local", "/fair-share?pool=local", "/quotas"])
+def test_projects_stay_below_their_department_if_it_has_no_quota(
+    cast: Cast, sign_in: SignIn, path: str
+) -> None:
+    for owner in (cast.product, cast.ads, cast.vision, cast.speech):
+        make.quota(owner, cast.pool, 2)
+    text = sign_in("alice").get(path).content.decode()
+    names = re.findall(r">(product|ads|search|research|speech|vision)</(?:a|strong|b|span|th)>", text)
+    assert list(dict.fromkeys(names)) == ["product", "ads", "search", "research", "speech", "vision"]

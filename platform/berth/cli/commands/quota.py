@@ -1,6 +1,8 @@
 """Command `berth quota`: show, set, preview, apply and revert quotas."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -51,15 +53,37 @@ def show(
         return
     with open_client() as client:
         print_listing(
-            lambda: sorted_quotas(client, pool, owner), quota_columns, output, "No quotas.", watch=watch
+            lambda: quota_rows(client, pool, output, owner), quota_columns, output, "No quotas.", watch=watch
         )
 
 
-def sorted_quotas(client: "Client", pool: str | None, owner: str | None = None) -> list[Any]:
-    """Return the visible quotas by pool, each department before its projects."""
-    projects = {project.name: project.department for project in client.projects.list()}
+@dataclass(frozen=True, slots=True)
+class DepartmentHeading:
+    """Row of a department that has no visible quota in the pool, above the quotas of its projects."""
+
+    name: str
+    pool: str
+
+
+def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | None = None) -> list[Any]:
+    """Return the visible quotas by pool, each department before its projects.
+
+    In tables of all owners, a department without a visible quota has a heading instead.
+    """
+    departments = {project.name: project.department for project in client.projects.list()}
     quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner.name)]
-    return sorted(quotas, key=lambda quota: _quota_sort_key(quota, projects))
+    headings = set()
+    if owner is None and not output.is_data:
+        headings = {
+            DepartmentHeading(departments[quota.owner.name], quota.pool)
+            for quota in quotas
+            if quota.owner.kind == "project" and quota.owner.name in departments
+        } - {
+            DepartmentHeading(quota.owner.name, quota.pool)
+            for quota in quotas
+            if quota.owner.kind == "department"
+        }
+    return sorted([*quotas, *headings], key=lambda row: _quota_sort_key(row, departments))
 
 
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
@@ -129,9 +153,7 @@ def set_quota(
 
 
 def quota_columns() -> list[Column]:
-    return [
-        Column("OWNER", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
-        Column("POOL", lambda q: q.pool),
+    return columns_with_headings("OWNER", [
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
@@ -144,7 +166,26 @@ def quota_columns() -> list[Column]:
         Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide=True),
         Column("MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True, wide=True),
         Column("VERSION", lambda q: str(q.version), right=True, wide=True),
+    ])  # fmt: skip
+
+
+def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
+    """Return the columns of the owner, the pool and the quota. The quota of a heading is shown as dashes."""
+    return [
+        Column(title, _format_owner),
+        Column("POOL", lambda row: row.pool),
+        *(replace(column, cell_text=_or_dash(column.cell_text)) for column in columns),
     ]
+
+
+def _format_owner(row: Any) -> str:
+    if isinstance(row, DepartmentHeading):
+        return row.name
+    return row.owner.name if row.owner.kind == "department" else f"  {row.owner.name}"
+
+
+def _or_dash(format_quota: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda row: "-" if isinstance(row, DepartmentHeading) else format_quota(row)
 
 
 def _save_quota(
@@ -191,10 +232,12 @@ def format_status_gpus(quota: Any, name: str) -> str:
     return number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
 
 
-def _quota_sort_key(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
+def _quota_sort_key(row: Any, departments: dict[str, str]) -> tuple[str, str, bool, str]:
     """Return a sort key that orders by pool, and puts each department before its projects."""
-    name, is_project = quota.owner.name, quota.owner.kind == "project"
-    return (quota.pool, projects.get(name, "") if is_project else name, is_project, name)
+    if isinstance(row, DepartmentHeading):
+        return (row.pool, row.name, False, row.name)
+    name, is_project = row.owner.name, row.owner.kind == "project"
+    return (row.pool, departments.get(name, "") if is_project else name, is_project, name)
 
 
 FileOption = Annotated[

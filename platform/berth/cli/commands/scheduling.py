@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arguments import OptionalPoolArgument, open_client
-from berth.cli.commands.quota import format_status_gpus, sorted_quotas
+from berth.cli.commands.quota import columns_with_headings, format_status_gpus, quota_rows
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
@@ -176,13 +176,13 @@ def share(
     berth quota show vision --why     # how a fair share is computed
     """
     with open_client() as client:
-        print_listing(lambda: sorted_quotas(client, pool), _share_columns, output, "No quotas.", watch=watch)
+        print_listing(
+            lambda: quota_rows(client, pool, output), _share_columns, output, "No quotas.", watch=watch
+        )
 
 
 def _share_columns() -> list[Column]:
-    return [
-        Column("QUEUE", lambda q: q.owner.name if q.owner.kind == "department" else f"  {q.owner.name}"),
-        Column("POOL", lambda q: q.pool),
+    return columns_with_headings("QUEUE", [
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
@@ -191,7 +191,7 @@ def _share_columns() -> list[Column]:
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
-    ]
+    ])  # fmt: skip
 
 
 def _gpus_over_quota(quota: Any) -> float | None:
