@@ -141,8 +141,8 @@ def in_text(name: str, line: int, text: str) -> Iterator[Violation]:
     for match in PHRASES.finditer(text):
         yield Violation(name, line, "phrase", match[0])
     for pattern, form in ONE_FORM:
-        if match := pattern.search(text):
-            yield Violation(name, line, f"say {form!r}", match[0])
+        if other_form := pattern.search(text):
+            yield Violation(name, line, f"say {form!r}", other_form[0])
     for match in SENTENCE.finditer(text):
         sentence = match[1]
         if HEADLESS.match(sentence) and not sentence.endswith("?") and not HEADLESS_CONTEXT.match(sentence):
