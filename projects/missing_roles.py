@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from django.contrib.auth.models import User
+from django.db.models import Q
+
 from projects.models import Department, Membership, Project, Quota, Role, Workload, WorkloadArray
 
 MAX_NAMES = 3
@@ -16,15 +19,31 @@ def explain_missing_role(action: str, obj: Any) -> str:
         )
         if role is not Role.DEPARTMENT_ADMIN:
             return (
-                f"You need the role {role} in the project {owner}, which {_administrators(owner)} can grant."
+                f"You need the role {role_title(role)} in the project {owner}, which "
+                f"{_administrators(owner)} can grant."
             )
         owner = owner.department
     if isinstance(owner, Department):
         return (
-            f"You need the role {Role.DEPARTMENT_ADMIN} in the department {owner}, which its administrators "
-            "can grant."
+            f"You need the role {role_title(Role.DEPARTMENT_ADMIN)} in the department {owner}, which its "
+            "administrators can grant."
         )
-    return f"You need the role {Role.PLATFORM_ADMIN}."
+    return explain_missing_platform_role()
+
+
+def explain_missing_platform_role() -> str:
+    """Return a sentence that names the platform's role, and the users who can grant it."""
+    role = role_title(Role.PLATFORM_ADMIN)
+    admins = User.objects.filter(
+        Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN), is_active=True
+    ).distinct()
+    names = list(admins.order_by("username").values_list("username", flat=True)[:MAX_NAMES])
+    return f"You need the role {role}, which {_join_names(names) or f'another {role}'} can grant."
+
+
+def role_title(role: str) -> str:
+    """Return a role's name in words, such as "platform admin"."""
+    return role.replace("_", " ")
 
 
 def _owner(obj: Any) -> Any:
@@ -41,6 +60,9 @@ def _administrators(project: Project) -> str:
     """Return the names of users who can grant roles in the project."""
     rows = Membership.objects.filter(project=project, role=Role.PROJECT_ADMIN, user__is_active=True)
     names = list(rows.order_by("user__username").values_list("user__username", flat=True)[:MAX_NAMES])
-    if not names:
-        return f"an administrator of the department {project.department}"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    return _join_names(names) or f"an administrator of the department {project.department}"
+
+
+def _join_names(names: list[str]) -> str:
+    *others, last = names or [""]
+    return f"{', '.join(others)} or {last}" if others else last

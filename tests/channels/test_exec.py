@@ -57,7 +57,7 @@ def test_users_who_may_not_control_the_workload_are_refused_with_the_missing_rol
 
     run("carol")
     run("alice")
-    with pytest.raises(Forbidden, match="You need the role project_admin in the project vision"):
+    with pytest.raises(Forbidden, match="You need the role project admin in the project vision"):
         run("erin")
     with pytest.raises(Forbidden, match="lacks the scope write"):
         run("dave", "read")

@@ -143,7 +143,7 @@ def test_users_without_permission_and_unknown_hosts_are_refused(user: SshUser) -
     assert "is not the host name of a pod" in refuse("a.b.c.d.berth")
     assert user.run(f"worker-0.{HOST}", "echo fine").stdout == b"fine\n"
     assert user.run(f"{user.site.workload_id}.berth", "echo fine").stdout == b"fine\n"
-    for person, reason in (("erin", "You need the role project_admin"), ("grace", "does not exist")):
+    for person, reason in (("erin", "You need the role project admin"), ("grace", "does not exist")):
         user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
         assert reason in refuse(HOST)
     user.env["BERTH_TOKEN"] = user.site.secret(user.site.cast.dave)

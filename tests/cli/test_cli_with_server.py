@@ -195,7 +195,7 @@ def test_preview_without_a_token_or_permission_exits_with_255(
     refused = berth(*words, **as_dave)
     assert refused.returncode == 255
     assert refused.stderr == (
-        "berth: Your role does not allow you to set this quota. You need the role department_admin in the "
+        "berth: Your role does not allow you to set this quota. You need the role department admin in the "
         "department research, which its administrators can grant.\n"
     )
 

@@ -5,6 +5,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
+from berth.core.errors import Forbidden
+from projects.access import Action, require
 from projects.models import Audit
 from projects.services.people import tokens
 from tests.cast import Cast
@@ -101,3 +103,33 @@ def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign
     answer = alice.post("/admin/password_change/", guess)
     assert (answer.status_code, answer.headers["Location"]) == (302, "/account/password")
     assert User.objects.get(username="alice").check_password(OLD)
+
+
+def test_admin_site_refuses_a_member_with_the_missing_role_and_who_grants_it(sign_in: SignIn) -> None:
+    answer = sign_in("dave").get("/admin/", follow=True)
+    text = answer.content.decode()
+    assert answer.status_code == 403
+    assert "The admin site is for platform admins." in text
+    assert "You need the role platform admin, which alice can grant." in text
+    assert 'type="password"' not in text, "no second sign-in"
+    assert '<a class="button" href="/">Go to the overview</a>' in text
+    assert 'aria-label="Main"' in text, "the page has the navigation of the application"
+
+
+def test_admin_site_refuses_a_platform_admin_who_is_not_staff(cast: Cast, sign_in: SignIn) -> None:
+    answer = sign_in("alice").get("/admin/", follow=True)
+    assert answer.status_code == 403
+    assert "whose account is marked as staff, and yours is not" in answer.content.decode()
+    User.objects.filter(username="alice").update(is_staff=True)
+    assert sign_in("alice").get("/admin/", follow=True).status_code == 200
+
+
+def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
+    User.objects.create_user("root", is_superuser=True)
+    User.objects.create_user("left", is_superuser=True, is_active=False)
+    with pytest.raises(Forbidden) as refused:
+        require(cast.dave, Action.ADMINISTER)
+    assert refused.value.detail == (
+        "Your role does not allow you to administer the platform. You need the role platform admin, which "
+        "alice or root can grant."
+    )

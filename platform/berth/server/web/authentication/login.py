@@ -5,12 +5,16 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 
-from berth.core.errors import RateLimited
+from berth.core.errors import Forbidden, RateLimited
 from berth.server.api.rate_limits import count_attempt
+from projects.access import is_platform_admin
+from projects.actor import Actor
+from projects.missing_roles import explain_missing_platform_role
 
 
 class SignIn(LoginView):
@@ -43,7 +47,12 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Handle the admin site's sign-in form, with the same limits. Raises RateLimited."""
+    """Handle the admin site's sign-in form, with the same limits. Raises RateLimited or Forbidden.
+
+    A signed-in user without access is refused. A second sign-in would not say which permission is missing.
+    """
+    if request.user.is_authenticated and not admin.site.has_permission(request):
+        raise Forbidden(_explain_admin_site_refusal(request.user))
     if request.method != "POST":
         return admin.site.login(request)
     attempt = count_attempt(request, request.POST.get("username", ""))
@@ -51,6 +60,15 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
     if is_form_accepted(response):
         attempt.succeeded()
     return response
+
+
+def _explain_admin_site_refusal(user: User) -> str:
+    if not is_platform_admin(Actor.for_user(user)):
+        return f"The admin site is for platform admins. {explain_missing_platform_role()}"
+    return (
+        "The admin site is for platform admins whose account is marked as staff, and yours is not. Another "
+        "platform admin can mark it under Users on the admin site."
+    )
 
 
 def is_form_accepted(response: HttpResponse) -> bool:
