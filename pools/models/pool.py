@@ -284,6 +284,11 @@ class NodePool(FastRows):
         return self.nodes_max is not None
 
     @property
+    def largest_gpus(self) -> int:
+        """Number of GPUs at the pool's maximum size."""
+        return (self.nodes_max or self.nodes_min) * self.gpus_per_node
+
+    @property
     def provisioning_stopped(self) -> bool:
         """Whether too many boots have failed in a row. No nodes are ordered until an admin retries."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)

@@ -350,3 +350,17 @@ def test_projects_are_never_listed_under_a_department_that_is_not_theirs(berth: 
     assert len(berth("quota", "show", "vision", **alice).stdout.splitlines()) == 2, "only the named owner"
     stored = json.loads(berth("quota", "show", "-o", "json", **alice).stdout)
     assert "research" not in {quota["owner"]["name"] for quota in stored}, "data lists only quotas"
+
+
+def test_department_quotas_are_compared_with_the_maximum_size_of_the_pool(berth: Berth, cast: Cast) -> None:
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
+
+    def warning(gpus: int) -> str:
+        result = berth(
+            "quota", "set", "research", "--department", "--pool", "local", "--gpu", f"{gpus}", **alice
+        )
+        assert result.returncode == 0, result.stderr
+        return "".join(line for line in result.stderr.splitlines() if line.startswith("Warning"))
+
+    assert warning(8) == "", "the pool has no nodes now, and up to 4 nodes of 2 GPUs"
+    assert warning(9) == "Warning: Department quotas in local add up to 9 GPUs; the pool has at most 8 GPUs."

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from berth.core.amounts import RESOURCES, Bounds
+from berth.core.amounts import MILLI, RESOURCES, Bounds
 from berth.core.words import format_amount
 from scheduler.engine import model
+from scheduler.engine.explain.new_nodes import new_node_shape
 from scheduler.loop.observe.specs import roles_in
 
 NO_ENTITLEMENT = model.Entitlement()
-AVAILABLE_STATES = (model.NodeState.READY, model.NodeState.BOOTING)
 Sums = list[int]
 
 
@@ -131,20 +131,38 @@ def _department_warnings(
 def _pool_warnings(
     place: _Place, tops: Iterable[model.Queue], snapshot: model.Snapshot
 ) -> Iterator[QuotaWarning]:
-    capacity = [0, 0, 0]
-    for node in snapshot.nodes:
-        if node.pool in place.pools and node.state in AVAILABLE_STATES:
-            capacity = [total + more for total, more in zip(capacity, node.capacity, strict=True)]
+    capacity = _largest_capacity(place, snapshot)
     quotas = [place.quota(queue) for queue in tops]
     owner = "the pool has" if place.pools == (place.name,) else "its pools have"
     for kind, resource in enumerate(RESOURCES):
         total = _sum_or_none(bounds[kind] for bounds in quotas if bounds[kind] is not None)
         if total is not None and total > capacity[kind]:
+            most = ("at most " if capacity[kind] else "") + format_amount(resource, capacity[kind])
             yield QuotaWarning(
                 "departments_above_pool", "", place.name,
                 f"Department quotas in {place.name} add up to {format_amount(resource, total)}; "
-                f"{owner} {format_amount(resource, capacity[kind])} now.",
+                f"{owner} {most}.",
             )  # fmt: skip
+
+
+def _largest_capacity(place: _Place, snapshot: model.Snapshot) -> Sums:
+    """Return the capacity of the pools at their maximum size, or of their present nodes if that is more."""
+    result = [0, 0, 0]
+    for pool in snapshot.pools:
+        if pool.name not in place.pools:
+            continue
+        nodes = [node for node in snapshot.nodes if node.pool == pool.name]
+        present = [sum(column) for column in zip(*(node.capacity for node in nodes), strict=True)] or [
+            0,
+            0,
+            0,
+        ]
+        shape = new_node_shape(pool, nodes)
+        count = (pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever) or 0
+        one = (shape.gpus * MILLI, shape.cpu, shape.memory_mib) if shape else (0, 0, 0)
+        for kind in range(len(RESOURCES)):
+            result[kind] += max(count * one[kind], present[kind])
+    return result
 
 
 def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:

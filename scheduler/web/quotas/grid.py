@@ -42,8 +42,8 @@ class GridQuery:
 class PoolHeader:
     """Header of the columns of a pool or quota group.
 
-    `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is None
-    unless the user may see all department quotas.
+    `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is the
+    capacity at maximum size, or None unless the user may see all department quotas.
     """
 
     pool: PoolOrGroup

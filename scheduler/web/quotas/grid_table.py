@@ -11,8 +11,8 @@ from typing import Any
 from django.db.models import Q, Sum
 
 from berth.core.amounts import MILLI
-from pools.models import Node, NodePool, QuotaGroup
-from pools.models.node import HOSTING
+from pools.models import NodePool, QuotaGroup
+from pools.models.node import ALIVE
 from projects.access import Action, administered_departments, fully_visible_departments, may
 from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup
@@ -138,24 +138,26 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
-    """Return the GPU capacity of the current nodes by pool and quota group, in milli-GPU."""
-    nodes = Node.objects.filter(in_places(places, "pool"), state__in=HOSTING).order_by()
+    """Return the GPUs by pool and quota group, in milli-GPU: at maximum size, or now if there are more."""
+    pools = NodePool.objects.filter(
+        Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
+        | Q(quota_group__in=[place.pk for place in places if isinstance(place, QuotaGroup)])
+    )
+    present = Sum("nodes__gpus", filter=Q(nodes__state__in=ALIVE))
     capacity: dict[str, int] = defaultdict(int)
-    for pool, group, gpus in nodes.values_list("pool__name", "pool__quota_group__name").annotate(
-        n=Sum("gpus")
-    ):
-        for name in filter(None, (pool, group)):
-            capacity[name] += MILLI * (gpus or 0)
+    for pool in pools.select_related("quota_group").annotate(present=present):
+        gpus = MILLI * max(pool.largest_gpus, pool.present or 0)
+        capacity[pool.name] += gpus
+        if pool.quota_group is not None:
+            capacity[pool.quota_group.name] += gpus
     return capacity
 
 
-def in_places(places: Iterable[PoolOrGroup], pool: str = "") -> Q:
-    """Return a filter for the quotas of these places or, with `pool`, for rows of their pools."""
+def in_places(places: Iterable[PoolOrGroup]) -> Q:
+    """Return a filter for the quotas of these places."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
     groups = [place for place in every if isinstance(place, QuotaGroup)]
-    if pool:
-        return Q(**{f"{pool}__in": pools}) | Q(**{f"{pool}__quota_group__in": groups})
     return Q(pool__in=pools) | Q(group__in=groups)
 
 

@@ -244,5 +244,5 @@ def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
         ("departments_above_pool", "h100"),
     ]
     assert warnings[1]["message"] == (
-        "Department quotas in h100 add up to 20 GPUs; its pools have 16 GPUs now."
+        "Department quotas in h100 add up to 20 GPUs; its pools have at most 16 GPUs."
     )

@@ -73,7 +73,8 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     assert [head.pool.name for head in page.context["heads"]] == ["local", "spot"]
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
-    assert "Department quotas: 4 of 2 GPUs" in text, "sum of the departments' quotas and capacity of the pool"
+    assert "Department quotas: 4 of 8 GPUs" in text, "sum of quotas, and the pool's GPUs at its maximum size"
+    assert [head.oversold for head in page.context["heads"]] == [False, False]
     research = rows["research"].cells[0]
     assert (research.quota_sum, research.oversold) == ("2", False)
 

@@ -116,7 +116,7 @@ def test_one_draft_may_delete_and_create_quotas(full_stage: Stage) -> None:
         (quota_change("project", "vision", gpu=6), "projects_above_department",
          "Project quotas in research add up to 6 GPUs, more than the department's own quota (4 GPUs)."),
         (quota_change("department", "product", gpu=9), "departments_above_pool",
-         "Department quotas in local add up to 13 GPUs; the pool has 4 GPUs now."),
+         "Department quotas in local add up to 13 GPUs; the pool has at most 8 GPUs."),
         (quota_change("project", "vision", gpu=1, limit={"gpu": 2}), "limit_below_allocated",
          "vision has 4 GPUs allocated, more than its limit of 2 GPUs."),
     ],
