@@ -15,15 +15,17 @@ from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
-from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
+from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED, queue_length, queued_workloads
 
 BY_POSITION = Order("queue", ("queue_position", "id"), computed_columns={"queue_position": IntegerField()})
 
 
 class PendingWorkloadResponse(ResponseModel):
     queue_position: int | None = Field(
-        description="Position in the pool's queue. Null until a cycle has considered the workload."
+        description="Position in the pool's queue. Null until a cycle has considered the workload, and for "
+        "reserved workloads."
     )
+    phase: str = Field(description="pending, or reserved if nodes are reserved for the workload.")
     workload: UUID
     name: str
     project: str
@@ -63,7 +65,7 @@ def serialize_pending_workload(row: Any) -> PendingWorkloadResponse:
     starts = explanation.get("expected_start")
     return PendingWorkloadResponse.from_row(
         row,
-        queue_position=None if row.queue_position == NOT_EVALUATED else row.queue_position,
+        queue_position=None if row.queue_position in (NO_POSITION, NOT_EVALUATED) else row.queue_position,
         workload=row.pk,
         project=row.project.name,
         department=row.project.department.name,

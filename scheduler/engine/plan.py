@@ -149,7 +149,7 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # most important reason first; never empty
-    position: int | None  # 1 for the next workload in its pool; None for unschedulable workloads
+    position: int | None  # 1 for the next workload in its pool; None if unschedulable or reserved
     key: tuple[str, ...] = ()  # sort key that determines the position, in words
     expected_start: int | None = None  # estimated from declared runtimes; None if unknown
     pool: str = ""

@@ -16,7 +16,7 @@ from pydantic import Field, RootModel
 from berth.server.api.responses import DecimalText, ProblemResponse, ResponseModel, from_milli
 from projects.costs import workload_cost, workload_costs
 from projects.idle_rules import idle_status
-from projects.models import Pod, PodState, RoleNode, Workload
+from projects.models import Phase, Pod, PodState, RoleNode, Workload
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
 
@@ -349,7 +349,8 @@ def _workload_values(row: Any, cost: Decimal | None) -> dict[str, Any]:
             superseded=row.superseded,
             held=row.held,
         ),
-        "queue_position": explanation.get("queue_position"),
+        # A workload that the last cycle reserved nodes for still has the position that it had before.
+        "queue_position": None if row.phase == Phase.RESERVED else explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCountResponse(running=row.pods_running, maximum=row.pods_maximum),
         "cost": None if cost is None else CostResponse(amount=cost, currency=settings.BERTH_CURRENCY),

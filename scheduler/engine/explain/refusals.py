@@ -57,6 +57,7 @@ class PoolRefusals:
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
     ungrouped: Sequence[Gang]  # gangs with reasons but without a group
     served: AbstractSet[str]
+    reserved: AbstractSet[str]  # workloads with reservations and no running pods, which are no longer queued
     # Contains only the workload that nodes are held for, if its start time is known.
     expected_starts: Mapping[str, int]
 
@@ -72,12 +73,12 @@ class PoolRefusals:
             if gang.name in own_reasons:
                 blockers = formatter.blockers({**group.reasons, **own_reasons[gang.name]})
             if blockers:
-                is_queued = is_schedulable(blockers)
+                is_queued = self._is_queued(gang, blockers)
                 position += is_queued
                 yield self._refusal(gang, blockers, position if is_queued else None, key)
         for gang in self.ungrouped:
             blockers = formatter.blockers(own_reasons[gang.name])
-            is_queued = is_schedulable(blockers)
+            is_queued = self._is_queued(gang, blockers)
             position += is_queued
             yield self._refusal(gang, blockers, position if is_queued else None, ())
 
@@ -96,6 +97,9 @@ class PoolRefusals:
         others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
         own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
         return explained + own + len(self.ungrouped)
+
+    def _is_queued(self, gang: Gang, blockers: tuple[Blocker, ...]) -> bool:
+        return gang.name not in self.reserved and is_schedulable(blockers)
 
     def _refusal(
         self, gang: Gang, blockers: tuple[Blocker, ...], position: int | None, key: tuple[str, ...]
@@ -180,8 +184,15 @@ def collect_refusals(board: Board) -> PoolRefusals:
         {**board.cycle.refusals, **_reasons_with_hold(board, groups)},
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
+        frozenset(name for name in board.cycle.reserved_only if _has_pods(board, name)),
         expected_starts,
     )
+
+
+def _has_pods(board: Board, name: str) -> bool:
+    """Return whether the workload still has its reservations, which another workload may have taken."""
+    gang = board.gangs.get(name)
+    return gang is not None and gang.has_pods
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:

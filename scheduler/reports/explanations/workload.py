@@ -13,7 +13,7 @@ from berth.core.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.idle_rules import idle_status
-from projects.models import Quota, Workload
+from projects.models import Phase, Quota, Workload
 from projects.models.tenants import counts_in
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
@@ -77,7 +77,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         phase=workload.phase,
         reason=workload.reason,
         message=message,
-        queue_position=stored.get("queue_position"),
+        queue_position=stored.get("queue_position") if workload.phase == Phase.PENDING else None,
         ordering=stored.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
         expected_start_reason=stored.get("expected_start_reason", ""),

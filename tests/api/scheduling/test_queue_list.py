@@ -28,6 +28,19 @@ def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
     assert second["next"] is None
 
 
+def test_reserved_workload_is_listed_first_without_a_position(cast: Cast, alice: Caller) -> None:
+    pending(cast, "first", 1)
+    Workload.objects.filter(pk=pending(cast, "reserved", 4).pk).update(phase="reserved")
+    items = alice.get("node-pools/local/queue").json()["items"]
+    assert [(item["name"], item["phase"], item["queue_position"]) for item in items] == [
+        ("reserved", "reserved", None),
+        ("first", "pending", 1),
+    ]
+    workload = f"workloads/{items[0]['workload']}"
+    assert alice.get(workload).json()["queue_position"] is None
+    assert alice.get(f"{workload}/explain").json()["queue_position"] is None
+
+
 def test_workloads_of_other_projects_are_counted_but_not_listed(cast: Cast, dave: Caller) -> None:
     pending(cast, "theirs", 1, "ads")
     pending(cast, "ours", 2)

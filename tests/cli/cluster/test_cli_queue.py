@@ -47,6 +47,15 @@ def test_queue_command_reads_every_page(monkeypatch: pytest.MonkeyPatch) -> None
     assert "cursor=abc" in server.calls[1]
 
 
+def test_queue_command_shows_reserved_workloads_without_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved = {**PENDING, "name": "next", "queue_position": None, "phase": "reserved"}
+    result = Terminal(monkeypatch).run("queue", "local", server=StubServer(queue_page(reserved, PENDING)))
+    assert [line.split()[:2] for line in result.output.splitlines()[1:3]] == [
+        ["reserved", "next"],
+        ["1", "train"],
+    ]
+
+
 def test_eviction_matrix_sums_evictions_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = {
         "victim_project": "vision",

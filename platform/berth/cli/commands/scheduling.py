@@ -4,7 +4,7 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
+
+if TYPE_CHECKING:
+    from berth.client.models.scheduling import PendingWorkload
 
 
 def queue(
@@ -64,9 +67,7 @@ def queue(
 def _queue_columns() -> list[Column]:
     moment = now()
     return [
-        Column(
-            "POSITION", lambda w: "new" if w.queue_position is None else str(w.queue_position), right=True
-        ),
+        Column("POSITION", _format_position, right=True),
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("GPUS", lambda w: number(w.gpus), right=True),
@@ -76,6 +77,12 @@ def _queue_columns() -> list[Column]:
         Column("ORDERING", lambda w: "; ".join(w.ordering), wide=True),
         Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), flexible=True),
     ]
+
+
+def _format_position(workload: "PendingWorkload") -> str:
+    if workload.phase == "reserved":
+        return "reserved"
+    return "new" if workload.queue_position is None else str(workload.queue_position)
 
 
 def _format_start(starts: datetime | None, moment: datetime) -> str:

@@ -120,7 +120,9 @@ class Health(HealthMixin, Model):
 
 class PendingWorkload(Model):
     queue_position: int | None = None
-    """Position in the pool's queue. None until a cycle has considered the workload."""
+    """Position in the pool's queue. None until a cycle has considered the workload, and if it is reserved."""
+    phase: str = "pending"
+    """pending, or reserved if nodes are reserved for the workload."""
     workload: str = ""
     name: str
     project: str = ""

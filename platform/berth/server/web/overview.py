@@ -129,7 +129,8 @@ def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:
     if workload.phase not in PENDING_PHASES:
         return None, None
     starts = explanation.get("expected_start")
-    return explanation.get("queue_position"), parse_datetime(starts) if starts else None
+    position = explanation.get("queue_position") if workload.phase == Phase.PENDING else None
+    return position, parse_datetime(starts) if starts else None
 
 
 @dataclass(frozen=True, slots=True)

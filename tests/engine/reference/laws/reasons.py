@@ -40,15 +40,28 @@ def refusals_are_in_queue_order(snapshot: Snapshot, plan: Plan) -> Broken:
     if len(set(names)) != len(names):
         yield f"refused twice: {names}"
     by_pool: dict[str, list[int]] = defaultdict(list)
+    reserved = _reserved_workloads(snapshot, plan)
     for refusal in plan.refusals:
         if refusal.position is None:
-            if refusal.blockers[0].reason not in UNSCHEDULABLE_REASONS:
+            is_queued = refusal.workload not in reserved
+            if is_queued and refusal.blockers[0].reason not in UNSCHEDULABLE_REASONS:
                 yield f"{refusal.workload} has no position"
             continue
+        if refusal.workload in reserved:
+            yield f"{refusal.workload} has reservations and a position"
         by_pool[refusal.pool].append(refusal.position)
     for pool, positions in by_pool.items():
         if len(set(positions)) != len(positions) or min(positions) < 1:
             yield f"positions in {pool}: {positions}"
+        if len(snapshot.pools) == 1 and sorted(positions) != list(range(1, len(positions) + 1)):
+            yield f"positions in {pool} have gaps: {positions}"
+
+
+def _reserved_workloads(snapshot: Snapshot, plan: Plan) -> set[str]:
+    """Return the names of the workloads that have reservations and no running pods after the plan."""
+    cluster = replay_plan(snapshot, plan)
+    states = {w.name: {pod.state for pod in cluster.of(w.name)} for w in snapshot.workloads}
+    return {name for name, own in states.items() if own == {PodState.RESERVED}}
 
 
 def started_workloads_are_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
