@@ -364,3 +364,17 @@ def test_department_quotas_are_compared_with_the_maximum_size_of_the_pool(berth:
 
     assert warning(8) == "", "the pool has no nodes now, and up to 4 nodes of 2 GPUs"
     assert warning(9) == "Warning: Department quotas in local add up to 9 GPUs; the pool has at most 8 GPUs."
+
+
+def test_removal_of_a_missing_quota_is_reported(berth: Berth, cast: Cast) -> None:
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
+    removal = ["--remove", "research/vision:local", "--yes"]
+    note = "berth: vision in pool local: there was no quota to remove\n"
+    mixed = berth("quota", "apply", "--set", "product/ads:local.gpu=2", *removal, **alice)
+    assert (mixed.returncode, mixed.stdout[:7], mixed.stderr) == (0, "Change ", note)
+    missing = berth("quota", "apply", *removal, **alice)
+    assert (missing.returncode, missing.stdout, missing.stderr) == (0, "", note + "berth: nothing changed\n")
+    factories.quota(cast.vision, cast.pool, 2)
+    assert berth("quota", "apply", *removal, **alice).stderr == "", "the quota is removed"
+    same = berth("quota", "apply", "--set", "product/ads:local.gpu=2", "--yes", **alice)
+    assert same.stderr == "berth: nothing changed: all quotas already have these values\n"

@@ -13,7 +13,7 @@ from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
-from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line
+from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_place
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, safe
@@ -308,8 +308,12 @@ def apply(
             if not typer.confirm("Apply these changes?", err=True):
                 raise typer.Exit(ExitCode.REFUSED)
         result = client.quotas.apply(draft, impact.tag)
+    missing = [quota for quota in impact.quotas if quota.before is None and quota.after is None]
+    for quota in missing:
+        print(safe(f"berth: {quota_place(quota)}: there was no quota to remove"), file=sys.stderr)
     if result is None:
-        print("berth: nothing changed: all quotas already have these values", file=sys.stderr)
+        detail = "" if missing else ": all quotas already have these values"
+        print(f"berth: nothing changed{detail}", file=sys.stderr)
         return
     change = result
     show_one(change, output, lambda _: print(f"Change {change.id} applied."))
