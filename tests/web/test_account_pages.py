@@ -133,3 +133,24 @@ def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
         "Your role does not allow you to administer the platform. You need the role platform admin, which "
         "alice or root can grant."
     )
+
+
+def test_server_error_page_leads_back_and_mentions_changes_only_after_one(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("scheduler.web.submit.pages.open_draft", fail)
+    monkeypatch.setattr("scheduler.web.submit.pages.read_draft", fail)
+    dave = sign_in("dave")
+    dave.raise_request_exception = False
+    shown, sent = dave.get("/submit?kind=gang"), dave.post("/submit", {"step": "submit"})
+    assert (shown.status_code, sent.status_code) == (500, 500)
+    for answer in (shown, sent):
+        text = answer.content.decode()
+        assert 'class="brand" href="/"' in text and "Go to the overview" in text
+        assert answer.headers["X-Request-ID"] in text and "broken" not in text
+    assert 'href="/submit?kind=gang">Try again</a>' in shown.content.decode()
+    assert "not saved" not in shown.content.decode()
+    assert "Your changes were not saved." in sent.content.decode()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
@@ -108,6 +109,18 @@ class ServiceErrorPages:
         response.status_code = error.status
         response.headers["Cache-Control"] = "no-store, private"  # the page shows who is signed in
         return response
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Return the page for an unexpected error. It needs neither the database nor the session."""
+    context = {
+        "is_change": request.method not in ("GET", "HEAD", "OPTIONS"),
+        "path": request.get_full_path(),
+        "request_id": getattr(request, "request_id", ""),
+    }
+    response = HttpResponse(render_to_string("500.html", context), status=500)
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 class AdminTimeZone:
