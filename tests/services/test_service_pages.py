@@ -7,10 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from projects.engine.replicas.conditions import Condition
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Service
 from projects.services.inference import autoscalers
-from projects.web.services.conditions import use_condition_titles
+from projects.web.services.conditions import explain_unknown_states, use_condition_titles
 from tests.services.stage import ServiceStage
+from tests.services.test_autoscaling import QUICK_SETTINGS, run
 
 HTMX = {"HX-Request": "true"}
 
@@ -201,3 +203,32 @@ def test_viewer_sees_a_service_without_buttons_and_others_get_404(
     assert sign_in("erin").post(f"{at}/scale-out", {"num_replicas": "3"}).status_code == 403
     assert sign_in("grace").get(at).status_code == 404
     assert "chat" not in sign_in("grace").get("/services").content.decode()
+
+
+def test_service_page_says_once_that_measurements_stopped(
+    stage: ServiceStage, sign_in: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)
+    service = stage.serve(engines=2, autoscaler=QUICK_SETTINGS)
+    run(stage, 0.5, 6)
+    dave, path = sign_in("dave"), f"/services/{service.workload_id}"
+    measured = dave.get(path).content.decode()
+    assert 'data-label="Reporting engines">2 of 2<' in measured
+    assert "Measurements stopped" not in measured and "· Measured" in measured
+    stage.stage.clock.advance(1800)
+    stopped = dave.get(path).content.decode()
+    assert "Measurements stopped. Values are those of the last measurement, <time" in stopped
+    assert 'data-label="Reporting engines">0 of 2<' in stopped and "2 of 2<" not in stopped
+    assert "· Measured" not in stopped and ">Unknown<" not in stopped
+    stage.stage.clock.advance(3600)
+    assert "No metrics were measured in the last hour." in dave.get(path).content.decode()
+
+
+def test_unknown_states_are_explained_by_the_number_of_reporting_engines() -> None:
+    def explain(reporting: int, is_met: bool | None) -> str:
+        condition = Condition("no_queue", False, is_met, None, 0, 60, reporting=reporting, engines=4)
+        return explain_unknown_states([condition], timezone.now(), is_fresh=True)
+
+    assert explain(0, None) == "No engine reports metrics."
+    assert explain(1, None) == "Fewer than half of the engines report each of these metrics."
+    assert explain(4, False) == ""

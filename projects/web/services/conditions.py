@@ -1,6 +1,7 @@
 """Scaling conditions on a service's page."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +35,7 @@ def measured_at(window: Window, now: datetime) -> datetime | None:
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
     """Return the table row of a condition: its state, and the latest value and threshold, with units.
 
-    If the measurement is no longer fresh, the state is unknown.
+    If the measurement is no longer fresh, the state is unknown and no engine counts as reporting.
     """
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = (
@@ -60,8 +61,23 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
         "part": round(held * 100),
         "state": state,
         "tone": {"unknown": "", "met": "accent", "holds": "info", "quiet": ""}[state],
-        "reporting": f"{one.reporting} of {one.engines}",
+        "reporting": f"{one.reporting if is_fresh else 0} of {one.engines}",
     }
+
+
+def explain_unknown_states(
+    evaluated: Sequence[Condition], measured: datetime | None, *, is_fresh: bool
+) -> str:
+    """Return why all states are unknown, without the time of the last measurement, or an empty string."""
+    if measured is None:
+        return "No metrics were measured in the last hour."
+    if not is_fresh:
+        return "Measurements stopped. Values are those of the last measurement"
+    if any(one.is_met is not None for one in evaluated):
+        return ""
+    if any(one.reporting for one in evaluated):
+        return "Fewer than half of the engines report each of these metrics."
+    return "No engine reports metrics."
 
 
 def use_condition_titles(reason: str) -> str:

@@ -22,7 +22,7 @@ from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
 from projects.web.services.charts import CSV_HEADERS, LatestMetrics, build_charts, csv_rows, latest_metrics
-from projects.web.services.conditions import condition_row, measured_at
+from projects.web.services.conditions import condition_row, explain_unknown_states, measured_at
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
 PROGRESS_STATES = {
@@ -157,9 +157,10 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "conditions": condition_rows,
         "measured": measured,
         "figures": latest_metrics({service.pk: config}, now).get(service.pk),
-        "is_silent": scaler.enabled
-        and not ended
-        and all(row["state"] == "unknown" for row in condition_rows),
+        "silence": explain_unknown_states(evaluated, measured, is_fresh=is_fresh)
+        if scaler.enabled and not ended
+        else "",
+        "is_fresh": is_fresh,
         "charts": build_charts(service, config, now),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
         "may_operate": may(request.actor, Action.OPERATE, service.workload) and not ended,
