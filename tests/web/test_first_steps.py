@@ -57,6 +57,28 @@ def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
     assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
 
 
+def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
+    def shown() -> str:
+        answer = sign_in("alice").get("/submit")
+        assert answer.status_code == 200
+        return str(answer.content.decode())
+
+    text = shown()
+    assert "No node pools yet" in text and f'href="{reverse("pool-new")}">Create node pool</a>' in text
+    assert "my-project" not in text and "<textarea" not in text
+    make.pool("train")
+    assert "No projects yet" in shown() and f'href="{reverse("quotas")}">Go to quotas</a>' in shown()
+    department = Department.objects.create(name="research")
+    Project.objects.create(name="vision", department=department)
+    assert "<textarea" in shown() and "project: vision" in shown()
+
+
+def test_submit_page_without_pools_tells_a_member_whom_to_ask(cast: Cast, sign_in: SignIn) -> None:
+    cast.pool.delete()
+    text = sign_in("dave").get("/submit").content.decode()
+    assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text
+
+
 def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()

@@ -22,6 +22,7 @@ from scheduler.web.submit.form.code import shown_code
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
+from scheduler.web.submit.missing_step import missing_step
 from scheduler.web.workloads.details import Obstacle, limit_lines, obstacles
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
@@ -63,6 +64,8 @@ def index(request: Request) -> HttpResponse:
                 "To submit workloads, you need the role member in a project. The admins of the project can "
                 "grant it."
             )
+        if (missing := missing_step(request.actor)) is not None:
+            return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
         draft = open_draft(initial_text(request.actor, request.GET))
         return _page(request, draft, CheckResult())
     step = request.POST.get("step", CHECK)
