@@ -220,6 +220,7 @@ def test_service_page_says_once_that_measurements_stopped(
     assert "Measurements stopped. Values are those of the last measurement, <time" in stopped
     assert 'data-label="Reporting engines">0 of 2<' in stopped and "2 of 2<" not in stopped
     assert "· Measured" not in stopped and ">Unknown<" not in stopped
+    assert ">Current<" in measured and ">Last value<" in stopped and ">Current<" not in stopped
     stage.stage.clock.advance(3600)
     assert "No metrics were measured in the last hour." in dave.get(path).content.decode()
 
