@@ -18,6 +18,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Conflict, Invalid, Unauthenticated, Unavailable
 from berth.core.problems import Problem, format_value
+from berth.server.api.idempotency import repeatable
 from berth.server.api.requests import Body, Query, parse_body, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -82,6 +83,7 @@ class PodVolumeUrls(TokenlessView):
     caller = "pod"
 
     @operation("Sign URLs of objects of a pod's volume in S3", body=UrlsBody, response=UrlsResponse)
+    @repeatable
     def post(self, request: Request, pod_id: UUID, name: str) -> Response:
         volume, bucket = _open(request, pod_id, name)
         body = parse_body(request, UrlsBody)

@@ -159,7 +159,7 @@ def test_declared_size_must_match_the_chunks(dave: Caller) -> None:
 def test_code_storage_per_project_is_limited(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 0
     answer = dave("PUT", CHUNKS, frames(b"one"))
-    assert (answer.status_code, "Project vision has 0.0 MiB" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "Project vision stores 0.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
 def test_file_lists_count_towards_the_storage_limit(dave: Caller, settings: Any) -> None:

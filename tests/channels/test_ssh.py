@@ -159,7 +159,7 @@ def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site,
     done = user.berth("ssh", "missing")
     assert (done.returncode, b"missing does not exist" in done.stderr) == (4, True)
     done = user.berth("ssh")
-    assert (done.returncode, b"Name a workload, or use --config" in done.stderr) == (2, True)
+    assert (done.returncode, b"Specify a workload, or use --config" in done.stderr) == (2, True)
 
 
 def test_settings_are_private_and_included_once_before_the_settings_of_the_user(user: SshUser) -> None:

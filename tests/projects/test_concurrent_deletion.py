@@ -76,7 +76,7 @@ def test_project_in_a_concurrently_deleted_department_is_rejected(cast: Cast) ->
 
 def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:
     tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="speech"))
-    with pytest.raises(NotFound, match="already deleted"):
+    with pytest.raises(NotFound, match="has been deleted"):
         tenants.delete_project(actor=cast.alice, project=cast.speech)
 
 

@@ -87,7 +87,7 @@ def test_quota_change_of_a_deleted_project_expires_without_a_revert(cast: Cast) 
     Quota.objects.filter(project=cast.speech).delete()
     cast.speech.delete()
     assert [revert_expired(until), revert_expired(until)] == [1, 0]
-    assert "speech was deleted" in QuotaExpiry.objects.get().outcome
+    assert "speech has been deleted" in QuotaExpiry.objects.get().outcome
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ class Enclosures:
         )
         view = machine_view([self._state, workspace.parent])
         if not is_visible(str(work / start.path), view, files):
-            raise NotVisible(f"{start.path}: pods can see no such file or directory")
+            raise NotVisible(f"{start.path}: No such file or directory in the pod")
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(

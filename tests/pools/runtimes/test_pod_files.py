@@ -134,7 +134,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(FilesGone, match="node of the pod no longer exists"):
+    with pytest.raises(FilesGone, match="the pod's node no longer exists"):
         OneNode(None).list_files("p-1", ["results"])
 
 

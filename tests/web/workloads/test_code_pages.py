@@ -119,7 +119,7 @@ def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: 
     ("section", "message"),
     [
         ({"url": "file:///etc"}, "Uses the protocol file, which is not allowed."),
-        ({"url": "git@git.example.org:a.git"}, "Reads over SSH without a key."),
+        ({"url": "git@git.example.org:a.git"}, "Uses an SSH address without a key."),
         ({"url": "https://git.example.org/a.git", "secret": "robto"}, "Did you mean `robot`?"),
         ({"url": "https://10.0.0.1/a.git"}, "BERTH_GIT_HOSTS"),
     ],
