@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models.deletion import Collector
 
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from pools.models import NodePool
@@ -15,6 +16,8 @@ from projects.services import quotas, tenants, workloads
 from projects.services.people import members
 from projects.services.quotas import write
 from projects.services.workloads import submission_view
+from scheduler.models import PodUtilization
+from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.second_connection import run_on_second_connection
 
@@ -78,6 +81,35 @@ def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:
     tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="speech"))
     with pytest.raises(NotFound, match="has been deleted"):
         tenants.delete_project(actor=cast.alice, project=cast.speech)
+
+
+def test_workload_is_deleted_although_its_pod_is_measured_at_the_same_time(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = make.workload(cast.vision, "train", phase="completed")
+    pod = make.place(ended, make.node(cast.pool), [0], state="succeeded", ended_at=make.ago())
+    outcomes: list[type[Exception] | None] = []
+
+    def measure() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '500ms'")
+        try:
+            PodUtilization.objects.create(pod=pod, at=make.ago(), cpu_seconds=1, cpu_milli=1, memory_mib=1)
+            outcomes.append(None)
+        except DatabaseError as error:
+            outcomes.append(type(error))
+
+    collect = Collector.collect
+
+    def collect_and_measure(collector: Collector, *arguments: Any, **options: Any) -> None:
+        collect(collector, *arguments, **options)
+        if not outcomes:
+            run_on_second_connection(measure)
+
+    monkeypatch.setattr(Collector, "collect", collect_and_measure)
+    workloads.delete(actor=cast.alice, workload=ended)
+    assert outcomes == [OperationalError], "the measurement waits for the deletion"
+    assert not Workload.objects.exists()
 
 
 def test_only_one_of_concurrent_submission_and_deletion_succeeds(cast: Cast) -> None:

@@ -24,7 +24,7 @@ from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import keep_code, store_fetches
 from projects.services.dependencies import refuse_if_awaited
 from projects.services.secrets import require_submitter_of_personal_secrets
-from projects.services.workloads.control import record_leftovers
+from projects.services.workloads.control import lock_pods, record_leftovers
 from projects.services.workloads.moves import Move, delete_reservations, move_all
 from projects.services.workloads.submission import collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
@@ -201,6 +201,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
             for task in tasks.only("pk", "name", "project_id").order_by("pk")
         )
         record_leftovers(tasks)
+        lock_pods(tasks)
         audit_change(actor, "delete", locked, tasks.count(), ())
         if last is not None:
             announce.workload_changed(last)

@@ -78,6 +78,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
         _audit(actor, "delete", locked)
         announce.workload_changed(locked)
         record_leftovers([locked])
+        lock_pods([locked])
         locked.delete()
 
 
@@ -184,6 +185,12 @@ def _audit(actor: Actor, action: str, workload: Workload, after: Workload | None
     before = {"phase": workload.phase}
     phase = None if after is None else {"phase": after.phase}
     audit.write_entry(actor, action, workload, before=before, after=phase, project=workload.project)
+
+
+def lock_pods(workloads: Iterable[Workload]) -> None:
+    """Lock the pods of workloads, so that their deletion cannot fail because a pod is measured meanwhile."""
+    rows = Pod.objects.select_for_update().filter(workload__in=workloads)
+    list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def record_leftovers(workloads: Iterable[Workload]) -> None:
