@@ -276,7 +276,7 @@ def test_node_without_isolation_refuses_volumes(tmp_path: Path, monkeypatch: pyt
 
 def test_pod_cannot_start_in_a_directory_that_it_cannot_see(stage: LocalStage) -> None:
     stage.runtime.start(order("p-1", "true", working_dir="/var"))
-    assert "pods can see no such file or directory" in ended(stage.runtime, "p-1").message
+    assert "No such file or directory in the pod" in ended(stage.runtime, "p-1").message
 
 
 def test_pods_share_directories_declared_by_the_operator(

@@ -120,8 +120,9 @@ class Health(HealthMixin, Model):
 
 class PendingWorkload(Model):
     queue_position: int | None = None
-    """Position in the pool's queue. None until a cycle has considered the workload, and if it is reserved."""
-    phase: str = "pending"
+    """Position in the pool's queue. None until a cycle has considered the workload, and for reserved
+    workloads."""
+    phase: str = ""
     """pending, or reserved if nodes are reserved for the workload."""
     workload: str = ""
     name: str
