@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
-from tests.volumes.object_store import KEY, ObjectStore
+from tests.volumes.object_store import KEY, object_store
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -51,14 +51,14 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
     assert "fetching the volume imagenet: the server answered 503: The object store" in described
     assert "ml-datasets" not in described
 
+    with object_store() as store:  # the servers of this process share their objects
+        store.fill("ml-datasets", {"imagenet/train/1.jpg": b"one", "imagenet/labels": b"two"})
     children = shared_berth.children()
     for name in ("web", "scheduler"):
         os.kill(children[name], signal.SIGKILL)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=store_port, verbose=False)
     server.start()
     try:
-        store = ObjectStore(f"http://127.0.0.1:{store_port}")
-        store.fill("ml-datasets", {"imagenet/train/1.jpg": b"one", "imagenet/labels": b"two"})
         until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"))
         state = client.workloads.get(workload.id)
         log = client.workloads.log(workload.id).data.decode()
