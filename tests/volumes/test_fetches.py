@@ -104,7 +104,7 @@ def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, serv
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("set/../x", "the object '../x' cannot be a file: its name contains the part . or ... Rename it"),
+        ("set/../x", "the object '../x' cannot be a file: its name contains `.` or `..` between slashes"),
         ("set//x", "the object '/x' cannot be a file: its name starts or ends with /, or contains //"),
         ("set/a//b", "the object 'a//b' cannot be a file"),
         ("set/one/b", "the object 'one' is also the folder of 'one/b'; rename one"),
@@ -131,6 +131,13 @@ def test_object_that_cannot_be_a_file_fails_the_start(
     assert report.message.startswith("the volume data could not be fetched: "), report.message
     assert reason in report.message
     assert (server.signed, cached(stage)) == ([], [])
+
+
+def test_prefix_without_objects_fails_the_start(stage: LocalStage, server: SigningServer) -> None:
+    server.volume = replace(server.volume, source=f"{server.volume.source}-misspelt")
+    report = finished(stage, server, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert report.message.endswith("it has no objects. Tell an admin to check the source of the volume")
 
 
 def test_volume_larger_than_its_limit_is_refused_before_anything_is_fetched(

@@ -12,7 +12,7 @@ from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send
 from pools.runtimes.base import PodOrder
 from pools.runtimes.shim.transfers.child import PAUSES
 
-TRANSFERS_MAX = 8  # concurrent transfers of this process, each of which passes through an API server
+TRANSFERS_MAX = 8  # concurrent transfers of this process, which all pass through API servers
 PROGRESS = "copying the code"
 FAILURE = "the code could not be copied to the pod"
 

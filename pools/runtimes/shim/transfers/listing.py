@@ -60,7 +60,12 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if an object would have to be both a file and a directory."""
+        """Raise UnusableListing if there are no objects, or one would have to be both file and directory.
+
+        A prefix with a typing error has no objects, and a program should not run on an empty directory then.
+        """
+        if not self.objects:
+            raise UnusableListing("it has no objects. Tell an admin to check the source of the volume")
         files = {entry.path for entry in self.objects}
         if len(files) < len(self.objects):
             raise UnusableListing("the object store listed an object twice")
@@ -85,7 +90,7 @@ def _path_problem(path: str) -> str:
     except UnicodeEncodeError:
         return "its name is not valid Unicode"
     if any(name in (b".", b"..") for name in names):
-        return "its name contains the part . or .."
+        return "its name contains `.` or `..` between slashes"
     if b"" in names:
         return "its name starts or ends with /, or contains //"
     if any(byte < 32 or byte == 127 for name in names for byte in name):
