@@ -53,6 +53,8 @@ class Mirror:
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._started_at = 0.0
+        # The version of the last list or change by kind, "" if the kind must be listed.
+        self._versions = dict.fromkeys(KINDS, "")
         self.quota_obstacle = ""
 
     def close(self) -> None:
@@ -130,13 +132,13 @@ class Mirror:
             thread.start()
 
     def _follow(self, kind: str) -> None:
-        version = ""
         while not self._closed.is_set():
             try:
-                version = version or self._list(kind)
-                version = self._watch(kind, version)
+                if not self._versions[kind]:
+                    self._versions[kind] = self._list(kind)
+                self._watch(kind)
             except ApiError as error:
-                has_listed, version = version != "", ""
+                has_listed, self._versions[kind] = self._versions[kind] != "", ""
                 if kind == QUOTAS and error.status in DENIED:
                     self._deny_quotas(error.message, has_listed=has_listed)
                 elif error.status != GONE:
@@ -146,7 +148,7 @@ class Mirror:
                 self._fail(kind, error)
             except Exception:
                 log.exception("the %s of %s cannot be followed", kind, self._api.server)
-                version = ""
+                self._versions[kind] = ""
                 self._fail(kind, Unreachable(f"{self._api.server} sent an unexpected response"))
 
     def _fail(self, kind: str, error: Unreachable) -> None:
@@ -187,23 +189,26 @@ class Mirror:
                 self._on_deleted(item)
         return version
 
-    def _watch(self, kind: str, version: str) -> str:
-        """Apply changes until the API server ends the watch. Return the version to continue from."""
+    def _watch(self, kind: str) -> None:
+        """Apply changes until the API server ends the watch.
+
+        The next watch continues after the last change, also if the connection is lost. If it repeated older
+        changes, reports of pods would go back in time.
+        """
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
-        events = self._api.watch(KINDS[kind], version, seconds)
+        events = self._api.watch(KINDS[kind], self._versions[kind], seconds)
         for change, item in events:
             self._mark_synced(kind)
             if change == CONNECTED:
                 if kind == QUOTAS:
                     self.quota_obstacle = ""
                 continue
-            version = item["metadata"]["resourceVersion"]
             if change != "BOOKMARK":
                 self._apply(kind, change, item)
+            self._versions[kind] = item["metadata"]["resourceVersion"]
             if self._closed.is_set():
                 break
         self._errors.pop(kind, None)
-        return version
 
     def _apply(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
         key, trimmed = _key(item), self._trim(kind, item)

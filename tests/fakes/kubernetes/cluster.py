@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,7 +25,8 @@ class FakeCluster:
     `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
     Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
     not set, the server accepts calls and does not respond.
-    `calls` are the (verb, resource) pairs that were called. The cluster's clock is ahead by `clock_ahead`.
+    `calls` are the (verb, resource) pairs that were called, and `watched_from` the versions after which
+    watches of each resource began. The cluster's clock is ahead by `clock_ahead`.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class FakeCluster:
         self.pulls_images = True
         self.clock_ahead = timedelta(0)
         self.calls: set[tuple[str, str]] = set()
+        self.watched_from: defaultdict[str, list[int]] = defaultdict(list)
         self._logs: dict[str, list[tuple[str, bytes]]] = {}
         self._partial: dict[str, bytes] = {}
         self._addresses = itertools.count(10)

@@ -106,6 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"metadata": metadata, "items": items[start : start + limit]})
 
     def _watch(self, kind: str, version: int, seconds: float) -> None:
+        self.cluster.watched_from[kind].append(version)
         self._start_stream()
         try:
             for change in self.cluster.store.changes(kind, version, seconds):
