@@ -33,6 +33,7 @@ KINDS = {
     "stale_gang": "danger",
     "shrink": "info",
     "drain": "info",
+    "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
 PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")

@@ -119,7 +119,9 @@ class Eviction(models.Model):
     IDs and names are copied because audit rows outlive the workloads.
     """
 
-    KINDS = [(k, k) for k in ("shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain")]
+    KINDS = [
+        (k, k) for k in ("shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain", "cluster")
+    ]
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     cycle = models.BigIntegerField(null=True, help_text="ID of the cycle that decided the eviction.")

@@ -177,8 +177,8 @@ class PodCalls:
         has stopped needs no reason.
         """
         now = datetime.now(UTC)
-        if pod_id in self._stopped and report.cause is PodCause.STOPPED:
-            report = replace(report, message="")
+        if pod_id in self._stopped and report.cause is PodCause.EVICTED:
+            report = replace(report, cause=PodCause.STOPPED, message="")
         self._stopped.discard(pod_id)
         self._created.discard(pod_id)
         self.code.forget(pod_id)

@@ -18,6 +18,8 @@ HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 # Reasons of a waiting container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
 DELETED = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
+# Reasons of a failed pod that its node has stopped.
+NODE_EVICTIONS = ("Evicted", "Preempting", "Terminated", "Shutdown")
 DISRUPTIONS = {
     "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
     "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint of its node",
@@ -62,9 +64,19 @@ def deleted_pod_report(pod: Object) -> PodReport:
     if report.state is PodState.EXITED:
         return report
     return PodReport(
-        PodState.EXITED, cause=PodCause.STOPPED, started_at=report.started_at,
+        PodState.EXITED, cause=PodCause.EVICTED, started_at=report.started_at,
         ended_at=_time(pod["metadata"].get("deletionTimestamp")), message=_deletion_message(pod),
     )  # fmt: skip
+
+
+def _is_evicted_by_node(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    return status.get("phase") == "Failed" and status.get("reason") in NODE_EVICTIONS
+
+
+def _node_eviction_message(pod: Object) -> str:
+    status = pod["status"]
+    return _text(f"the pod was evicted by its node: {status.get('message') or status['reason']}".rstrip(". "))
 
 
 def _deletion_message(pod: Object) -> str:
@@ -100,10 +112,10 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
         cause, message = PodCause.OUT_OF_MEMORY, "the pod used all memory that its limit allows"
     elif reason == "ContainerStatusUnknown":
         cause, message = PodCause.LOST, "the node lost the container"
-    elif (pod.get("status") or {}).get("reason") == "Evicted":
-        cause, message = PodCause.LOST, _text(f"evicted by the node: {pod['status'].get('message') or ''}")
+    elif _is_evicted_by_node(pod):
+        cause, message = PodCause.EVICTED, _node_eviction_message(pod)
     elif pod["metadata"].get("deletionTimestamp"):
-        cause, message = PodCause.STOPPED, _deletion_message(pod)
+        cause, message = PodCause.EVICTED, _deletion_message(pod)
     return PodReport(
         PodState.EXITED,
         exit_code=None if number else code,
@@ -124,7 +136,9 @@ def _failure_report(pod: Object, code_failure: str) -> PodReport:
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
     if pod["metadata"].get("deletionTimestamp"):
-        return PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=_deletion_message(pod))
+        return PodReport(PodState.EXITED, cause=PodCause.EVICTED, message=_deletion_message(pod))
+    if _is_evicted_by_node(pod):
+        return PodReport(PodState.EXITED, cause=PodCause.EVICTED, message=_node_eviction_message(pod))
     if code_failure and not reason:
         return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=_text(code_failure))
     text = _text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))

@@ -205,7 +205,7 @@ class KubernetesRuntime:
             return PodReport(PodState.STARTING)  # leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
-        return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.STOPPED, message=VANISHED))
+        return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.EVICTED, message=VANISHED))
 
     def _give_up(self, pod_id: str, cause: PodCause, message: str) -> PodReport | None:
         """End a pod that cannot start. Return None while this is in progress."""

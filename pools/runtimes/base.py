@@ -33,18 +33,17 @@ class PodOrder:
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
     physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
-    pod may use, in thousandths. `instance_id` names the node's instance. `environment` is the digest of
-    the environment installed there, or empty for the machine's own programs. `start_in` is the document's
+    pod may use, in thousandths. `instance_id` names the node's instance. `environment` is the digest of the
+    environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
-    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit.
-    `workspace_limit_mib` limits the disk space of the workspace and of the pod's own directories.
-    `code_url` is where the node downloads the code that the pod starts in, as a tar archive, and
-    `volumes_url` is where the node gets the objects of volumes in S3. Both need `download_secret` as the
-    bearer token. `download_ca` are the certificates that verify the server, or empty for those of the node.
-    `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both
-    are kept out of records and logs.
+    the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
+    space of the workspace and of the pod's own directories. `code_url` is where the node downloads the code
+    that the pod starts in, as a tar archive, and `volumes_url` is where the node gets the objects of volumes
+    in S3. Both need `download_secret` as the bearer token. `download_ca` are the certificates that verify the
+    server, or empty for those of the node. `secret_env` extends and overrides `env`, and `secret_files` are
+    contents by file name. Both are kept out of records and logs.
 
     `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a
     scheduler of their own. `address_env` names the variables that contain the pod's own address,
@@ -117,6 +116,7 @@ class PodCause(str, Enum):
 
     NONE = ""
     STOPPED = "stopped"  # stopped on request
+    EVICTED = "evicted"  # evicted or deleted by the cluster or its other users
     HOST_STOPPED = "host_stopped"  # the process that the pod is tied to has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"

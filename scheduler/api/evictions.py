@@ -30,7 +30,7 @@ from scheduler.reports.evictions.matrix import totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.visibility import Viewer, viewer_for
 
-EvictionKindName = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
+EvictionKindName = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain", "cluster"]
 COLUMNS = (
     "id", "at", "kind", "pool", "department", "project", "workload_name", "workload", "preemptor_project",
     "preemptor_name", "preemptor_id", "victim", "preemptor", "entire_workload", "gpus", "lost_gpu_seconds",
@@ -65,7 +65,10 @@ class EvictionResponse(ResponseModel):
         description="Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."
     )
     preemptor: str = Field(
-        description="Workload for which the victim was evicted, in the same form. Empty for a drain."
+        description=(
+            "Workload for which the victim was evicted, in the same form. Empty for the kinds `stale_gang`, "
+            "`drain` and `cluster`."
+        )
     )
     rule: str
     numbers: dict[str, Any]

@@ -264,6 +264,7 @@ class Migration(InitialMigration):
                             ("preempt", "preempt"),
                             ("stale_gang", "stale_gang"),
                             ("drain", "drain"),
+                            ("cluster", "cluster"),
                         ],
                         max_length=12,
                     ),

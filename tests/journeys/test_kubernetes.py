@@ -143,6 +143,10 @@ def test_gang_on_kubernetes_is_reclaimed_and_resumes(
     until(lambda: [pod["status"]["phase"] for pod in find_pods(cluster, "older")].count("Running") == 2)
     until(lambda: evicted not in str(find_pods(cluster, "older")))
     assert phase(vision, "older") == "running"
+    (record,) = vision.evictions.list(kind="cluster")
+    assert (record.workload_name, record.rule.partition(", ")[2]) == (
+        "older", "the pod was evicted by its node: The node was low on memory.",
+    )  # fmt: skip
 
     dave.berth("cancel", "older", "younger")
     until(lambda: {phase(vision, "older"), phase(vision, "younger")} == {"cancelled"})

@@ -21,6 +21,7 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
+from scheduler.loop.dispatch.cluster_evictions import record_cluster_evictions
 from scheduler.loop.dispatch.gangs import (
     apply_gang_verdicts,
     evaluate_gangs,
@@ -68,6 +69,7 @@ class PodChange:
     pod: PodRow
     state: str
     columns: Mapping[str, Any]
+    is_eviction: bool = False  # decided by the pod's cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,9 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
         if pod.state == PodState.STARTING:
             return PodChange(pod, PodState.RUNNING, {**started, "address": report.address, "message": ""})
         return PodChange(pod, pod.state, started) if pod.started_at is None else None
-    return PodChange(pod, _end_state(pod, report), _end_columns(pod, report, now))
+    state = _end_state(pod, report)
+    is_eviction = report.cause is PodCause.EVICTED and state == PodState.LOST
+    return PodChange(pod, state, _end_columns(pod, report, now), is_eviction)
 
 
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
@@ -198,7 +202,7 @@ def _end_state(pod: PodRow, report: PodReport) -> str:
         return PodState.FAILED
     if report.cause in (PodCause.HOST_STOPPED, PodCause.LOST):
         return PodState.LOST
-    if report.cause is PodCause.STOPPED:
+    if report.cause in (PodCause.STOPPED, PodCause.EVICTED):
         return PodState.STOPPED if pod.state == PodState.STOPPING else PodState.LOST
     return PodState.SUCCEEDED if report.exit_code == 0 else PodState.FAILED
 
@@ -293,3 +297,6 @@ def _write(changes: Sequence[PodChange], now: datetime) -> None:
     written = change_rows(Pod, "state", rows)
     ended = [change.pod.pk for change in changes if change.state not in LIVE_POD_STATES]
     release_allocations([pk for pk in ended if pk in written], now)
+    evicted = [change.pod.pk for change in changes if change.is_eviction and change.pod.pk in written]
+    if evicted:
+        record_cluster_evictions(evicted, now)

@@ -19,6 +19,7 @@ KIND_TITLES = {
     "shrink": "Scaled down",
     "stale_gang": "Stopped below minimum",
     "drain": "Drained",
+    "cluster": "Evicted by the cluster",
 }
 OUTCOMES = {
     "shrink": "was scaled down",
@@ -27,6 +28,7 @@ OUTCOMES = {
     "preempt": "was preempted",
     "stale_gang": "was stopped because its gang stayed below its minimum",
     "drain": "was evicted because its node is drained",
+    "cluster": "was evicted by its cluster",
 }
 
 

@@ -1,4 +1,4 @@
-"""Test that a gang leaves a node of a real cluster that an admin drains with the eviction API."""
+"""Tests of pods that move: a drained node, consolidation, and a service that scales with its load."""
 
 import json
 from collections.abc import Iterator
@@ -13,6 +13,24 @@ from tests.journeys.installation import Installation, until
 from tests.journeys.on_kubernetes.prod import Prod, Users, create_pool, sign_in_users
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+
+ENGINE = """
+mkdir -p www-$BERTH_PORT/v1; cd www-$BERTH_PORT; echo ok > health
+echo '{"data": [{"id": "m"}]}' > v1/models; exec httpd -f -p "$BERTH_HOST:$BERTH_PORT"
+"""
+AUTOSCALER = {
+    "enabled": True, "min_engines": 1, "max_engines": 2, "scale_out_cooldown_secs": 5,
+    "scale_in_cooldown_secs": 5, "metrics_interval_secs": 1, "evaluation_interval_secs": 1,
+    "condition_window_secs": 5,
+    "scale_out_policy": {"queue_depth_per_engine": 1, "condition_duration_secs": 3},
+    "scale_in_policy": {"condition_duration_secs": 5},
+}  # fmt: skip
+METRICS = """\
+vllm:num_requests_waiting {queued}
+vllm:num_requests_running {running}
+vllm:kv_cache_usage_perc {usage}
+vllm:generation_tokens_total 100
+"""
 
 
 @pytest.fixture(scope="module")
@@ -93,5 +111,46 @@ def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Pr
     finally:
         cordon(prod, drained, is_cordoned=False)
     workload = client.workloads.find("train")
-    messages = [pod.message for pod in client.workloads.pods(workload.id) if pod.state == "lost"]
-    assert "the pod was deleted in Kubernetes, for example by `kubectl drain`" in messages
+    assert workload.restarts == 0, "an eviction does not count as a failure"
+    records = client.evictions.list(workload="train", kind="cluster")
+    reasons = {record.rule.partition(", ")[2] for record in records}
+    assert reasons == {"the pod was deleted in Kubernetes, for example by `kubectl drain`."}
+
+
+def test_workload_moves_so_that_a_larger_one_fits_on_its_node(
+    users: Users, prod: Prod, client: Client
+) -> None:
+    cordon(prod, "node-2")
+    try:
+        submit(users, prod, "small", role={"gpu": 1})
+        until(lambda: nodes_of(prod, client, "small") == ["node-1"])
+    finally:
+        cordon(prod, "node-2", is_cordoned=False)
+    submit(users, prod, "large", role={"gpu": 3})
+    until(
+        lambda: nodes_of(prod, client, "large") == ["node-1"],
+        details=lambda: (client.workloads.find("large").message, prod.objects("pods")),
+    )
+    until(lambda: nodes_of(prod, client, "small") == ["node-2"])
+    assert client.workloads.find("small").restarts == 0
+    (moved,) = client.evictions.list(workload="small")
+    assert (moved.kind, moved.preemptor) == ("consolidate", "vision/large")
+
+
+def test_autoscaled_service_adds_and_removes_an_engine(users: Users, prod: Prod, client: Client) -> None:
+    submit(
+        users, prod, "chat", role={"gpu": 1, "command": ["sh", "-c", ENGINE]}, kind="service",
+        service={"engine": "openai", "autoscaler": AUTOSCALER},
+    )  # fmt: skip
+
+    def count(**load: float) -> int:
+        """Let all engines report this load. Return the number of active engines."""
+        for directory in prod.workspaces.glob("*/www-*"):
+            (directory / "metrics").write_text(METRICS.format(**load))
+        return [engine.status for engine in client.services.engines("chat")].count("ACTIVE")
+
+    until(lambda: count(queued=0, running=1, usage=0.5) == 1)
+    until(lambda: count(queued=20, running=4, usage=0.9) == 2, details=lambda: prod.objects("pods"))
+    assert len(prod.objects("pods")) == 2
+    until(lambda: count(queued=0, running=0, usage=0.0) == 1, details=lambda: prod.objects("pods"))
+    until(lambda: len(prod.objects("pods")) == 1, details=lambda: prod.objects("pods"))

@@ -57,7 +57,7 @@ def test_pods_that_end_during_an_outage_are_reported_afterwards(stage: FakeKuber
     stage.cluster.is_down = False
     # The server responds again before the watch has delivered the changes of the outage.
     assert final_report(stage, "done").exit_code == 3
-    assert final_report(stage, "deleted").cause is PodCause.STOPPED
+    assert final_report(stage, "deleted").cause is PodCause.EVICTED
     assert running(stage.runtime, "goes-on").exit_code is None
     stage.runtime.start(stage.long("later"))
     running(stage.runtime, "later")
@@ -168,4 +168,25 @@ def test_pod_that_others_delete_says_why_and_one_that_berth_stops_does_not(
     stage.cluster.delete_pod(stage.namespace, "drained", 1)
     stage.runtime.stop("stopped", 1)
     assert [ended(stage.runtime, pod_id).message for pod_id in ("drained", "stopped")] == [message, ""]
-    assert ended(stage.runtime, "drained").cause is PodCause.STOPPED
+    causes = [ended(stage.runtime, pod_id).cause for pod_id in ("drained", "stopped")]
+    assert causes == [PodCause.EVICTED, PodCause.STOPPED]
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "cause", "message"),
+    [
+        ("Evicted", "The node was low on memory.", PodCause.EVICTED,
+         "the pod was evicted by its node: The node was low on memory"),
+        ("Preempting", "", PodCause.EVICTED, "the pod was evicted by its node: Preempting"),
+        ("OutOfcpu", "Node did not have enough cpu.", PodCause.LOST,
+         "the node rejected the pod: OutOfcpu: Node did not have enough cpu."),
+    ],
+)  # fmt: skip
+def test_pod_that_its_node_evicts_says_why(
+    stage: FakeKubernetesStage, reason: str, text: str, cause: PodCause, message: str
+) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.cluster.fail_pod("p-1", reason, text)
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.message) == (cause, message)

@@ -67,7 +67,8 @@ def events(
 def evictions(
     *,
     kind: Annotated[
-        str | None, typer.Option(help="Kind: shrink, consolidate, reclaim, preempt, stale_gang or drain.")
+        str | None,
+        typer.Option(help="Kind: shrink, consolidate, reclaim, preempt, stale_gang, drain or cluster."),
     ] = None,
     pool: PoolOption = None,
     project: ProjectOption = None,

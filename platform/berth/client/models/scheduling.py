@@ -24,7 +24,8 @@ class Eviction(Model):
     victim: str = ""
     """Evicted workload as PROJECT/NAME, or only its size and project if you may not see it."""
     preemptor: str = ""
-    """Workload for which the victim was evicted, in the same form. Empty for a drain."""
+    """Workload for which the victim was evicted, in the same form. Empty for the kinds `stale_gang`,
+    `drain` and `cluster`."""
     rule: str = ""
     numbers: dict[str, Any] = {}
     pods: list[Any] = []

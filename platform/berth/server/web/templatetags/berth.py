@@ -75,6 +75,7 @@ TONES = {
     "consolidate": "info",
     "stale_gang": "bad",
     "drain": "info",
+    "cluster": "warn",
     "start": "good",
     "grow": "info",
     "reserve": "info",

@@ -1,0 +1,84 @@
+"""Tests for pods that their cluster evicts, which Berth learns from their reports."""
+
+import pytest
+from django.test import Client
+
+from pools.runtimes.base import PodCause
+from projects.models import Event, Phase, Workload
+from projects.services.workloads import control
+from scheduler.models import Eviction
+from tests.scheduler.stage import Stage
+
+DRAINED = "the pod was evicted in Kubernetes, for example by `kubectl drain`"
+
+
+def running_gang(stage: Stage) -> Workload:
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    return workload
+
+
+def evict(stage: Stage, workload: Workload, *indices: int) -> None:
+    """Let the cluster evict replicas of a workload."""
+    for pod in stage.pods(workload, "running", "stopping"):
+        if pod.index in indices:
+            stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.EVICTED, message=DRAINED)
+
+
+def test_pod_that_its_cluster_evicts_is_on_record_with_the_reason(stage: Stage) -> None:
+    workload = running_gang(stage)
+    node = stage.pods(workload)[0].node.name
+    stage.clock.advance(60)
+    evict(stage, workload, 0)
+    stage.tick(2)
+    record = Eviction.objects.get()
+    assert (record.kind, record.workload_id, record.preemptor_name) == ("cluster", workload.pk, "")
+    assert record.rule == f"Decided outside Berth: on {node}, {DRAINED}."
+    assert record.pods == [{"role": "worker", "index": 0}]
+    assert (record.entire_workload, record.gpu_milli, record.lost_gpu_seconds) == (False, 1000, 60)
+    assert (workload.restarts, workload.preemptions) == (0, 0)
+
+
+def test_workload_that_loses_all_pods_at_once_has_one_record(stage: Stage) -> None:
+    workload = running_gang(stage)
+    evict(stage, workload, 0, 1)
+    stage.tick()
+    record = Eviction.objects.get()
+    assert (record.entire_workload, record.gpu_milli, len(record.pods)) == (True, 2000, 2)
+    assert Event.objects.filter(workload_id=workload.pk, data__reason="PodsLost").exists()
+    stage.tick(4)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert Eviction.objects.count() == 1
+
+
+@pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])
+def test_pod_that_is_lost_with_its_node_is_not_evicted(stage: Stage, cause: PodCause) -> None:
+    workload = running_gang(stage)
+    stage.runtime.end(str(stage.pods(workload)[0].pk), cause=cause, message="gone")
+    stage.tick(2)
+    assert not Eviction.objects.exists()
+
+
+def test_pod_that_is_evicted_while_berth_stops_it_is_not_on_record(stage: Stage) -> None:
+    workload = running_gang(stage)
+    stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(workload))
+    control.cancel(actor=stage.cast.alice, workload=workload)
+    stage.tick()
+    evict(stage, workload, 0, 1)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.CANCELLED
+    assert not Eviction.objects.exists()
+
+
+def test_eviction_by_the_cluster_says_so_in_rest_and_on_pages(stage: Stage) -> None:
+    workload = running_gang(stage)
+    evict(stage, workload, 1)
+    stage.tick(2)
+    client = Client()
+    client.force_login(stage.cast.dave.user)
+    (item,) = client.get("/api/v1/evictions?kind=cluster").json()["items"]
+    assert item["summary"] == "vision/train-1 was evicted by its cluster (1 GPU, some of its pods)"
+    assert item["explanation"][0].startswith("Rule: Decided outside Berth: on ")
+    for path in ("/evictions", f"/evictions/{item['id']}", f"/workloads/{workload.pk}"):
+        assert "Evicted by the cluster" in client.get(path).content.decode(), path
