@@ -67,7 +67,7 @@ class PoolValues:
         typer.Option(
             metavar="KEY",
             help="Private key for SSH hosts or Slurm's login node: a file, which is stored as a pool secret, "
-            "or secret:NAME.",
+            "or secret:NAME for a secret that the pool has.",
         ),
     ] = None
     slurm_token: Annotated[

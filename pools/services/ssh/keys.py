@@ -33,13 +33,22 @@ class PoolKeys:
         if name in self._unstored:
             return self._unstored[name]
         if name not in self._sealed:
-            pool = self._pool.name if self._pool else "POOL"
-            remedy = f"Set it with `berth secret set {name} --pool {pool} --ssh-key --file KEY`"
-            raise SshError(SshErrorKind.KEY, f"the pool has no SSH key {name}. {remedy}")
+            raise SshError(SshErrorKind.KEY, self._missing_message(name))
         try:
             return unseal(self._sealed[name])
         except UnsealError as error:
             raise SshError(SshErrorKind.KEY, f"the SSH key {name} cannot be used: {error}") from None
+
+    def _missing_message(self, name: str) -> str:
+        """Return how to set the key. The secrets of a new pool cannot be set before it is created."""
+        pool = self._pool.name if self._pool else "POOL"
+        command = f"`berth secret set {name} --pool {pool} --ssh-key --file KEY`"
+        if self._pool is None or self._pool.pk is not None:
+            return f"the pool has no SSH key {name}. Set it with {command}"
+        return (
+            f"the new pool has no SSH key {name} yet. Create the pool with the key's file (`--key FILE`), or "
+            f"create the pool with `--yes`, then run {command}"
+        )
 
 
 def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:

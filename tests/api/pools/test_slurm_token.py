@@ -14,6 +14,8 @@ from tests.api.conftest import Caller
 from tests.fakes.slurm import FakeSlurm
 from tests.fakes.slurm.rest import TOKEN, USER, FakeSlurmRest, serve
 
+KEY_DATA = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
+
 
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[FakeSlurmRest]:
@@ -70,3 +72,15 @@ def test_preview_uses_a_token_that_is_not_stored(
     assert "refuses the token of the user berth" in refused["findings"][0]["message"]
     assert not NodePool.objects.filter(name="hpc").exists()
     assert rest.slurm.jobs == []
+
+
+def test_preview_says_how_a_new_pool_gets_the_key_of_its_login_node(
+    alice: Caller, body: dict[str, Any]
+) -> None:
+    login = {
+        "address": "127.0.0.1", "user": "berth", "key": "secret:hpc", "host_key": "ssh-ed25519 " + KEY_DATA,
+    }  # fmt: skip
+    del body["slurm_token"]
+    preview = alice.post("node-pools?dry_run=true", {**body, "provider_settings": {"login": login}}).json()
+    assert "(`--key FILE`)" in preview["findings"][0]["message"]
+    assert "`berth secret set hpc --pool hpc --ssh-key --file KEY`" in preview["findings"][0]["message"]

@@ -155,7 +155,10 @@ def test_key_of_the_hosts_may_be_a_secret_that_is_set_after_the_pool_is_created(
     values = {name: value for name, value in body.items() if name != "ssh_keys"}
     values["provider_settings"] = {**body["provider_settings"], "key": "secret:later"}
     pinned = alice.post("node-pools?dry_run=true", values).json()["nodes"][0]
-    assert "berth secret set later" in pinned["obstacle"]
+    assert pinned["obstacle"].endswith(
+        "the new pool has no SSH key later yet. Create the pool with the key's file (`--key FILE`), or "
+        "create the pool with `--yes`, then run `berth secret set later --pool steel --ssh-key --file KEY`"
+    )
     with_key = {**values, "ssh_keys": {"later": server.private_key}}
     assert alice.post("node-pools?dry_run=true", with_key).json()["nodes"][0]["obstacle"] is None
     assert alice.post("node-pools", values).status_code == 201
