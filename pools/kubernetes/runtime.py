@@ -291,7 +291,7 @@ class KubernetesRuntime:
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel through exec calls. The cluster refuses them if the pod is not running."""
+        """Open a channel. If the cluster refuses what the client requests, the status contains the reason."""
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from berth.client.config import Settings
 from berth.core.clock import SystemClock
 from berth.server.asgi import berth
 from berth.server.wiring import Wiring
+from pools.runtimes.base import PodOrder
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import process_ids
 from projects.connections.watch import WATCHER
@@ -43,7 +45,7 @@ class Site:
 
     cast: Cast
     pod: Pod
-    runtime: LocalRuntime
+    runtime: Any
     address: str
     programs: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -133,9 +135,11 @@ class Screen:
         os.close(self._master)
 
 
-@pytest.fixture
-def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
-    runtime = LocalRuntime(tmp_path / "run", anchor="")
+@contextmanager
+def running_site(
+    runtime: Any, monkeypatch: pytest.MonkeyPatch, make_order: Callable[[str], PodOrder]
+) -> Iterator[Site]:
+    """Serve Berth with one running pod of this runtime, whose order `make_order` returns for the pod's ID."""
     wiring = Wiring(SystemClock(), {}, {"fake": runtime})
     monkeypatch.setattr("scheduler.api.logs.pod_log.load_wiring", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
@@ -146,7 +150,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     )
     pod = make.place(work, make.node(cast.pool), [0])
     pod_id = str(pod.pk)
-    runtime.start(order(pod_id, "sh", "-c", "sleep 3600", secret_env={"TOKEN": "hush"}))
+    runtime.start(make_order(pod_id))
     running(runtime, pod_id)
     with served(berth) as port:
         site = Site(cast, pod, runtime, f"http://127.0.0.1:{port}")
@@ -159,6 +163,17 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         poll_until(lambda: not WATCHER.count(cast.dave.user.pk))
     poll_until(lambda: WATCHER._thread is None)  # the thread reads the database
     poll_until(lambda: not site.processes(pod_id))
+
+
+@pytest.fixture
+def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
+    runtime = LocalRuntime(tmp_path / "run", anchor="")
+
+    def make_order(pod_id: str) -> PodOrder:
+        return order(pod_id, "sh", "-c", "sleep 3600", secret_env={"TOKEN": "hush"})
+
+    with running_site(runtime, monkeypatch, make_order) as site:
+        yield site
 
 
 @pytest.fixture

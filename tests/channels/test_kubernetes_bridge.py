@@ -11,12 +11,13 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from pools.kubernetes.api import Api
-from pools.kubernetes.channels import bridge as bridge_module
+from pools.kubernetes.channels import commands as commands_module
 from pools.kubernetes.channels.bridge import Bridge
+from pools.kubernetes.channels.forwarding import KnownPorts
 from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.session import PROTOCOL, start_session
 from pools.kubernetes.credentials import Connection
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.frames import (
     CHUNK,
     CREDIT,
@@ -28,7 +29,7 @@ from pools.runtimes.shim.channels.frames import (
     STATUS,
     WINDOW,
     FrameReader,
-    decode_credit,
+    encode_credit,
     encode_frame,
 )
 from tests.contracts.pods import poll_until
@@ -83,8 +84,7 @@ class Pod:
 
     async def open(self, **request: object) -> None:
         """Open a channel that runs `cat`."""
-        self.bridge = Bridge(None, "p-1")  # type: ignore[arg-type]
-        await self.bridge.open()
+        self.bridge = Bridge(None, "p-1", KnownPorts())  # type: ignore[arg-type]
         self.served = asyncio.create_task(self.bridge.serve(self._server))
         await self.send(START, json.dumps({"command": ["cat"], **request}).encode())
 
@@ -114,6 +114,13 @@ class Pod:
         self._client.close()
         return frames
 
+    def received(self, count: int) -> bytes:
+        """Return at most `count` bytes that have been sent to the client, and leave them in place."""
+        try:
+            return self._client.recv(count, socket.MSG_PEEK)
+        except BlockingIOError:
+            return b""
+
     @property
     def is_released(self) -> bool:
         return all(session.is_closed for session in self.sessions.values()) and self._server.fileno() == -1
@@ -122,12 +129,8 @@ class Pod:
 @pytest.fixture
 def pod(monkeypatch: pytest.MonkeyPatch) -> Pod:
     pod = Pod()
-    monkeypatch.setattr(bridge_module, "start_session", pod.start_session)
+    monkeypatch.setattr(commands_module, "start_session", pod.start_session)
     return pod
-
-
-def _credit(frames: list[tuple[int, bytes]]) -> int:
-    return sum(decode_credit(payload) for kind, payload in frames if kind == CREDIT)
 
 
 async def test_small_and_empty_input_frames_are_joined(pod: Pod) -> None:
@@ -150,11 +153,12 @@ async def test_credit_is_limited_to_the_input_that_was_sent(pod: Pod) -> None:
     await pod.wait_for(lambda: copier.received)
     copier.messages.put_nowait((1, b"x" * 1000))
     copier.messages.put_nowait(None)
-    await pod.wait_for(lambda: not pod.bridge._unacknowledged)
+    credit = encode_credit(5)
+    await pod.wait_for(lambda: pod.received(len(credit)) == credit)
     pod.sessions["command"].status = {"status": "Success"}
     pod.sessions["command"].messages.put_nowait(None)
     frames = await pod.frames()
-    assert (_credit(frames), frames[-1]) == (5, (STATUS, b'{"exit_code": 0}'))
+    assert frames == [(CREDIT, (5).to_bytes(4, "big")), (STATUS, b'{"exit_code": 0}')]
     assert pod.is_released
 
 
@@ -186,7 +190,8 @@ async def test_status_contains_the_error_if_input_cannot_be_copied(pod: Pod) -> 
     await pod.open()
     [(kind, status)] = await pod.frames()
     assert kind == STATUS
-    assert "could not be started: the cluster is not responding" in json.loads(status)["error"]
+    error = "The pod cannot be reached right now: the cluster is not responding."
+    assert json.loads(status) == {"error": error, "status": 503}
     assert pod.is_released
 
 
@@ -194,7 +199,7 @@ async def test_status_is_sent_even_if_processes_do_not_end(pod: Pod, monkeypatch
     pod.ends_processes = False
     await pod.open()
     command = await pod.has("command")
-    monkeypatch.setattr(bridge_module, "GUARD_SECONDS", 0.01)
+    monkeypatch.setattr(commands_module, "GUARD_SECONDS", 0.01)
     command.status = {"details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}
     command.messages.put_nowait(None)
     assert await pod.frames() == [(STATUS, b'{"exit_code": 3}')]
@@ -211,29 +216,34 @@ async def test_unexpected_error_releases_all_connections(pod: Pod, caplog: pytes
     assert "a channel failed" in caplog.text
 
 
-async def test_guard_is_closed_if_it_is_not_ready_or_the_caller_stops_waiting(
+async def test_guard_is_closed_if_the_client_disconnects(pod: Pod) -> None:
+    pod.is_ready = False
+    await pod.open()
+    await pod.has("guard")
+    await pod.disconnect()
+    assert pod.is_released
+
+
+async def test_image_without_a_shell_is_named_as_the_reason(pod: Pod) -> None:
+    pod.is_ready = False
+    await pod.open()
+    guard = await pod.has("guard")
+    guard.messages.put_nowait(None)
+    [(_, status)] = await pod.frames()
+    assert json.loads(status)["error"].startswith("Commands cannot be run in this pod: its image has no `sh`")
+    assert json.loads(status)["status"] == 409
+    assert pod.is_released
+
+
+async def test_node_that_does_not_start_the_guard_is_reported(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.is_ready = False
-    opening = asyncio.create_task(pod.open())
-    guard = await pod.has("guard")
-    opening.cancel()
-    await asyncio.wait({opening})
-    assert (opening.cancelled(), guard.is_closed) == (True, True)
-
-    pod.sessions.clear()
-    opening = asyncio.create_task(pod.open())
-    guard = await pod.has("guard")
-    guard.messages.put_nowait(None)
-    with pytest.raises(ChannelRefused, match="has no `sh`"):
-        await opening
-    assert guard.is_closed
-
-    pod.sessions.clear()
-    monkeypatch.setattr(bridge_module, "GUARD_SECONDS", 0.01)
-    with pytest.raises(RuntimeFailure, match="does not start"):
-        await pod.open()
-    assert pod.sessions["guard"].is_closed
+    monkeypatch.setattr(commands_module, "GUARD_SECONDS", 0.01)
+    await pod.open()
+    [(_, status)] = await pod.frames()
+    assert "the node does not start the command" in json.loads(status)["error"]
+    assert pod.is_released
 
 
 def test_failed_channels_free_their_slots(pod: Pod) -> None:
@@ -241,15 +251,13 @@ def test_failed_channels_free_their_slots(pod: Pod) -> None:
     for failing in ("guard", "copier", ""):
         pod.sessions.clear()
         pod.failing = failing
-        if failing == "guard":
-            with pytest.raises(RuntimeFailure):
-                channels.open(Mock(), "p-1")
-        else:
-            with channels.open(Mock(), "p-1") as client:
-                client.settimeout(PATIENCE)
-                client.sendall(encode_frame(START, b'{"command": ["cat"]}') + encode_frame(RESIZE, b"[]"))
-                while client.recv(65536):
-                    pass
+        with channels.open(Mock(), "p-1") as client:
+            client.settimeout(PATIENCE)
+            client.sendall(encode_frame(START, b'{"command": ["cat"]}'))
+            if not failing:
+                client.sendall(encode_frame(RESIZE, b"[]"))
+            while client.recv(65536):
+                pass
         poll_until(lambda: not channels._open)
         assert all(session.is_closed for session in pod.sessions.values())
     assert channels._loop is not None

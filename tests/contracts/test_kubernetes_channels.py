@@ -208,5 +208,14 @@ def test_ports_of_a_pod_are_reached_through_the_api_server(stage: RealKubernetes
     server.wait_for(b"ready")
     for port in (8001, 8002):
         assert fetch(stage, port).endswith(b"\r\n\r\np-1\n")
+        forward = open_client(stage)
+        forward.send(START, json.dumps({"connect": port}).encode())
+        forward.send(INPUT, b"GET /etc/hostname HTTP/1.0\r\n\r\n")
+        assert forward.status() == {"exit_code": 0}
+        assert forward.received[OUTPUT].endswith(b"\r\n\r\np-1\n")
     assert fetch(stage, 8003) == b"", "no process listens"
+    forward = open_client(stage)
+    forward.send(START, b'{"connect": 8003}')
+    assert forward.status() == {"exit_code": 1}
+    assert forward.received[ERRORS] == b"Nothing listens on port 8003 in the pod.\n"
     server.connection.close()

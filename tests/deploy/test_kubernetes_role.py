@@ -11,6 +11,7 @@ from pools.providers.base import Shape
 from pools.runtimes.base import ChannelRefused
 from tests.contracts.kubernetes_stage import fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
+from tests.contracts.test_runtime import exchange
 
 ROLE = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes" / "role.yaml"
 
@@ -36,8 +37,7 @@ def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
         stage.access["prod"].cluster.mirror.nodes()
         examine(stage.access["prod"], Shape(1000, 1024), {})
         stage.runtime.read_log("p-1", 0, 100)
-        with pytest.raises(ChannelRefused, match="simulated pods run no commands"):
-            stage.runtime.open_channel("p-1")
+        exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
         with pytest.raises(ChannelRefused, match="simulated pods have no ports"):
             stage.runtime.open_port("p-1", 8080)
         stage.runtime.stop("p-1", 5)

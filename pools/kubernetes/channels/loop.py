@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.bridge import Bridge
+from pools.kubernetes.channels.forwarding import KnownPorts
 from pools.kubernetes.channels.ports import PortConnection, connect_port
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 
@@ -32,18 +33,21 @@ class ChannelLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ports = KnownPorts()
 
     def open(self, api: Api, pod: str) -> socket.socket:
         """Return a connection to a new channel of the pod at this path.
 
-        Raises ChannelRefused or RuntimeFailure.
+        Whether the cluster allows it depends on the request, so a refusal is the channel's status. Raises
+        ChannelRefused if the pod has too many channels.
         """
         with self._lock:
             if self._open[pod] >= MAX_CHANNELS:
                 raise ChannelRefused(TOO_MANY)
             self._open[pod] += 1
         ours, theirs = socket.socketpair()
-        return self._connect(api, self._begin(api, pod, theirs), ours)
+        self.submit(self._begin(api, pod, theirs))
+        return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
         """Return a connection to a port of the pod at this path. If nothing listens there, it ends at once.
@@ -51,16 +55,7 @@ class ChannelLoop:
         These connections are not counted as channels. Raises ChannelRefused or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
-        return self._connect(api, self._begin_port(api, pod, port, theirs), ours)
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine in the event loop."""
-        with self._lock:
-            loop = self._start()
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
-
-    def _connect(self, api: Api, begin: Coroutine[Any, Any, None], ours: socket.socket) -> socket.socket:
-        opening = self.submit(begin)
+        opening = self.submit(self._begin_port(api, pod, port, theirs))
         try:
             opening.result(OPEN_SECONDS)
         except BaseException as error:
@@ -71,6 +66,12 @@ class ChannelLoop:
             raise
         return ours
 
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine in the event loop."""
+        with self._lock:
+            loop = self._start()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -78,14 +79,7 @@ class ChannelLoop:
         return self._loop
 
     async def _begin(self, api: Api, pod: str, connection: socket.socket) -> None:
-        bridge = Bridge(api, pod)
-        try:
-            await bridge.open()
-        except BaseException:
-            connection.close()
-            self._release(pod)
-            raise
-        self._run(self._serve(bridge, pod, connection))
+        self._run(self._serve(Bridge(api, pod, self._ports), pod, connection))
 
     async def _begin_port(self, api: Api, pod: str, port: int, connection: socket.socket) -> None:
         try:

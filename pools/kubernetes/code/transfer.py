@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from pools.kubernetes.api import Api
-from pools.kubernetes.channels.bridge import cancel
 from pools.kubernetes.channels.session import Session, read_status, start_session
+from pools.kubernetes.channels.tasks import cancel
 from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 

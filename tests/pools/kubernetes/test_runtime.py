@@ -9,15 +9,16 @@ import pytest
 
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import (
-    ChannelRefused,
     PodCause,
     PodState,
     RuntimeFailure,
     StartRefused,
     VolumeMount,
 )
+from pools.runtimes.shim.channels.frames import STATUS
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, running
+from tests.contracts.test_runtime import exchange
 from tests.fakes.kubernetes.store import Refusal
 
 
@@ -158,5 +159,12 @@ def test_missing_permission_to_run_commands_names_the_role(stage: FakeKubernetes
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.cluster.forbid("get", "pods/exec")
-    with pytest.raises(ChannelRefused, match=r"may not use pods/exec. Apply deploy/kubernetes/role\.yaml"):
-        stage.runtime.open_channel("p-1")
+    frames = exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
+    status = json.loads(frames[STATUS])
+    assert "may not use pods/exec. Apply deploy/kubernetes/role.yaml" in status["error"]
+    assert status["status"] == 409
+    stage.cluster.forbid("get", "pods/portforward")
+    frames = exchange(stage.runtime.open_channel("p-1"), {"connect": 80}, b"")
+    status = json.loads(frames[STATUS])
+    assert status["error"].startswith("Ports of this pod cannot be forwarded: Berth's account in the cluster")
+    assert "may not use pods/portforward" in status["error"]

@@ -1,0 +1,128 @@
+"""Client of a channel: its request, its input, and the output that it accepts."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from pools.runtimes.shim.channels.frames import (
+    CHUNK,
+    CREDIT,
+    END,
+    FROM_CLIENT,
+    INPUT,
+    RESIZE,
+    START,
+    WINDOW,
+    BrokenFrames,
+    FrameReader,
+    decode_credit,
+    encode_credit,
+    encode_frame,
+)
+
+log = logging.getLogger(__name__)
+
+SIZE_MAX = 10_000  # rows or columns
+
+
+class ChannelClient:
+    """Client of one channel of `pod`. Its buffers are bounded by the window of the protocol."""
+
+    def __init__(self, pod: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._pod, self._reader, self._writer = pod, reader, writer
+        self.request: dict[str, Any] = {}
+        self.has_request = asyncio.Event()
+        self.size: tuple[int, int] | None = None  # latest size that the client has sent for its terminal
+        self.input_ended = False
+        self.unacknowledged = 0  # bytes of input that were sent, and that the pod has not accepted
+        self.has_progress = asyncio.Event()
+        self.has_event = asyncio.Event()  # the client has sent input, its end, or a terminal size
+        self._input = bytearray()
+        self._window = WINDOW  # bytes of output that the client still accepts
+        self._has_window = asyncio.Event()
+        self._has_window.set()
+
+    @property
+    def has_input(self) -> bool:
+        return bool(self._input)
+
+    def take_input(self) -> bytes:
+        """Return the next bytes of input, or none. They are unacknowledged until `accept` is called."""
+        data = bytes(self._input[:CHUNK])
+        del self._input[:CHUNK]
+        self.unacknowledged += len(data)
+        return data
+
+    def accept(self, count: int) -> None:
+        """Send credit for input that the pod has accepted. The pod's count may be wrong."""
+        count = min(count, self.unacknowledged)
+        self.unacknowledged -= count
+        if count:
+            self._writer.write(encode_credit(count))
+        self.has_progress.set()
+
+    async def send(self, kind: int, payload: bytes) -> None:
+        """Send a frame that does not count towards the window."""
+        self._writer.write(encode_frame(kind, payload))
+        await self._writer.drain()
+
+    async def send_output(self, kind: int, data: bytes) -> None:
+        """Send output within the window of the client."""
+        while data:
+            await self._has_window.wait()
+            part = data[: min(CHUNK, self._window)]
+            data = data[len(part) :]
+            self._window -= len(part)
+            if not self._window:
+                self._has_window.clear()
+            await self.send(kind, part)
+
+    async def receive(self) -> None:
+        """Process the client's frames until its connection ends."""
+        frames = FrameReader(FROM_CLIENT)
+        try:
+            while data := await self._reader.read(CHUNK):
+                for kind, payload in frames.feed(data):
+                    self._process(kind, payload)
+        except Exception as error:
+            log.info("the client of a channel of %s has failed: %r", self._pod, error)
+
+    def _process(self, kind: int, payload: bytes) -> None:
+        if kind == START and not self.has_request.is_set():
+            self.request = _parse_object(payload)
+            self.has_request.set()
+        elif kind == INPUT:
+            self._input += payload
+            if self.unacknowledged + len(self._input) > WINDOW:
+                raise BrokenFrames("the client sent more input than the window allows")
+            self.has_event.set()
+        elif kind == CREDIT:
+            self._window = min(self._window + decode_credit(payload), WINDOW)
+            if self._window:
+                self._has_window.set()
+        elif kind == RESIZE:
+            self.size = terminal_size(_parse_object(payload))
+            self.has_event.set()
+        elif kind == END:
+            self.input_ended = True
+            self.has_event.set()
+
+
+def _parse_object(payload: bytes) -> dict[str, Any]:
+    """Return the JSON object of a frame. Raises BrokenFrames."""
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BrokenFrames("a frame does not contain a JSON object")
+    return value
+
+
+def terminal_size(size: dict[str, object]) -> tuple[int, int]:
+    """Return the rows and columns. Raises ValueError."""
+    rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
+    if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
+        raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")
+    return rows, columns

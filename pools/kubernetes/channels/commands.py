@@ -1,0 +1,187 @@
+"""Commands of channels: exec calls in a pod, with a guard that ends them with their connection."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels import scripts
+from pools.kubernetes.channels.client import ChannelClient, terminal_size
+from pools.kubernetes.channels.session import Session, read_status, start_session
+from pools.kubernetes.channels.tasks import cancel
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.shim.channels.frames import OUTPUT
+
+log = logging.getLogger(__name__)
+
+GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the processes of the channel
+END_OF_INPUT = b"\x04"  # what a terminal sends at the end of the input
+NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end commands with their connection"
+
+
+class Command:
+    """Command of one channel. Without a `terminal`, it has pipes.
+
+    Raises ValueError if the terminal's size is invalid.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pod: str,
+        client: ChannelClient,
+        command: list[str],
+        terminal: dict[str, object] | None,
+    ) -> None:
+        self._api, self._pod, self._mark = api, pod, secrets.token_hex(8)
+        self._client, self._command, self._terminal = client, command, terminal
+        if terminal is not None and client.size is None:
+            client.size = terminal_size(terminal)
+
+    async def run(self) -> dict[str, object] | None:
+        """Run the command. Return its status, or None if the connection to the cluster was lost.
+
+        Its processes have ended then. Raises ChannelRefused or RuntimeFailure if it could not be started.
+        """
+        guard = await self._start_guard()
+        is_connected = False
+        try:
+            status = await self._run()
+        finally:
+            is_connected = await guard.end_processes()
+            await guard.close()
+        return status if is_connected else None
+
+    async def _start_guard(self) -> "_Guard":
+        session = await start_session(
+            self._api, self._pod, scripts.guard(self._mark), has_input=True, has_output=True
+        )
+        guard = _Guard(session, self._pod)
+        try:
+            if not await guard.wait_for(scripts.READY):
+                raise ChannelRefused(NO_SHELL)
+        except BaseException as error:
+            await guard.close()
+            if isinstance(error, TimeoutError):
+                raise RuntimeFailure("the node does not start the command") from None
+            raise
+        return guard
+
+    async def _run(self) -> dict[str, object] | None:
+        has_terminal = self._terminal is not None
+        if self._terminal is None:
+            script = scripts.in_pipes(self._mark, self._command)
+        else:
+            assert self._client.size is not None
+            terminal_type = str(self._terminal.get("type") or "xterm-256color")
+            script = scripts.on_terminal(self._mark, self._command, terminal_type, *self._client.size)
+        session = await start_session(
+            self._api, self._pod, script,
+            has_input=has_terminal, has_output=True, has_terminal=has_terminal,
+        )  # fmt: skip
+        output = asyncio.create_task(self._send_output(session))
+        sender = asyncio.create_task(self._drive_terminal(session) if has_terminal else self._copy_input())
+        try:
+            await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
+            if not output.done():
+                sender.result()  # raises if the command cannot receive its input
+            await output
+        finally:
+            await cancel(sender)
+            await cancel(output)
+            await session.close()
+        return read_status(session.status)
+
+    async def _send_output(self, session: Session) -> None:
+        async for kind, data in session.output():
+            await self._client.send_output(kind, data)
+
+    async def _drive_terminal(self, terminal: Session) -> None:
+        """Send the size of the terminal and its input until the command ends."""
+        client, size, has_ended = self._client, None, False
+        while True:
+            if size != client.size and client.size is not None:
+                size = client.size
+                await terminal.resize(*size)
+            await self._send_pending(terminal, None)
+            if client.input_ended and not has_ended:
+                has_ended = True
+                await terminal.send_input(END_OF_INPUT)
+            await client.has_event.wait()
+            client.has_event.clear()
+
+    async def _copy_input(self) -> None:
+        """Send input to a command without a terminal until the input ends."""
+        client = self._client
+        copier = await start_session(
+            self._api, self._pod, scripts.copy_input(self._mark), has_input=True, has_output=True
+        )
+        echo = asyncio.create_task(self._acknowledge(copier))
+        try:
+            while not client.input_ended or client.has_input:
+                await client.has_event.wait()
+                client.has_event.clear()
+                await self._send_pending(copier, echo)
+            while client.unacknowledged and not echo.done():
+                client.has_progress.clear()
+                await client.has_progress.wait()
+        finally:
+            await cancel(echo)
+            await copier.close()
+
+    async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
+        """Send the received input. Without an echo, the command accepts what has been sent."""
+        while data := self._client.take_input():
+            await target.send_input(data)
+            if echo is None or echo.done():
+                self._client.accept(len(data))
+
+    async def _acknowledge(self, copier: Session) -> None:
+        try:
+            async for kind, data in copier.output():
+                if kind == OUTPUT:
+                    self._client.accept(len(data))
+        finally:  # the command has closed its input
+            self._client.accept(self._client.unacknowledged)
+
+
+class _Guard:
+    """Script in the pod that kills the processes of the channel when its input ends."""
+
+    def __init__(self, session: Session, pod: str) -> None:
+        self._session, self._pod = session, pod
+        self._output: AsyncIterator[tuple[int, bytes]] = session.output()
+
+    async def end_processes(self) -> bool:
+        """Kill what is left of the channel. Return False if the pod or its connection has ended."""
+        await self._session.send_input(b"end\n")
+        try:
+            return await self.wait_for(scripts.DONE)
+        except TimeoutError:
+            log.warning("processes of a channel of %s have not ended in %.0f s", self._pod, GUARD_SECONDS)
+            return True
+
+    async def wait_for(self, word: bytes) -> bool:
+        """Return whether the guard prints this word. Raises TimeoutError."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            async for kind, data in self._output:
+                if kind == OUTPUT and word in data:
+                    return True
+        return False
+
+    async def close(self) -> None:
+        """Close the connection. The guard then kills the processes that are left."""
+        await self._session.close()
+
+
+def parse_command(request: dict[str, Any]) -> tuple[list[str], dict[str, object] | None]:
+    """Return the command and the terminal of a request. Raises ValueError, KeyError or TypeError."""
+    command = [str(argument) for argument in request["command"]]
+    terminal = request.get("terminal")
+    if not command or not command[0] or any("\0" in argument for argument in command):
+        raise ValueError("the command must not be empty or contain NUL")
+    if terminal is not None and not isinstance(terminal, dict):
+        raise TypeError("the terminal must be an object or null")
+    return command, terminal

@@ -1,0 +1,142 @@
+"""Forwarded ports of channels, through the API server (`pods/portforward`).
+
+The cluster reports within a moment that nothing listens on a port, but it does not report a connection. The
+protocol also has no way to end one direction: after the client has ended its input, the connection continues
+only as long as the pod sends something.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from pools.kubernetes.api import Api, ApiError, Unreachable
+from pools.kubernetes.channels.client import ChannelClient
+from pools.kubernetes.channels.ports import NotListening, PortConnection, connect_port
+from pools.kubernetes.channels.tasks import cancel
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.shim.channels.forwarding import resolve_port
+from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
+
+REFUSAL_SECONDS = 1.0  # time for the cluster to report that nothing listens
+KNOWN_SECONDS = 60.0  # connections to a port that accepted one within this time are not delayed
+HALF_CLOSED_SECONDS = 30.0  # silence of the pod after which a connection without input ends
+CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
+
+
+class KnownPorts:
+    """Ports of pods that have accepted a connection a short time ago."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, int], float] = {}  # monotonic times
+
+    def add(self, pod: str, port: int) -> None:
+        now = time.monotonic()
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        self._until[pod, port] = now + KNOWN_SECONDS
+
+    def discard(self, pod: str, port: int) -> None:
+        self._until.pop((pod, port), None)
+
+    def has(self, pod: str, port: int) -> bool:
+        return self._until.get((pod, port), 0.0) > time.monotonic()
+
+
+async def find_port(api: Api, pod: str, port: object) -> int:
+    """Return the number of a port, given as its number or its name in the workload's document.
+
+    Raises ValueError, ChannelRefused or RuntimeFailure.
+    """
+    env = await asyncio.to_thread(_read_environment, api, pod) if isinstance(port, str) else {}
+    return resolve_port(port, env)
+
+
+async def forward(
+    client: ChannelClient, api: Api, pod: str, port: int, ports: KnownPorts
+) -> dict[str, object]:
+    """Connect the client to a port of the pod, and return the status of the channel.
+
+    The end of the errors announces to the client that it is connected. Raises ChannelRefused or
+    RuntimeFailure.
+    """
+    connection = await connect_port(api, pod, port)
+    forwarding = _Forwarding(client, connection)
+    try:
+        await forwarding.wait_connected(0.0 if ports.has(pod, port) else REFUSAL_SECONDS)
+        ports.add(pod, port)
+        await client.send(END, bytes((ERRORS,)))
+        await forwarding.run()
+    except NotListening as error:
+        ports.discard(pod, port)
+        await client.send_output(ERRORS, f"{error}\n".encode())
+        return dict(RESET)
+    finally:
+        await forwarding.close()
+    return dict(CONNECTED)
+
+
+class _Forwarding:
+    """Bytes between a client and a port."""
+
+    def __init__(self, client: ChannelClient, connection: PortConnection) -> None:
+        self._client, self._connection = client, connection
+        self._next = asyncio.create_task(connection.read())
+        self._has_output = asyncio.Event()
+
+    async def wait_connected(self, seconds: float) -> None:
+        """Wait until the connection can be used. Raises NotListening or ChannelRefused."""
+        await asyncio.wait({self._next}, timeout=seconds)
+        if self._next.done():
+            self._next.result()
+
+    async def run(self) -> None:
+        """Copy bytes until the connection ends. Raises NotListening or ChannelRefused."""
+        sender, receiver = asyncio.create_task(self._send()), asyncio.create_task(self._receive())
+        try:
+            await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+            if receiver.done():
+                receiver.result()
+        finally:
+            await cancel(sender)
+            await cancel(receiver)
+
+    async def close(self) -> None:
+        await cancel(self._next)
+        await self._connection.close()
+
+    async def _receive(self) -> None:
+        while data := await self._next:
+            self._next = asyncio.create_task(self._connection.read())
+            self._has_output.set()
+            await self._client.send_output(OUTPUT, data)
+        await self._client.send(END, bytes((OUTPUT,)))
+
+    async def _send(self) -> None:
+        """Send input. Return after its end, when the pod has sent nothing for a while."""
+        client = self._client
+        while not client.input_ended or client.has_input:
+            await client.has_event.wait()
+            client.has_event.clear()
+            while data := client.take_input():
+                await self._connection.write(data)
+                client.accept(len(data))
+        while True:
+            self._has_output.clear()
+            try:
+                async with asyncio.timeout(HALF_CLOSED_SECONDS):
+                    await self._has_output.wait()
+            except TimeoutError:
+                return
+
+
+def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
+    """Return the variables of the pod's containers. Raises ChannelRefused or RuntimeFailure."""
+    try:
+        containers = api.get(pod)["spec"]["containers"]
+    except ApiError as error:
+        if error.status == 404:
+            raise ChannelRefused("it is not running") from None
+        raise RuntimeFailure(error.message) from None
+    except Unreachable as error:
+        raise RuntimeFailure(str(error)) from None
+    variables = [variable for container in containers for variable in container.get("env") or ()]
+    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}

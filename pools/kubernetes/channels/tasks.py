@@ -1,0 +1,25 @@
+"""Cancellation of the tasks of channels."""
+
+import asyncio
+import logging
+from typing import TypeVar
+
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def cancel(task: asyncio.Task[T]) -> T | None:
+    """Cancel a task. Return its result, or None if it has none. Unexpected exceptions are logged."""
+    task.cancel()
+    await asyncio.wait({task})
+    if task.cancelled():
+        return None
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if not isinstance(error, OSError | ChannelRefused | RuntimeFailure):
+        log.error("a channel failed", exc_info=error)
+    return None
