@@ -7,7 +7,7 @@ once.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heapreplace, merge
@@ -245,6 +245,17 @@ def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
+def _renumber(refusals: Iterable[Refusal]) -> Iterator[Refusal]:
+    """Close the gaps that workloads leave in the queues of their other pools."""
+    positions: dict[str, int] = {}
+    for refusal in refusals:
+        if refusal.position is None:
+            yield refusal
+            continue
+        position = positions[refusal.pool] = positions.get(refusal.pool, 0) + 1
+        yield refusal if position == refusal.position else replace(refusal, position=position)
+
+
 class Refusals(Sequence[Refusal]):
     """One refusal per workload. The refusal is that of the pool with the least dominant reason."""
 
@@ -275,7 +286,7 @@ class Refusals(Sequence[Refusal]):
         best: dict[str, Refusal] = {}
         for refusal in sorted(refusals, key=lambda r: -dominance(r.blockers[0].reason)):
             best.setdefault(refusal.workload, refusal)
-        return tuple(refusal for refusal in refusals if best[refusal.workload] is refusal)
+        return tuple(_renumber(refusal for refusal in refusals if best[refusal.workload] is refusal))
 
     @overload
     def __getitem__(self, at: int) -> Refusal: ...
