@@ -171,8 +171,21 @@ def test_selection_survives_other_edits_of_the_form(form: Page, tmp_path: Path) 
     expect(form.get_by_role("heading", name="Role role-2")).to_be_visible()
     expect(form.locator("#code-summary")).to_have_text("1 file, 9 bytes in line.")
     send(form)
+    expect(form.get_by_role("radio", name="Files from this computer")).to_be_checked()
     form.get_by_role("button", name="Remove code").click()
     expect(form.locator("#w-code")).to_contain_text("No code.")
+    assert "code:" not in form.locator("#document").input_value()
+
+
+def test_selecting_no_code_removes_the_files_from_the_document(form: Page, tmp_path: Path) -> None:
+    write(tmp_path / "line", {"train.py": "print(1)\n"})
+    choose(form, tmp_path / "line")
+    send(form)
+    form.get_by_role("radio", name="Git repository").check()
+    expect(form.get_by_text("The document names files. Remove them to name a repository.")).to_be_visible()
+    form.get_by_role("radio", name="No code").check()
+    expect(form.get_by_text("No code. Pods start in an empty directory")).to_be_visible()
+    expect(form.get_by_role("button", name="Select directory")).to_be_hidden()
     assert "code:" not in form.locator("#document").input_value()
 
 
@@ -219,6 +232,7 @@ def test_code_part_works_by_keyboard_and_fits_a_phone(opened: Open, tmp_path: Pa
     write(tmp_path / "line", {f"a/rather/long/path/to/some/module_{number}.py": "" for number in range(30)})
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/submit?kind=single&project=vision")
+        page.get_by_role("radio", name="Files from this computer").check()
         page.on("filechooser", lambda _: None)  # Playwright waits for choosers before the key is pressed
         page.get_by_role("button", name="Select directory").focus()
         with page.expect_file_chooser() as chooser:

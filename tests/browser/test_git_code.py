@@ -24,8 +24,9 @@ WIDE = {"width": 1440, "height": 1000}
 def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
     with opened("dave", viewport=viewport) as (page, faults):
         page.goto("/submit?kind=single&project=vision")
-        page.get_by_text("Fetch from a Git repository").click()
-        repository = page.get_by_label("Git repository")
+        expect(page.get_by_label("Repository URL")).to_be_hidden()
+        page.get_by_role("radio", name="Git repository").check()
+        repository = page.get_by_label("Repository URL")
         repository.fill("http://git.example.org/vision/train.git")
         repository.press("Tab")
         expect(page.locator("#w-f-code-git-url")).to_contain_text("Uses the protocol http, which is not")

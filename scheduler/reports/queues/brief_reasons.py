@@ -18,10 +18,10 @@ BOUNDS: Mapping[str, str] = {
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list, such as "2 GPUs requested; vision: 12
-    allocated, fair share 11".
+    """Return the first pending reason for one line of a list, such as "vision: 12 allocated, fair share 11".
 
-    For reasons that do not concern a queue's bounds, the text is the workload's message.
+    The lists have a column of requested GPUs, so only other requested resources are named. For reasons that
+    do not concern a queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -29,9 +29,11 @@ def brief_reason(workload: Workload) -> str:
     if bound is None or blockers[0].get("reason") != workload.reason or numbers.get("bound") is None:
         return workload.message
     resource = str(numbers["resource"])
-    requested = format_amount(resource, numbers["requested"])
     allocated, most = (_number(resource, numbers[key]) for key in ("allocated", "bound"))
-    return f"{requested} requested; {numbers['queue']}: {allocated} allocated, {bound} {most}"
+    queue = f"{numbers['queue']}: {allocated} allocated, {bound} {most}"
+    if resource == "gpu":
+        return queue
+    return f"{format_amount(resource, numbers['requested'])} requested; {queue}"
 
 
 def _number(resource: str, amount: Any) -> str:

@@ -21,7 +21,7 @@ from projects.models import Workload
 from projects.selectors import find_workload
 from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
-from scheduler.web.submit.form.code import shown_code
+from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
@@ -115,13 +115,13 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
+    shown = prepare_form(draft, offer, edit_page.problems, read_only=FIXED_FIELDS)
+    data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
         "text": draft.text,
         "draft": draft,
-        "code": shown_code(
-            request.actor, {**(draft.form_data or {}), "project": edit_page.workload.project.name}
-        ),
-        "shown": prepare_form(draft, offer, edit_page.problems, read_only=FIXED_FIELDS),
+        "shown": shown,
+        **code_context(request.actor, data, shown.git, request.POST.get("code-source", "")),
         "edit_page": edit_page,
         "workload": edit_page.workload,
         "offer": offer,

@@ -18,7 +18,7 @@ from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
 from projects.services.workloads.prediction import Prediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
-from scheduler.web.submit.form.code import shown_code
+from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
@@ -42,13 +42,18 @@ class CheckResult:
 
     @property
     def limits(self) -> list[str]:
-        """Limits of each role's pods in each pool, such as `worker in train: 1 CPU (...)`."""
-        predicted = self.prediction.limits if self.prediction else []
-        lines = [
-            (each, ", ".join(f"{text} ({note})" for text, note in limit_lines(each, None)))
-            for each in predicted
-        ]
-        return [f"{each['role']} in {each['pool']}: {text}" for each, text in lines if text]
+        """Limits of each role's pods, such as `worker: 1 CPU (...)`. Pools are named if they differ."""
+        by_role: dict[str, dict[str, str]] = {}
+        for each in self.prediction.limits if self.prediction else []:
+            text = ", ".join(f"{text} ({note})" for text, note in limit_lines(each, None))
+            by_role.setdefault(each["role"], {})[each["pool"]] = text
+        lines = []
+        for role, by_pool in by_role.items():
+            if len(set(by_pool.values())) == 1:
+                lines.append((role, next(iter(by_pool.values()))))
+            else:
+                lines += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
+        return [f"{where}: {text}" for where, text in lines if text]
 
     @property
     def is_clean(self) -> bool:
@@ -146,11 +151,12 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
 
 def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
+    shown = prepare_form(draft, offer, answer.problems)
     context = {
         "text": draft.text,
         "draft": draft,
-        "code": shown_code(request.actor, draft.form_data),
-        "shown": prepare_form(draft, offer, answer.problems),
+        "shown": shown,
+        **code_context(request.actor, draft.form_data, shown.git, request.POST.get("code-source", "")),
         "answer": answer,
         "offer": offer,
         "starts": example_links(),

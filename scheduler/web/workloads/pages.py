@@ -43,6 +43,7 @@ from scheduler.web.workloads.timeline import timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW = 5
+TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
         "tabs": [
             (key, each.title, reverse(each.route, args=[workload.pk]))
             for key, each in TABS.items()
-            if key != "terminal" or header["is_operator"]
+            if key == tab or _has_contents(key, workload, is_operator=header["is_operator"])
         ],
         "tab_template": f"scheduler/workloads/{tab}.html",
         "live_part": chosen.live_part,
@@ -95,6 +96,13 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except RateLimited as error:
         sentence = error.detail
     return render(request, "scheduler/workloads/smallest_change.html", {"sentence": sentence})
+
+
+def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
+    """Return whether a tab is offered. Before the first run, those of running pods would be empty."""
+    if workload.run == 0 and tab in TABS_OF_RUNS:
+        return False
+    return tab != "terminal" or is_operator
 
 
 def _header_context(request: Request, workload: Workload) -> Context:

@@ -104,6 +104,7 @@ def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: 
     dave = sign_in("dave")
     answer = dave.get(f"/submit?like={git_workload.pk}")
     assert "Files that you send replace it." in answer.content.decode()
+    assert answer.context["code_source"] == "git"
     text = answer.context["text"]
     form = {"document": text, "agreed": text, "step": "submit"}
     dave.post("/submit", form | {"f:code.git.ref": "main", "f:name": "again"})

@@ -1,5 +1,7 @@
 """Tests for the tabs of the workload page."""
 
+from typing import Any
+
 import pytest
 
 from projects.models import Workload
@@ -9,6 +11,10 @@ from tests.web.conftest import SignIn
 
 TABS = ("", "/logs", "/terminal", "/metrics", "/outputs", "/resources", "/timeline", "/spec")
 HTMX = {"HX-Request": "true"}
+
+
+def tab_titles(response: Any) -> list[str]:
+    return [title for _, title, _ in response.context["tabs"]]
 
 
 @pytest.fixture
@@ -33,8 +39,21 @@ def test_every_tab_shows_state_actions_and_links_to_all_tabs(
         assert "3 of 3 pods running." in text
         assert f'href="{path}/cancel"' in text
         assert text.count('aria-current="page"') == 1 + 1, "the tab, and the entry of the navigation"
-        assert f'<a href="{path}{tab}" aria-current="page">' in text
+        assert f'<a href="{path}{tab}" aria-current="page"' in text
         assert all(f'<a href="{path}{other}"' in text for other in TABS)
+
+
+def test_tabs_of_runs_appear_with_the_first_run(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "waits", by=cast.dave.user)
+    client, path = sign_in("dave"), f"/workloads/{workload.pk}"
+    assert tab_titles(client.get(path)) == ["Overview", "Timeline", "Spec"]
+    assert tab_titles(client.get(f"{path}/logs")) == ["Overview", "Logs", "Timeline", "Spec"], (
+        "a tab by its address"
+    )
+    Workload.objects.filter(pk=workload.pk).update(phase="running", run=1)
+    refreshed = client.get(path, headers=HTMX)
+    assert len(tab_titles(refreshed)) == len(TABS)
+    assert '<nav id="tabs" hx-swap-oob="innerHTML">' in refreshed.content.decode()
 
 
 def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in: SignIn, elastic: Workload) -> None:

@@ -8,6 +8,10 @@ from projects.actor import Actor
 from projects.models import CodeTree
 from projects.selectors import projects
 from projects.services.code import find_tree
+from scheduler.web.submit.form.presentation import ShownPart
+
+NO_CODE, FILES, GIT = "", "files", "git"
+CODE_SOURCES = ((NO_CODE, "No code"), (FILES, "Files from this computer"), (GIT, "Git repository"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,20 @@ class ShownCode:
     dirty: bool = False
     stored: CodeTree | None = None
     git: str = ""
+
+
+def code_context(
+    actor: Actor, data: Mapping[str, Any] | None, git: ShownPart | None, selected: str
+) -> dict[str, Any]:
+    """Return what the card for code shows: the document's code, and the part of the selected source.
+
+    Without a selection, the source is that of the document's code.
+    """
+    code = shown_code(actor, data)
+    source = selected
+    if source not in (FILES, GIT):
+        source = FILES if code and code.tree else GIT if git and git.has_values else NO_CODE
+    return {"code": code, "code_sources": CODE_SOURCES, "code_source": source}
 
 
 def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:

@@ -191,7 +191,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
 def _git_part() -> FormPart:
     at: Location = ("code", "git")
     fields = (
-        Field((*at, "url"), "Git repository", hint=GIT_HINT, wide=True),
+        Field((*at, "url"), "Repository URL", hint=GIT_HINT, wide=True),
         Field((*at, "ref"), "Branch, tag or commit", hint="Leave empty for the default branch"),
         Field((*at, "secret"), "Git secret", hint="Name of a secret: a private key for SSH, or a token"),
     )

@@ -64,7 +64,8 @@
     number();
   }
 
-  form.addEventListener("input", () => {
+  form.addEventListener("input", (event) => {
+    if (event.target.type === "file" || event.target.name === "code-source") return; // not in the document
     edits += 1;
     number();
     clearTimeout(timer);
@@ -94,6 +95,8 @@
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
     first?.closest("details")?.setAttribute("open", "");
+    const source = document.getElementById(`code-source-${first?.closest("[data-source]")?.dataset.source}`);
+    if (source) source.checked = true;
     first?.focus();
   });
   document.addEventListener("click", (event) => { // fill in the value that an error suggests

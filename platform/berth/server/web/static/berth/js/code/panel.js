@@ -28,6 +28,10 @@
     for (const id of ["pick-directory", "pick-files"]) element(id).disabled = Boolean(running);
   }
 
+  function showFiles() {
+    document.getElementById("code-source-files").checked = true;
+  }
+
   function describe({ name, files, links, ignored, size }) {
     const parts = [`${plural(files.length, "file")}, ${formatSize(size)}${name ? ` in ${name}` : ""}.`];
     if (ignored) parts.push(`Left out by ignore files: ${ignored === 1 ? "1 file or directory" : `${ignored.toLocaleString("en")} files or directories`}.`);
@@ -51,6 +55,7 @@
     reading += 1;
     const mine = reading;
     selection = null;
+    showFiles();
     show({ status: "Reading the directory…" });
     try {
       const limits = await limitsOf(project());
@@ -165,12 +170,18 @@
     event.preventDefault();
     event.stopImmediatePropagation();
     const what = running ? "Wait until the selected files are sent, or stop sending." : "Send the selected files first, or discard the selection.";
+    showFiles();
     element("error").textContent = what;
     element(running ? "stop" : selection.refused ? "discard" : "send").focus();
   }, true);
   form.addEventListener("change", (event) => { if (event.target.name === "f:project" && selection && !running) show(); });
   form.addEventListener("click", (event) => { // the button disappears
-    if (event.target.value === "remove:code") (isSent() && !running ? discard() : element("pick-directory")?.focus());
+    if (event.target.value !== "remove:code") return;
+    if (isSent() && !running) discard();
+    document.querySelector("[name=code-source]:checked")?.focus();
+  });
+  form.addEventListener("change", (event) => { // "No code" removes the code that the document names
+    if (event.target.id === "code-source-none") form.querySelector("[value='remove:code']")?.click();
   });
   document.addEventListener("htmx:afterSettle", prepare);
   prepare();
