@@ -46,7 +46,6 @@ class Allocation(FastRows):
 
     pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
-    cycle = models.ForeignKey(Cycle, null=True, on_delete=models.SET_NULL, related_name="allocations")
     devices = ArrayField(models.PositiveIntegerField(), default=list, help_text="Device indices on the node.")
     gpu_milli = models.PositiveIntegerField(default=0, help_text="Share of each device, in thousandths.")
     cpu_milli = models.PositiveIntegerField(default=0)

@@ -84,6 +84,9 @@ DROP FUNCTION projects_note_change();
 # Indexes of live rows keep an entry for each row that has ended until it is vacuumed, and the scheduler reads
 # them in every tick. By default, a table with a million rows is vacuumed after 200,000 changes.
 VACUUMED_OFTEN = ("projects_workload", "projects_pod")
+# The reasons of pending workloads change often. In a page with free space, PostgreSQL stores the new version of a
+# row without new entries in the table's indexes.
+LEAVES_ROOM = "projects_workload"
 
 
 class Migration(InitialMigration):
@@ -895,6 +898,7 @@ class Migration(InitialMigration):
                     "pool",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -927,18 +931,18 @@ class Migration(InitialMigration):
                     models.Index(fields=["phase", "project"], name="workload_phase_project"),
                     models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
                     models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
-                    models.Index(fields=["first_started_at"], name="workload_first_started"),
+                    models.Index(
+                        condition=models.Q(("first_started_at__isnull", False)),
+                        fields=["first_started_at"],
+                        name="workload_first_started",
+                    ),
+                    models.Index(
+                        condition=models.Q(("pool__isnull", False)), fields=["pool"], name="workload_pool"
+                    ),
                     models.Index(
                         condition=models.Q(("phase", "completed")),
                         fields=["project", "-ended_at"],
                         name="workload_last_completed",
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("phase__in", ["completed", "failed", "cancelled"]), _negated=True
-                        ),
-                        fields=["phase"],
-                        name="workload_live",
                     ),
                     models.Index(
                         condition=models.Q(
@@ -975,14 +979,6 @@ class Migration(InitialMigration):
                         fields=["array"],
                         name="workload_array",
                         condition=models.Q(("array__isnull", False)),
-                    ),
-                    models.Index(
-                        condition=models.Q(
-                            ("held", False),
-                            ("phase__in", ("pending", "reserved", "starting", "running", "stopping")),
-                        ),
-                        fields=["id"],
-                        name="workload_observed",
                     ),
                     models.Index(
                         condition=models.Q(("array__isnull", False), ("superseded", False)),
@@ -3166,6 +3162,10 @@ class Migration(InitialMigration):
                 " autovacuum_vacuum_scale_factor, autovacuum_analyze_scale_factor)"
                 for table in VACUUMED_OFTEN
             ],
+        ),
+        migrations.RunSQL(
+            f"ALTER TABLE {LEAVES_ROOM} SET (fillfactor = 70)",
+            f"ALTER TABLE {LEAVES_ROOM} RESET (fillfactor)",
         ),
         migrations.CreateModel(
             name="Schedule",

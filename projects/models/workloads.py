@@ -139,7 +139,7 @@ class Workload(FastRows):
     )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(
-        "pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+        "pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
@@ -176,16 +176,16 @@ class Workload(FastRows):
             models.Index(fields=["phase", "project"], name="workload_phase_project"),
             models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
             models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
-            models.Index(fields=["first_started_at"], name="workload_first_started"),
+            models.Index(
+                fields=["first_started_at"],
+                name="workload_first_started",
+                condition=Q(first_started_at__isnull=False),
+            ),
+            models.Index(fields=["pool"], name="workload_pool", condition=Q(pool__isnull=False)),
             models.Index(
                 fields=["project", "-ended_at"],
                 name="workload_last_completed",
                 condition=Q(phase="completed"),
-            ),
-            models.Index(
-                fields=["phase"],
-                name="workload_live",
-                condition=~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
             models.Index(
                 fields=["deadline"],
@@ -203,11 +203,6 @@ class Workload(FastRows):
                 fields=["code_fetch"], name="workload_code_fetch", condition=Q(code_fetch__isnull=False)
             ),
             models.Index(fields=["array"], name="workload_array", condition=Q(array__isnull=False)),
-            models.Index(
-                fields=["id"],
-                name="workload_observed",
-                condition=Q(phase__in=OBSERVED_PHASES, held=False),
-            ),
             models.Index(
                 fields=["array", "phase", "held"],
                 name="workload_array_counts",

@@ -162,15 +162,6 @@ class Migration(InitialMigration):
                         to="projects.pod",
                     ),
                 ),
-                (
-                    "cycle",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="allocations",
-                        to="scheduler.cycle",
-                    ),
-                ),
             ],
             options={
                 "indexes": [

@@ -1,6 +1,7 @@
 """Triggers that prevent overallocated devices and nodes, and changes to the eviction history.
 
-The triggers lock the node's row, so that two writers cannot both allocate the last free resources.
+The triggers lock the node's row, so that two writers cannot both allocate the last free resources. A statement
+that inserts many allocations checks each node only once.
 
 The last trigger marks a pod as changed if its devices change, see scheduler/loop/observe/mirror.py.
 """
@@ -35,7 +36,7 @@ END $$;
 CREATE TRIGGER scheduler_claim_fits AFTER INSERT OR UPDATE ON scheduler_deviceclaim
     FOR EACH ROW EXECUTE FUNCTION scheduler_claim_fits();
 
-CREATE FUNCTION scheduler_allocation_fits() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION scheduler_require_node_fits(node bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     place pools_node%ROWTYPE;
     load_limit bigint;
@@ -43,13 +44,10 @@ DECLARE
     memory bigint;
     pods bigint;
 BEGIN
-    IF NEW.released_at IS NOT NULL THEN
-        RETURN NULL;
-    END IF;
-    SELECT * INTO place FROM pools_node WHERE id = NEW.node_id FOR UPDATE;
+    SELECT * INTO place FROM pools_node WHERE id = node FOR UPDATE;
     SELECT cpu_load_limit INTO load_limit FROM pools_nodepool WHERE id = place.pool_id;
     SELECT coalesce(sum(cpu_milli), 0), coalesce(sum(memory_mib), 0), count(*) INTO cpu, memory, pods
-        FROM scheduler_allocation WHERE node_id = NEW.node_id AND released_at IS NULL;
+        FROM scheduler_allocation WHERE node_id = node AND released_at IS NULL;
     IF cpu * 1000 > place.cpu_milli::bigint * load_limit THEN
         RAISE EXCEPTION 'node % would allocate % of its % milli-CPU', place.name, cpu, place.cpu_milli
             USING ERRCODE = 'check_violation';
@@ -62,11 +60,25 @@ BEGIN
         RAISE EXCEPTION 'node % would run % pods, but its maximum is %', place.name, pods, place.max_pods
             USING ERRCODE = 'check_violation';
     END IF;
+END $$;
+
+CREATE FUNCTION scheduler_allocations_fit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM scheduler_require_node_fits(node_id)
+       FROM (SELECT DISTINCT node_id FROM added WHERE released_at IS NULL ORDER BY node_id) AS nodes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER scheduler_allocations_added AFTER INSERT ON scheduler_allocation REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION scheduler_allocations_fit();
+
+CREATE FUNCTION scheduler_allocation_fits() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM scheduler_require_node_fits(NEW.node_id);
     RETURN NULL;
 END $$;
 CREATE TRIGGER scheduler_allocation_fits
-    AFTER INSERT OR UPDATE OF node_id, cpu_milli, memory_mib, released_at ON scheduler_allocation
-    FOR EACH ROW EXECUTE FUNCTION scheduler_allocation_fits();
+    AFTER UPDATE OF node_id, cpu_milli, memory_mib, released_at ON scheduler_allocation
+    FOR EACH ROW WHEN (NEW.released_at IS NULL) EXECUTE FUNCTION scheduler_allocation_fits();
 
 CREATE FUNCTION scheduler_allocation_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -81,6 +93,9 @@ DROP TRIGGER scheduler_allocation_changed ON scheduler_allocation;
 DROP FUNCTION scheduler_allocation_note_change();
 DROP TRIGGER scheduler_allocation_fits ON scheduler_allocation;
 DROP FUNCTION scheduler_allocation_fits();
+DROP TRIGGER scheduler_allocations_added ON scheduler_allocation;
+DROP FUNCTION scheduler_allocations_fit();
+DROP FUNCTION scheduler_require_node_fits(bigint);
 DROP TRIGGER scheduler_claim_fits ON scheduler_deviceclaim;
 DROP FUNCTION scheduler_claim_fits();
 DROP TRIGGER scheduler_eviction_append_only ON scheduler_eviction;

@@ -59,7 +59,7 @@ def commit(
 ) -> Outcome:
     """Apply the plan in one transaction fenced by `held_lease`, and return the outcome of each bundle.
 
-    The cycle's row is written first because allocations and evictions refer to it. `rendezvous` maps the
+    The cycle's row is written first because events and evictions refer to it. `rendezvous` maps the
     workloads that start to their rendezvous addresses. A workload without an address gets one before its
     first pod starts.
 

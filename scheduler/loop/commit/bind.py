@@ -174,7 +174,6 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
             Allocation,
             pod_id=pod.pk,
             node_id=node.pk,
-            cycle_id=order.cycle,
             devices=list(step.devices),
             gpu_milli=step.milli if step.devices else 0,
             cpu_milli=request.cpu,
