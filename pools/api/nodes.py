@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
+from berth.db.known_names import Names, check_names, unknown_name
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query
@@ -22,7 +23,7 @@ from pools.api.capacity import annotate_allocated, node_capacity, node_free_capa
 from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pool_shapes import LevelChoice
 from pools.api.pools import ReasonBody
-from pools.models import Node
+from pools.models import Node, NodePool
 
 BY_POOL_AND_ORDINAL = Order("place", ("pool__name", "ordinal", "id"))
 NodeStateChoice = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
@@ -126,6 +127,10 @@ class NodeView(ApiView):
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
 
+    def visible_pools(self) -> QuerySet[NodePool]:
+        rows = NodePool.objects.all()
+        return rows if self.is_allowed("view_capacity") else rows.none()
+
     def get_node(self, name: str) -> Node:
         node = self.visible().filter(name=name).first()
         if node is None:
@@ -145,6 +150,7 @@ class Nodes(NodeView):
     @operation("List nodes", query=NodesQuery, page=NodeResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
+        check_names(unknown_name("pool", query.pool, "a node pool", [Names(self.visible_pools())]))
         rows = self.visible()
         rows = filter_by(rows, pool__name=query.pool, state__in=query.state or None)
         is_admin = self.is_allowed("administer")

@@ -9,12 +9,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
+from berth.db.known_names import Names, check_names
 from berth.server.api.pagination import NEWEST, Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
+from projects.known_names import (
+    department_history,
+    department_ids,
+    project_history,
+    project_ids,
+    unknown_department,
+    unknown_id,
+    unknown_project,
+    unknown_user,
+)
 from projects.models import Event, Project
 
 OLDEST = Order("oldest", ("id",))
@@ -69,14 +80,20 @@ class Events(ApiView):
     @operation("List events, newest first", query=EventsQuery, page=EventResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, EventsQuery)
+        events = selectors.events(self.actor)
+        check_names(
+            unknown_project(self.actor, query.project, project_history(self.actor)),
+            unknown_id(
+                "workload", "a workload", query.workload,
+                (selectors.workloads(self.actor), "pk"), (events, "workload_id"),
+            ),
+        )  # fmt: skip
         rows = filter_by(
-            selectors.events(self.actor),
+            events,
             workload_id=query.workload, kind=query.kind, at__gte=query.since,
         )  # fmt: skip
         if query.project is not None:
-            rows = rows.filter(
-                project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
-            )
+            rows = rows.filter(project_id__in=project_ids(self.actor, query.project))
         return Response(page(rows, query, NEWEST, serialize_events))
 
 
@@ -93,18 +110,21 @@ class AuditTrail(ApiView):
     @operation("List audit entries, newest first", query=AuditQuery, page=AuditEntryResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, AuditQuery)
+        entries = selectors.audit(self.actor)
+        check_names(
+            unknown_user(self.actor, query.actor, Names(entries, "actor"), path="actor"),
+            unknown_project(self.actor, query.project, project_history(self.actor)),
+            unknown_department(self.actor, query.department, department_history(self.actor)),
+        )
         rows = filter_by(
-            selectors.audit(self.actor),
+            entries,
             actor=query.actor, action=query.action, object_type=query.object_type,
             object_name=query.object_name, at__gte=query.since, at__lte=query.until,
         )  # fmt: skip
         if query.project is not None:
-            rows = rows.filter(
-                project_id__in=selectors.projects(self.actor).filter(name=query.project).values("pk")
-            )
+            rows = rows.filter(project_id__in=project_ids(self.actor, query.project))
         if query.department is not None:
-            seen = selectors.departments(self.actor).filter(name=query.department)
-            rows = rows.filter(department_id__in=seen.values("pk"))
+            rows = rows.filter(department_id__in=department_ids(self.actor, query.department))
         return Response(page(rows, query, NEWEST, each(AuditEntryResponse.from_row)))
 
 

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
@@ -20,6 +21,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import has_admin_role
 from projects.api.lookups import resolve_department, resolve_project, resolve_user
+from projects.known_names import unknown_department, unknown_project, unknown_user
 from projects.models import Membership, Role
 from projects.models.tenants import Tenant
 from projects.services.people import members
@@ -75,6 +77,11 @@ class Members(ApiView):
     @operation("List members", query=MembersQuery, page=MemberResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, MembersQuery)
+        check_names(
+            unknown_project(self.actor, query.project),
+            unknown_department(self.actor, query.department),
+            unknown_user(self.actor, query.user),
+        )
         rows = selectors.members(self.actor)
         rows = filter_by(
             rows, project__name=query.project, department__name=query.department, user__username=query.user

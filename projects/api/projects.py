@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
@@ -18,6 +19,7 @@ from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
 from projects import selectors
 from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department
+from projects.known_names import unknown_department
 from projects.models import Project
 from projects.services import tenants
 from projects.volumes import project_volumes
@@ -78,6 +80,7 @@ class Projects(ApiView):
     @operation("List projects", query=ProjectsQuery, page=ProjectResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ProjectsQuery)
+        check_names(unknown_department(self.actor, query.department))
         rows = selectors.projects(self.actor)
         rows = filter_by(rows, department__name=query.department)
         return Response(page(rows, query, BY_NAME, each(serialize_project)))

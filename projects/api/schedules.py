@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, closest_match, format_value
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, each, filter_by, page
@@ -29,6 +30,7 @@ from berth.server.api.responses import ResponseModel, created_response, no_conte
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
+from projects.known_names import unknown_project
 from projects.models import Project, Schedule, ScheduleRun
 from projects.services import schedules
 
@@ -94,6 +96,7 @@ class Schedules(ApiView):
     @operation("List schedules", query=SchedulesQuery, page=ScheduleResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, SchedulesQuery)
+        check_names(unknown_project(self.actor, query.project))
         rows = filter_by(selectors.schedules(self.actor), project__name=query.project)
         return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
 

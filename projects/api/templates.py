@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import (
@@ -24,6 +25,7 @@ from berth.server.api.responses import ResponseModel, created_response, no_conte
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
+from projects.known_names import unknown_project
 from projects.models import Project, Template
 from projects.services.workloads import templates
 
@@ -63,6 +65,7 @@ class Templates(ApiView):
     @operation("List templates", query=TemplatesQuery, page=TemplateResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, TemplatesQuery)
+        check_names(unknown_project(self.actor, query.project))
         rows = selectors.templates(self.actor)
         rows = filter_by(rows, project__name=query.project)
         return Response(page(rows, query, BY_NAME, each(serialize_list_row)))

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
+from berth.db.known_names import Names, check_names
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
@@ -24,8 +25,10 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
 from projects import selectors as tenants
 from projects.actor import Actor
+from projects.known_names import unknown_pool, unknown_project
 from scheduler.models import Eviction
 from scheduler.reports import selectors
+from scheduler.reports.evictions.known_parties import unknown_parties
 from scheduler.reports.evictions.matrix import totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.visibility import Viewer, viewer_for
@@ -201,12 +204,18 @@ def serializer_for(actor: Actor) -> Callable[[Sequence[Eviction]], list[Any]]:
 
 def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery") -> QuerySet[Eviction]:
     rows = selectors.evictions(actor)
+    workload = query.workload if isinstance(query, EvictionsQuery) else None
+    check_names(
+        unknown_pool(actor, query.pool, Names(rows, "pool_name")),
+        unknown_project(actor, query.project, Names(rows, "project_name")),
+        *unknown_parties(actor, preemptor=query.preemptor, victim=workload),
+    )
     rows = filter_by(
         rows, kind=query.kind, pool_name=query.pool, project_name=query.project,
         at__gte=query.since, at__lte=query.until,
     )  # fmt: skip
     if query.preemptor is not None:
         rows = rows.filter(selectors.preemptor_filter(actor, query.preemptor))
-    if isinstance(query, EvictionsQuery) and query.workload is not None:
-        rows = rows.filter(selectors.victim_filter(actor, query.workload))
+    if workload is not None:
+        rows = rows.filter(selectors.victim_filter(actor, workload))
     return rows

@@ -15,11 +15,13 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.quantities import Moment
+from berth.db.known_names import check_names
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
+from scheduler.reports.usage.known_names import unknown_names
 from scheduler.reports.usage.query import usage_request
 from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, total, usage_report
 
@@ -76,6 +78,7 @@ class UsageReport(ApiView):
             time_zone=query.time_zone,
             only={word: getattr(query, word) for word in Dimension},
         )  # fmt: skip
+        check_names(*unknown_names(self.actor, report_request.only))
         rows = usage_report(self.actor, report_request, now)
         if query.format == "csv":
             return stream_csv(request, report_request, rows)

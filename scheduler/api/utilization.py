@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
+from berth.db.known_names import check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -24,6 +25,7 @@ from pools.models import Node, NodePool
 from projects import selectors
 from projects.access import visible_nodes, visible_pools
 from projects.idle_gpus import RUNNING_STATES, idle_since
+from projects.known_names import unknown_pool, unknown_project
 from projects.models import Pod, Workload
 from scheduler.api.utilization_shapes import (
     DeviceUtilizationResponse,
@@ -194,6 +196,7 @@ class NodeUtilizationList(ApiView):
     @operation("List the utilization of nodes", query=NodesQuery, page=NodeUtilizationResponse)
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, NodesQuery), timezone.now()
+        check_names(unknown_pool(self.actor, query.pool))
         rows = machines.nodes().filter(pk__in=visible_nodes(self.actor))
         rows = filter_by(rows, pool__name=query.pool)
         return Response(page(rows, query, BY_POOL_AND_NODE, lambda nodes: _serialize_nodes(nodes, now)))
@@ -212,6 +215,7 @@ class WorkloadUtilizationList(ApiView):
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, WorkloadsQuery), timezone.now()
+        check_names(unknown_project(self.actor, query.project), unknown_pool(self.actor, query.pool))
         running = Pod.objects.filter(state__in=RUNNING_STATES).values("workload")
         rows = selectors.workloads(self.actor).filter(pk__in=running)
         rows = filter_by(rows, project__name=query.project, pool__name=query.pool)
@@ -231,11 +235,8 @@ class ClusterUtilization(ApiView):
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, ClusterQuery), timezone.now()
-        pools = list(visible_pools(self.actor).order_by("name"))
-        if query.pool is not None:
-            pools = [pool for pool in pools if pool.name == query.pool]
-            if not pools:
-                raise NotFound(f"There is no node pool named {format_value(query.pool)}.")
+        check_names(unknown_pool(self.actor, query.pool))
+        pools = list(filter_by(visible_pools(self.actor), name=query.pool).order_by("name"))
         pool_responses = _serialize_pools(pools, now)
         return Response(
             ClusterUtilizationResponse(

@@ -4,10 +4,12 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Conflict
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
 from projects.access import is_platform_admin, visible_pools
+from projects.known_names import unknown_pool, unknown_project
 from projects.selectors import projects
 from scheduler.models import Cycle
 from scheduler.reports.decisions import (
@@ -34,8 +36,10 @@ def index(request: Request) -> HttpResponse:
     rows = decided_cycles(request.actor, filters, since, until)
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
+    unknown = unknown_pool(request.actor, filters.pool), unknown_project(request.actor, filters.project)
     context = {
         "filters": values,
+        "unknown": "" if listing.rows else describe_unknown(*unknown),
         "is_admin": is_platform_admin(request.actor),
         "is_filtered": any(values.values()),
         "slice": listing,

@@ -8,14 +8,19 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
+from berth.core.problems import Problem
+from berth.db.known_names import Names
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
+from projects.known_names import unknown_pool, unknown_project
 from projects.selectors import projects
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Cycle, Eviction
+from scheduler.reports.evictions.known_parties import unknown_parties
 from scheduler.reports.evictions.matrix import build_matrix, totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.selectors import evictions, victim_filter
@@ -48,6 +53,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     totals = totals_by_project_pair(rows)
     context = {
         "filters": filters,
+        "unknown": "" if listing.rows else describe_unknown(*unknown_names(request.actor, filters)),
         "slice": listing,
         "sort": listing.sort,
         "rows": render_with_links(viewer_for(request.actor), listing.rows),
@@ -86,6 +92,18 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
     if until:
         rows = rows.filter(at__lte=until)
     return rows
+
+
+def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]:
+    rows = evictions(actor)
+    return [
+        unknown_pool(actor, filters["pool"], Names(rows, "pool_name")),
+        unknown_project(actor, filters["project"], Names(rows, "project_name")),
+        unknown_project(
+            actor, filters["preemptor"], Names(rows, "preemptor_project_name"), path="preemptor project"
+        ),
+        *unknown_parties(actor, victim=filters["workload"] or None),
+    ]
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -7,11 +7,13 @@ from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.access import visible_pools
+from projects.known_names import unknown_pool
 from projects.selectors import find_owner
 from scheduler.reports.fair_share.table import QueueShare, share_table
 from scheduler.reports.fair_share.trace import UNITS, share_trace
@@ -71,7 +73,8 @@ def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
-    pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), pools[0] if pools else None)
+    name = request.GET.get("pool", "").replace("\x00", "")[:100]
+    pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
     departments = share_table(request.actor, pool) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     listing = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
@@ -88,6 +91,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "listing": listing,
         "pools": pools,
         "pool": pool,
+        "unknown": describe_unknown(unknown_pool(request.actor, name)),
         "tree": [
             (
                 _add_bar(top, scale),

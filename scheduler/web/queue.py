@@ -13,11 +13,13 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import PENDING
 from projects.access import visible_pools
+from projects.known_names import unknown_pool, unknown_project
 from projects.models import Phase
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
@@ -89,6 +91,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         )
         if file := requested_csv(request, listing):
             return file
+    unknown = (
+        unknown_pool(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
+        unknown_project(request.actor, filters["project"]),
+    )
     context = {
         "pools": [(each.name, by_pool[each.name]) for each in pools],
         "pool": pool,
@@ -96,6 +102,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "listing": listing,
         "rows": listing.rows if listing else [],
         "filters": filters,
+        "unknown": describe_unknown(*unknown),
         "is_filtered": bool(any(filters.values()) or (listing and listing.search)),
         "reasons": reasons,
         "queued": sum(count for _, count in reasons),

@@ -123,7 +123,11 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     assert "vision: GPUs of research in pool local" in output
     assert "  Total request (allocated and pending): no GPU.\n  Fair share: no GPU.\n" in output
     assert berth("quota", "show", "--why", **bob).returncode == 2
-    assert "ads has no quota visible to you" in berth("quota", "show", "ads", "--why", **bob).stderr
+    for words in (("ads", "--why"), ("visoin",)):
+        refused = berth("quota", "show", *words, **bob)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "NAME: does not exist; received" in refused.stderr
+    assert "Did you mean `vision`?" in refused.stderr
 
 
 def test_quota_change_is_previewed_applied_listed_and_reverted(

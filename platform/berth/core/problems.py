@@ -1,10 +1,11 @@
 """Validation problems, each with its path, the received value and the allowed values."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
 VALUE_MAX = 80
+LISTED_MAX = 8  # number of visible names up to which all are listed
 SUGGESTION = "Did you mean "
 
 
@@ -55,6 +56,14 @@ def suggest(word: str, valid: Iterable[str]) -> str:
     words = list(valid)
     match = closest_match(word, words)
     return f"{SUGGESTION}`{match}`?" if match else ", ".join(words)
+
+
+def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
+    """Return a suggestion or, if no visible name is close, the visible names or, of many, what they name."""
+    match = closest_match(word, visible)
+    if match:
+        return f"{SUGGESTION}`{match}`?"
+    return ", ".join(sorted(visible)) if 0 < len(visible) <= LISTED_MAX else f"{noun} that you can see"
 
 
 def closest_match(word: str, valid: Iterable[str]) -> str:

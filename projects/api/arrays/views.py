@@ -14,6 +14,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.arrays import TASKS_MAX, Indexes, check_index_count, expand
+from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Query, Word, parse_body, parse_document, parse_query
@@ -34,6 +35,7 @@ from projects.api.arrays.schemas import (
     serialize_submission,
 )
 from projects.api.workloads.schemas import DryRunResponse
+from projects.known_names import unknown_project, unknown_user
 from projects.models import WorkloadArray
 from projects.reported_metrics import Goal
 from projects.services import arrays
@@ -84,7 +86,7 @@ class Arrays(ApiView):
     @operation("List arrays", query=ArraysQuery, page=ArrayResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ArraysQuery)
-        rows = _filter(selectors.arrays(self.actor), query).defer("spec")
+        rows = _filter(self.actor, query).defer("spec")
         return Response(page(rows, query, _order(query), serialize_arrays))
 
     @operation(
@@ -221,9 +223,13 @@ class RetryArray(ArrayAction):
         return self.change(request, array_id, arrays.retry, parse_body(request, ChangeBody))
 
 
-def _filter(rows: QuerySet[WorkloadArray], query: ArraysQuery) -> QuerySet[WorkloadArray]:
+def _filter(actor: Actor, query: ArraysQuery) -> QuerySet[WorkloadArray]:
+    check_names(
+        unknown_project(actor, query.project),
+        unknown_user(actor, query.submitted_by, path="submitted_by"),
+    )
     return filter_by(
-        rows,
+        selectors.arrays(actor),
         project__name=query.project,
         state=query.state,
         submitted_by__username=query.submitted_by,

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
+from berth.db.known_names import check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
     ListQuery,
@@ -30,6 +31,7 @@ from projects.api.quotas.schemas import (
     StoredQuotaResponse,
     serialize_quota,
 )
+from projects.known_names import unknown_department, unknown_place, unknown_project
 from projects.models import Department, Project, Quota
 from projects.models.tenants import (
     PoolOrGroup,
@@ -54,6 +56,11 @@ class Quotas(ApiView):
     @operation("List quotas", query=QuotasQuery, page=QuotaResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
+        check_names(
+            unknown_place(self.actor, query.pool),
+            unknown_department(self.actor, query.department),
+            unknown_project(self.actor, query.project),
+        )
         rows = prefetch_queue_statuses(selectors.quotas(self.actor))
         rows = filter_by(rows, department__name=query.department, project__name=query.project)
         if query.pool is not None:

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
+from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
@@ -18,6 +19,7 @@ from berth.server.api.views import ApiView
 from projects.api.services.scaling_schemas import RequestStatusName
 from projects.api.workloads.schemas import PhaseName
 from projects.engine.scaling import FINAL
+from projects.known_names import unknown_project
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.service_selectors import find_service, services
 from projects.services.inference import weight_updates
@@ -119,6 +121,7 @@ class Services(ServiceView):
     @operation("List inference services", query=ServicesQuery, page=ServiceResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ServicesQuery)
+        check_names(unknown_project(self.actor, query.project))
         rows = services(self.actor)
         rows = filter_by(rows, workload__project__name=query.project)
         if query.ended is not None:

@@ -7,9 +7,13 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from berth.db.known_names import Names, check_names
 from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
+from projects import selectors
+from projects.actor import Actor
 from projects.api.workloads.schemas import PhaseName, WorkloadKindName
+from projects.known_names import unknown_department, unknown_id, unknown_pool, unknown_project, unknown_user
 from projects.models import Workload
 from projects.models.workloads import HAS_LABELS
 
@@ -67,7 +71,17 @@ def sort_order(query: WorkloadsQuery) -> Order:
     return Order(query.sort, (COLUMNS.get(name, name), "id"), is_descending=query.sort.startswith("-"))
 
 
-def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
+def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
+    """Return the visible workloads that match. Raises Invalid for names that the user does not see."""
+    rows = selectors.workloads(actor)
+    in_pool = Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool])
+    check_names(
+        unknown_project(actor, query.project),
+        unknown_department(actor, query.department),
+        unknown_pool(actor, query.pool, Names(rows, "pool__name", in_pool)),
+        unknown_user(actor, query.submitted_by, path="submitted_by"),
+        unknown_id("array", "an array", query.array, (selectors.arrays(actor), "pk")),
+    )
     rows = filter_by(
         rows,
         array=query.array,
@@ -81,7 +95,7 @@ def filter_workloads(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySe
         phase__in=query.phase or None,
     )
     if query.pool is not None:
-        rows = rows.filter(Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool]))
+        rows = rows.filter(in_pool)
     for label in query.label:
         key, _, value = label.partition("=")
         rows = rows.filter(HAS_LABELS, labels__contains={key: value})

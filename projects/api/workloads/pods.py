@@ -10,6 +10,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from berth.db.known_names import check_names
 from berth.server.api.pagination import Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
@@ -18,6 +19,7 @@ from berth.server.api.views import ApiView
 from pools.engine.pod_limits import limit_values
 from projects import selectors
 from projects.api.workloads.schemas import PodLimitsResponse
+from projects.known_names import unknown_id, unknown_node
 from projects.models import Pod
 
 PodStateName = Literal["starting", "running", "stopping", "succeeded", "failed", "stopped", "lost"]
@@ -67,6 +69,10 @@ class Pods(ApiView):
     @operation("List pods, newest first", query=PodsQuery, page=PodResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, PodsQuery)
+        check_names(
+            unknown_id("workload", "a workload", query.workload, (selectors.workloads(self.actor), "pk")),
+            unknown_node(self.actor, query.node),
+        )
         rows = select_allocations(selectors.pods(self.actor))
         rows = filter_by(rows, workload=query.workload, node__name=query.node, state__in=query.state or None)
         return Response(page(rows, query, NEWEST_PODS, each(_serialize_pod)))

@@ -59,7 +59,7 @@ class Workloads(ApiView):
     @operation("List workloads", query=WorkloadsQuery, page=WorkloadResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, WorkloadsQuery)
-        rows = annotate_pod_counts(filter_workloads(selectors.workloads(self.actor), query)).defer("spec")
+        rows = annotate_pod_counts(filter_workloads(self.actor, query)).defer("spec")
         return Response(page(rows, query, sort_order(query), serialize_list))
 
     @operation(

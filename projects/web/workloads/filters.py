@@ -7,7 +7,9 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
+from berth.core.problems import Problem
 from projects.actor import Actor
+from projects.known_names import unknown_pool, unknown_project
 from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
@@ -78,6 +80,10 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
     return rows
+
+
+def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
+    return [unknown_project(actor, filters.project), unknown_pool(actor, filters.pool)]
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:

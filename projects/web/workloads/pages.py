@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.api.transport.streaming import csv_response
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require, visible_pools
@@ -26,6 +27,7 @@ from projects.web.workloads.filters import (
     filter_workloads,
     one_row_per_array,
     parse_filters,
+    unknown_names,
 )
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.utilization import attach_utilization, was_measured
@@ -111,6 +113,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         with_values.discard("utilization")
     context = {
         "filters": filters,
+        "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",

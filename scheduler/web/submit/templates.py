@@ -13,9 +13,11 @@ from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may
+from projects.known_names import unknown_project
 from projects.models import Project, Template
 from projects.selectors import find_project, templates
 from projects.services.workloads import templates as service
@@ -110,6 +112,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         .values_list("project__name", flat=True)
         .distinct(),
         "chosen": chosen,
+        "unknown": "" if listing.rows else describe_unknown(unknown_project(request.actor, chosen)),
         "search": search,
         "may_make": bool(mine),
     }

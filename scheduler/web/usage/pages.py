@@ -16,6 +16,7 @@ from rest_framework.request import Request as ApiRequest
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
@@ -29,6 +30,7 @@ from scheduler.api.usage import stream_csv
 from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 from scheduler.reports.usage.gpu_use import GpuUse, gpu_use, total_use
+from scheduler.reports.usage.known_names import unknown_names
 from scheduler.reports.usage.report import (
     Dimension,
     Step,
@@ -98,6 +100,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )  # fmt: skip
     context = {
         "question": question,
+        "unknown": "" if rows else describe_unknown(*unknown_names(request.actor, question.only)),
         "spans": SPANS,
         "dimensions": list(Dimension),
         "steps": list(Step),

@@ -62,12 +62,14 @@ def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(
         "node-pools/local",
         "node-pools/local/queue",
         "nodes/local-0/utilization",
-        "utilization?pool=local",
     ):
         hidden, missing = frank.get(path), frank.get(path.replace("local-0", "x").replace("local", "x"))
         assert (hidden.status_code, missing.status_code) == (404, 404), path
         texts = [answer.json()["detail"] for answer in (hidden, missing)]
         assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
+    hidden, missing = frank.get("utilization?pool=local"), frank.get("utilization?pool=x")
+    assert (hidden.status_code, missing.status_code) == (422, 422)
+    assert hidden.json()["detail"].replace("local", "x") == missing.json()["detail"]
 
 
 def test_isolation_is_visible_to_all_and_isolation_problems_only_to_platform_admins(

@@ -33,8 +33,8 @@ def test_token_commands_in_the_guides_work_after_a_login(berth: Berth, cast: Cas
 def test_nodes_of_an_unknown_pool_are_an_error(berth: Berth, cast: Cast) -> None:
     token = token_of(cast.alice)
     missing = berth("node", "list", "--pool", "metal", BERTH_TOKEN=token)
-    assert (missing.returncode, missing.stdout) == (4, "")
-    assert "There is no node pool named 'metal'." in missing.stderr
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "pool: does not exist; received 'metal'; allowed: local" in missing.stderr
     empty = berth("node", "list", "--pool", cast.pool.name, BERTH_TOKEN=token)
     assert empty.returncode == 0, empty.stderr
 

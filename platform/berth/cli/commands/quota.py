@@ -1,7 +1,7 @@
 """Command `berth quota`: show, set, preview, apply and revert quotas."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,13 +10,14 @@ import typer
 from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, place_names
 from berth.cli.commands import quota_groups
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import BadInput, ExitCode, invalid_value
 from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
 from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_place
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, safe
+from berth.core.problems import suggest_visible
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -72,6 +73,8 @@ def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | 
     """
     departments = {project.name: project.department for project in client.projects.list()}
     quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner.name)]
+    if owner is not None and not quotas and owner not in departments:
+        _check_owner(owner, {*departments, *(department.name for department in client.departments.list())})
     headings = set()
     if owner is None and not output.is_data:
         headings = {
@@ -86,6 +89,13 @@ def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | 
     return sorted([*quotas, *headings], key=lambda row: _quota_sort_key(row, departments))
 
 
+def _check_owner(owner: str, visible: Collection[str]) -> None:
+    """Raise BadInput if no visible department or project has this name."""
+    if owner not in visible:
+        allowed = suggest_visible(owner, visible, "a department or project")
+        raise invalid_value("NAME", "does not exist", owner, allowed)
+
+
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
     """Print how the fair share of each of the owner's quotas is computed."""
     if owner is None:
@@ -93,6 +103,8 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
     with open_client() as client:
         quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner.name == owner]
         if not quotas:
+            projects = {project.name for project in client.projects.list()}
+            _check_owner(owner, projects | {department.name for department in client.departments.list()})
             raise BadInput(f"{owner} has no quota visible to you{'' if pool is None else f' in {pool}'}")
         traces = [
             client.quotas.share("project" if quota.owner.kind == "project" else "department", owner, name)

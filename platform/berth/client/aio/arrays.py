@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Literal
 
 from berth.client.aio.resource import AsyncResource
-from berth.client.aio.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
+from berth.client.aio.workloads import (
+    POLL_SECONDS,
+    Document,
+    is_id,
+    raise_not_found_for_unknown_project,
+    require_unique_match,
+    select_candidates,
+)
 from berth.client.models.arrays import (
     Array,
     ArrayChange,
@@ -46,7 +53,8 @@ class AsyncArrays(AsyncResource):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
-        matching = [array async for array in listed] if name else []
+        with raise_not_found_for_unknown_project():
+            matching = [array async for array in listed] if name else []
         return await self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
     async def dependencies(self, array_id: str) -> Dependencies:

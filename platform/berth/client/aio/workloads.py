@@ -1,7 +1,8 @@
 """Submit, find, follow and control workloads."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import httpx
 from berth.client.aio.resource import AsyncResource
 from berth.client.channels import CommandResult, Terminal, command_request
 from berth.client.copies import CopyResult, Progress
-from berth.client.errors import Ambiguous, NotFound
+from berth.client.errors import Ambiguous, Invalid, NotFound
 from berth.client.models.arrays import Array
 from berth.client.models.explanations import Explanation, SmallestChange
 from berth.client.models.logs import LogChunk
@@ -90,7 +91,8 @@ class AsyncWorkloads(AsyncResource):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
-        matching = [workload async for workload in listed] if name else []
+        with raise_not_found_for_unknown_project():
+            matching = [workload async for workload in listed] if name else []
         return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
     async def edit(
@@ -296,6 +298,18 @@ def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
     """Return the live workloads or arrays with this name, or the ended objects if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
+
+
+@contextmanager
+def raise_not_found_for_unknown_project() -> Iterator[None]:
+    """Raise NotFound if the reference names a project that does not exist or is not visible."""
+    try:
+        yield
+    except Invalid as error:
+        if any(problem.path != "project" for problem in error.problems):
+            raise
+        errors = [problem.to_dict() for problem in error.problems]
+        raise NotFound(404, {"code": "not-found", "detail": error.detail, "errors": errors}) from None
 
 
 def require_unique_match(reference: str, candidates: Sequence[W], kind: str = "Workload") -> W:

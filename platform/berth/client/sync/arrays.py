@@ -14,7 +14,14 @@ from berth.client.models.arrays import (
 from berth.client.models.metrics import MetricNames, TaskMetric, TaskStop, TaskStops
 from berth.client.models.workloads import Dependencies, Workload
 from berth.client.sync.resource import Resource
-from berth.client.sync.workloads import POLL_SECONDS, Document, is_id, require_unique_match, select_candidates
+from berth.client.sync.workloads import (
+    POLL_SECONDS,
+    Document,
+    is_id,
+    raise_not_found_for_unknown_project,
+    require_unique_match,
+    select_candidates,
+)
 
 Index = int | str  # an index such as 7, or a range such as "0-99:10"
 
@@ -47,7 +54,8 @@ class Arrays(Resource):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
-        matching = list(listed) if name else []
+        with raise_not_found_for_unknown_project():
+            matching = list(listed) if name else []
         return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
     def dependencies(self, array_id: str) -> Dependencies:

@@ -17,11 +17,13 @@ from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.first_steps import first_steps
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
 from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
+from projects.known_names import unknown_pool
 from projects.models import Phase, Workload
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workload_count, workloads
@@ -67,7 +69,8 @@ def index(request: Request) -> HttpResponse:
     actor = request.actor
     request.may_submit = may_submit_anywhere(actor)
     pools = list(visible_pools(actor).order_by("name"))
-    pool = next((visible for visible in pools if visible.name == request.GET.get("pool")), None)
+    name = request.GET.get("pool", "").replace("\x00", "")[:100]
+    pool = next((visible for visible in pools if visible.name == name), None)
     shown = [pool] if pool else pools
     capacity = pool_capacity(shown)
     is_drawable = 0 < capacity.total <= DEVICES_MAX * MILLI
@@ -80,6 +83,7 @@ def index(request: Request) -> HttpResponse:
     context = {
         "pools": pools,
         "pool": pool,
+        "unknown": describe_unknown(unknown_pool(actor, name)),
         "capacity": capacity,
         "queues": select_busiest(quota_lines(actor, shown)),
         "counts": count_by_state(actor, shown),

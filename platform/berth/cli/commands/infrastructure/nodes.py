@@ -37,8 +37,6 @@ def list_nodes(
     berth node list --pool train --state draining -o wide
     """
     with open_client() as client:
-        if pool is not None:
-            client.node_pools.get(pool)  # an unknown pool is an error, not an empty list
         print_listing(
             lambda: list(client.nodes.list(pool=pool, state=state)), _node_columns, output, "No nodes.",
             watch=watch,

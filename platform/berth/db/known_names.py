@@ -1,0 +1,51 @@
+"""Refuse filters by names that occur nowhere, instead of returning an empty list."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, format_value, suggest_visible
+
+COMPARED_MAX = 2000  # names of each source that are compared with an unknown name
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names in a column of the rows that the user may see.
+
+    `condition` selects the rows that a filter matches, if it matches more than the exact name.
+    """
+
+    rows: QuerySet[Any]
+    column: str = "name"
+    condition: Q | None = None
+
+    def include(self, name: str) -> bool:
+        condition = Q(**{self.column: name}) if self.condition is None else self.condition
+        return self.rows.filter(condition).exists()
+
+    def list(self) -> set[str]:
+        names = self.rows.order_by().values_list(self.column, flat=True).distinct()[:COMPARED_MAX]
+        return {str(name) for name in names if name}
+
+
+def check_names(*problems: Problem | None) -> None:
+    """Raise Invalid with all problems that are not None."""
+    if unknown := [problem for problem in problems if problem is not None]:
+        raise Invalid(unknown)
+
+
+def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names]) -> Problem | None:
+    """Return the problem with a name that no source includes, or None.
+
+    An object that the user may not see is reported like one that does not exist: the suggestion is one of
+    the visible names.
+    """
+    sources = list(sources)
+    if not name or any(source.include(name) for source in sources):
+        return None
+    visible = set().union(*(source.list() for source in sources))
+    return Problem(path, "does not exist", format_value(name), suggest_visible(name, visible, noun))

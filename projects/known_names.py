@@ -1,0 +1,87 @@
+"""Names that a user may filter lists by: those of visible objects and of visible history."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+
+from berth.core.problems import Problem, format_value
+from berth.db.known_names import Names, unknown_name
+from pools.models import QuotaGroup
+from projects import selectors
+from projects.access import visible_departments, visible_nodes, visible_pools, visible_projects
+from projects.actor import Actor
+from projects.models import Audit, Department, Project
+
+
+def unknown_project(actor: Actor, name: str | None, *history: Names, path: str = "project") -> Problem | None:
+    """Return the problem with a name that neither a visible project nor the history has, or None."""
+    return unknown_name(path, name, "a project", [Names(visible_projects(actor)), *history])
+
+
+def unknown_department(actor: Actor, name: str | None, *history: Names) -> Problem | None:
+    return unknown_name("department", name, "a department", [Names(visible_departments(actor)), *history])
+
+
+def unknown_pool(actor: Actor, name: str | None, *history: Names) -> Problem | None:
+    return unknown_name("pool", name, "a node pool", [Names(visible_pools(actor)), *history])
+
+
+def unknown_place(actor: Actor, name: str | None) -> Problem | None:
+    """Return the problem with the name of a pool or quota group, or None."""
+    groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
+    return unknown_pool(actor, name, Names(groups))
+
+
+def unknown_node(actor: Actor, name: str | None) -> Problem | None:
+    return unknown_name("node", name, "a node", [Names(visible_nodes(actor))])
+
+
+def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "user") -> Problem | None:
+    """Return the problem with the name of a user that the user cannot see anywhere, or None.
+
+    A user sees the members of their projects and departments, the submitters of visible workloads, and the
+    users that they administer.
+    """
+    sources = [
+        Names(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),
+        Names(selectors.members(actor), "user__username"),
+        Names(selectors.users(actor), "username"),
+        Names(selectors.workloads(actor), "submitted_by__username"),
+    ]
+    return unknown_name(path, name, "a user", [*sources, *history])
+
+
+def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]) -> Problem | None:
+    """Return the problem with an ID that is in the given column of none of the rows, or None."""
+    if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
+        return None
+    return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")
+
+
+def project_history(actor: Actor) -> Names:
+    """Return the names of projects in the visible audit log, including those of deleted projects."""
+    return Names(_audited(actor, Project), "object_name")
+
+
+def department_history(actor: Actor) -> Names:
+    return Names(_audited(actor, Department), "object_name")
+
+
+def project_ids(actor: Actor, name: str) -> set[int]:
+    """Return the IDs of the visible projects that have this name or, according to the audit log, had it."""
+    return _ids(visible_projects(actor), _audited(actor, Project), name)
+
+
+def department_ids(actor: Actor, name: str) -> set[int]:
+    return _ids(visible_departments(actor), _audited(actor, Department), name)
+
+
+def _audited(actor: Actor, model: type[Project | Department]) -> QuerySet[Audit]:
+    return selectors.audit(actor).filter(object_type=model._meta.model_name)
+
+
+def _ids(rows: QuerySet[Any], audited: QuerySet[Audit], name: str) -> set[int]:
+    earlier = audited.filter(object_name=name).order_by().values_list("object_id", flat=True).distinct()
+    return {*rows.filter(name=name).values_list("pk", flat=True), *map(int, earlier)}

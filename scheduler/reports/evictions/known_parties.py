@@ -1,0 +1,55 @@
+"""Workloads and projects that a user may filter evictions by."""
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from berth.core.problems import Problem
+from berth.db.known_names import Names, unknown_name
+from projects.access import is_platform_admin, visible_projects
+from projects.actor import Actor
+from projects.selectors import workloads
+from scheduler.models import Eviction
+from scheduler.reports.selectors import evictions, preemptor_filter, victim_filter
+
+
+def unknown_parties(
+    actor: Actor, *, preemptor: str | None = None, victim: str | None = None
+) -> list[Problem | None]:
+    """Return the problems with a preemptor and a victim that the user sees nowhere.
+
+    Workloads that were deleted stay known through their evictions.
+    """
+    problems = []
+    if preemptor is not None:
+        matching = preemptor_filter(actor, preemptor)
+        sources = [
+            *_workload_names(actor, preemptor),
+            Names(visible_projects(actor)),
+            Names(_seen(actor, "preemptor_project_id"), "preemptor_name", matching),
+            Names(evictions(actor), "preemptor_project_name"),
+        ]
+        problems.append(unknown_name("preemptor", preemptor, "a workload or project", sources))
+    if victim is not None:
+        matching = victim_filter(actor, victim)
+        sources = [
+            *_workload_names(actor, victim),
+            Names(_seen(actor, "project_id"), "workload_name", matching),
+        ]
+        problems.append(unknown_name("workload", victim, "a workload", sources))
+    return problems
+
+
+def _seen(actor: Actor, column: str) -> QuerySet[Eviction]:
+    """Return the visible evictions whose party in this column is visible by name."""
+    rows = evictions(actor)
+    if is_platform_admin(actor):
+        return rows
+    return rows.filter(**{f"{column}__in": visible_projects(actor).values("pk")})
+
+
+def _workload_names(actor: Actor, text: str) -> list[Names]:
+    try:
+        return [Names(workloads(actor), condition=Q(pk=UUID(text)))]
+    except ValueError:
+        return [Names(workloads(actor))]

@@ -1,0 +1,34 @@
+"""Names that a user may filter usage reports by."""
+
+from collections.abc import Mapping
+
+from django.db.models import Q
+
+from berth.core.problems import Problem
+from berth.db.known_names import Names
+from projects.access import fully_visible_departments, is_platform_admin, visible_projects
+from projects.actor import Actor
+from projects.known_names import unknown_department, unknown_pool, unknown_project, unknown_user
+from scheduler.models import UsageHour
+from scheduler.reports.usage.report import COLUMNS, Dimension
+
+CHECKS = {
+    Dimension.DEPARTMENT: unknown_department,
+    Dimension.PROJECT: unknown_project,
+    Dimension.USER: unknown_user,
+    Dimension.POOL: unknown_pool,
+}
+
+
+def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
+    """Return the problems with names that are neither visible nor in the visible usage.
+
+    Usage outlives its project, user and pool.
+    """
+    rows = UsageHour.objects.all()
+    if not is_platform_admin(actor):
+        rows = rows.filter(
+            Q(project_id__in=visible_projects(actor).values("pk"))
+            | Q(department_id__in=fully_visible_departments(actor).values("pk"))
+        )
+    return [CHECKS[key](actor, name, Names(rows, COLUMNS[key])) for key, name in only.items()]

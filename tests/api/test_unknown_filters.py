@@ -1,0 +1,150 @@
+"""Tests of lists that are filtered by the name of an object that does not exist or is hidden."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from projects.services import tenants
+from scheduler.models import UsageHour
+from tests import factories as make
+from tests.api.conftest import Caller
+from tests.cast import Cast
+
+# path, parameter, a misspelled name that resembles one that dave sees, and that name
+FILTERS = [
+    ("workloads", "project", "visoin", "vision"),
+    ("workloads", "department", "reserch", "research"),
+    ("workloads", "pool", "loca", "local"),
+    ("workloads", "submitted_by", "davee", "dave"),
+    ("arrays", "project", "visoin", "vision"),
+    ("arrays", "submitted_by", "davee", "dave"),
+    ("schedules", "project", "visoin", "vision"),
+    ("templates", "project", "visoin", "vision"),
+    ("projects", "department", "reserch", "research"),
+    ("members", "project", "visoin", "vision"),
+    ("members", "department", "reserch", "research"),
+    ("members", "user", "davee", "dave"),
+    ("quotas", "pool", "loca", "local"),
+    ("quotas", "project", "visoin", "vision"),
+    ("quotas", "department", "reserch", "research"),
+    ("nodes", "pool", "loca", "local"),
+    ("pods", "node", "local-00", "local-0"),
+    ("events", "project", "visoin", "vision"),
+    ("audit", "actor", "davee", "dave"),
+    ("audit", "project", "visoin", "vision"),
+    ("audit", "department", "reserch", "research"),
+    ("evictions", "pool", "loca", "local"),
+    ("evictions", "project", "visoin", "vision"),
+    ("evictions", "preemptor", "visoin", "vision"),
+    ("evictions", "workload", "trian", "train"),
+    ("evictions/matrix", "preemptor", "visoin", "vision"),
+    ("usage", "project", "visoin", "vision"),
+    ("usage", "department", "reserch", "research"),
+    ("usage", "user", "davee", "dave"),
+    ("usage", "pool", "loca", "local"),
+    ("utilization", "pool", "loca", "local"),
+    ("utilization/nodes", "pool", "loca", "local"),
+    ("utilization/workloads", "project", "visoin", "vision"),
+    ("utilization/workloads", "pool", "loca", "local"),
+]
+HIDDEN = {"project": "speech", "department": "product", "user": "grace", "actor": "grace"}
+HIDDEN |= {"submitted_by": "grace", "preemptor": "speech", "workload": "hidden"}
+
+
+@pytest.fixture
+def objects(cast: Cast) -> Cast:
+    """Create a node and a workload of vision, and a workload of speech, which dave does not see."""
+    make.node(cast.pool)
+    make.workload(cast.vision, "train", by=cast.dave.user)
+    make.workload(cast.speech, "hidden", by=cast.grace.user)
+    return cast
+
+
+def problem(answer: Any) -> dict[str, str]:
+    assert answer.status_code == 422, answer.content
+    [error] = answer.json()["errors"]
+    return dict(error)
+
+
+@pytest.mark.parametrize(("path", "parameter", "typed", "meant"), FILTERS)
+def test_unknown_name_in_a_filter_is_refused_with_the_nearest_visible_name(
+    objects: Cast, dave: Caller, path: str, parameter: str, typed: str, meant: str
+) -> None:
+    assert dave.get(path, **{parameter: meant}).status_code == 200
+    assert problem(dave.get(path, **{parameter: typed})) == {
+        "path": parameter, "message": "does not exist", "received": repr(typed),
+        "allowed": f"Did you mean `{meant}`?",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"), [(path, name) for path, name, *_ in FILTERS if name in HIDDEN]
+)
+def test_hidden_object_is_refused_like_one_that_does_not_exist(
+    objects: Cast, dave: Caller, path: str, parameter: str
+) -> None:
+    hidden = HIDDEN[parameter]
+    refusal = problem(dave.get(path, **{parameter: hidden}))
+    assert hidden not in refusal["allowed"]
+    missing = problem(dave.get(path, **{parameter: "z" * len(hidden)}))
+    nearest_or_list = {refusal["allowed"], missing["allowed"]}
+    assert len(nearest_or_list) == 1 or any("Did you mean" in text for text in nearest_or_list)
+    assert {**refusal, "received": "", "allowed": ""} == {**missing, "received": "", "allowed": ""}
+
+
+def test_unknown_id_in_a_filter_is_refused(objects: Cast, dave: Caller) -> None:
+    hidden = objects.speech.workloads.get()
+    for path, name, noun in (("events", "workload", "a workload"), ("pods", "workload", "a workload")):
+        for typed in (str(uuid.uuid4()), str(hidden.pk)):
+            refusal = problem(dave.get(path, **{name: typed}))
+            assert (refusal["path"], refusal["allowed"]) == (name, f"the ID of {noun} that you can see")
+    assert problem(dave.get("workloads", array=str(uuid.uuid4())))["path"] == "array"
+
+
+def test_few_names_are_listed_and_many_are_described(objects: Cast, dave: Caller, alice: Caller) -> None:
+    assert problem(dave.get("workloads", project="zzz"))["allowed"] == "vision"
+    for number in range(9):
+        make.pool(f"pool-{number}")
+    assert problem(alice.get("nodes", pool="zzz"))["allowed"] == "a node pool that you can see"
+
+
+def test_account_without_a_role_learns_no_names(objects: Cast, frank: Caller) -> None:
+    for path, parameter, typed, meant in FILTERS:
+        for text in (typed, meant):
+            refusal = problem(frank.get(path, **{parameter: text}))
+            nouns = ("project", "department", "node", "node pool", "workload", "workload or project")
+            assert refusal["allowed"] in ("frank", *(f"a {noun} that you can see" for noun in nouns)), path
+
+
+def test_every_unknown_name_of_a_request_is_reported(objects: Cast, dave: Caller) -> None:
+    errors = dave.get("workloads", project="visoin", pool="loca").json()["errors"]
+    assert [error["path"] for error in errors] == ["project", "pool"]
+
+
+def test_history_of_a_deleted_project_and_pool_can_be_filtered(
+    objects: Cast, alice: Caller, bob: Caller, carol: Caller
+) -> None:
+    cast = objects
+    old = make.pool("old")
+    victim, preemptor = cast.speech.workloads.get(), cast.vision.workloads.get()
+    make.eviction(victim, preemptor, old)
+    tenants.edit_project(actor=cast.bob, project=cast.speech, changes={"title": "Speech"})
+    UsageHour.objects.create(
+        hour=make.ago(hours=3).replace(minute=0, second=0, microsecond=0), pool_id=old.pk, pool_name="old",
+        project_id=cast.speech.pk, project_name="speech", department_id=cast.research.pk,
+        department_name="research", user_name="gone", gpu_milli_seconds=3_600_000,
+    )  # fmt: skip
+    victim.delete()
+    old.delete()
+    tenants.delete_project(actor=cast.bob, project=cast.speech)
+
+    assert len(alice.get("evictions", project="speech", pool="old", workload="hidden").json()["items"]) == 1
+    for caller in (alice, bob):
+        actions = [row["action"] for row in caller.get("audit", project="speech").json()["items"]]
+        assert actions == ["delete", "edit"]
+        for name, value in (("project", "speech"), ("pool", "old"), ("user", "gone")):
+            assert caller.get("usage", **{name: value}).json()["total"]["gpu_hours"] == 1, name
+    assert problem(carol.get("usage", project="speech"))["allowed"] == "vision"
+    assert problem(carol.get("audit", project="speech"))["allowed"] == "vision"
+    assert problem(alice.get("workloads", project="speech"))["path"] == "project"

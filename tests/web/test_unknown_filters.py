@@ -1,0 +1,38 @@
+"""Tests of pages with filters by names that do not exist."""
+
+import pytest
+
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+PAGES = [
+    (
+        "/workloads?project=visoin",
+        "The project &#x27;visoin&#x27; does not exist. Did you mean <code>vision</code>?",
+    ),
+    ("/workloads?pool=loca", "Did you mean <code>local</code>?"),
+    ("/evictions?project=visoin", "Did you mean <code>vision</code>?"),
+    ("/evictions?preemptor=visoin", "The preemptor project &#x27;visoin&#x27; does not exist."),
+    ("/evictions?workload=trian", "Did you mean <code>train</code>?"),
+    ("/decisions?pool=loca", "Did you mean <code>local</code>?"),
+    ("/usage?project=visoin", "Did you mean <code>vision</code>?"),
+    ("/templates?project=visoin", "Did you mean <code>vision</code>?"),
+    ("/queue?pool=loca", "Did you mean <code>local</code>?"),
+    ("/queue?project=visoin", "Did you mean <code>vision</code>?"),
+    ("/fair-share?pool=loca", "Did you mean <code>local</code>?"),
+    ("/?pool=loca", "Did you mean <code>local</code>?"),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), PAGES)
+def test_page_says_that_a_filter_names_nothing(cast: Cast, sign_in: SignIn, path: str, expected: str) -> None:
+    make.workload(cast.vision, "train", by=cast.dave.user)
+    text = sign_in("dave").get(path).content.decode()
+    assert expected in text
+
+
+def test_page_does_not_name_a_hidden_project(cast: Cast, sign_in: SignIn) -> None:
+    text = sign_in("dave").get("/workloads?project=speec").content.decode()
+    assert "The project &#x27;speec&#x27; does not exist; allowed: vision." in text
+    assert "speech" not in text
