@@ -1,5 +1,6 @@
 """Derive pod reports from the pods' status in Kubernetes."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from pools.runtimes.base import PodCause, PodReport, PodState
 OUT_OF_MEMORY = "OOMKilled"
 # Reasons that mean that the container's command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
+MISSING_PROGRAM = re.compile(r'exec: "([^"]{1,200})": (?:executable file not found|stat .*: no such file)')
 # A container in state `waiting` with one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 # Reasons of a waiting container whose image has not been pulled yet.
@@ -104,7 +106,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
     started, ended = _time(terminated.get("startedAt")), _time(terminated.get("finishedAt"))
     if reason in START_ERRORS:
-        message = _text(terminated.get("message") or reason)
+        message = _start_error(terminated.get("message") or reason)
         return PodReport(PodState.EXITED, ended_at=ended, cause=PodCause.START_FAILED, message=message)
     number = int(terminated.get("signal") or 0) or (code - 128 if 128 < code <= 128 + SIGNALS_MAX else 0)
     cause, message = PodCause.NONE, ""
@@ -126,6 +128,12 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
         message=message,
         address=(pod.get("status") or {}).get("podIP") or "",
     )
+
+
+def _start_error(message: str) -> str:
+    """Return why the container runtime could not start the command, in plain words if possible."""
+    missing = MISSING_PROGRAM.search(message)
+    return f"the image has no program `{_text(missing[1])}`" if missing else _text(message)
 
 
 def _failure_report(pod: Object, code_failure: str) -> PodReport:

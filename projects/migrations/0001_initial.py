@@ -804,7 +804,7 @@ class Migration(InitialMigration):
                     "start_refusal",
                     models.TextField(
                         blank=True,
-                        help_text="Reason why a cluster refused the last start, until the next one.",
+                        help_text="Why the last start failed, as a clause, until the next one.",
                     ),
                 ),
                 (

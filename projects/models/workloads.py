@@ -120,7 +120,7 @@ class Workload(FastRows):
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
     start_refusal = models.TextField(
-        blank=True, help_text="Reason why a cluster refused the last start, until the next one."
+        blank=True, help_text="Why the last start failed, as a clause, until the next one."
     )
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)

@@ -326,7 +326,7 @@ class Workload:
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
-    start_refusal: str = ""  # reason that a cluster refused the last start, as a clause
+    start_refusal: str = ""  # why the last start failed, as a clause
     preemption_delay: int | None = None  # None means the pool's default
     # None means the pool's default; stale gangs are never stopped if it is negative
     stale_gang_grace: int | None = None

@@ -79,7 +79,7 @@ def test_missing_program_and_missing_image_are_reported(stage: RealKubernetesSta
     stage.runtime.start(stage.order("p-2", "true", image="berth.test/missing:1"))
     program, image = ended(stage.runtime, "p-1"), ended(stage.runtime, "p-2")
     assert (program.cause, image.cause) == (PodCause.START_FAILED, PodCause.IMAGE_PULL_FAILED)
-    assert "executable file not found" in program.message
+    assert "the image has no program `" in program.message
     assert "ErrImageNeverPull" in image.message
 
 

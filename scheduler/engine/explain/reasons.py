@@ -248,8 +248,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
     if numbers.get("until") is None:
         return f"Cannot start yet: {numbers.get('why')}"
     if numbers.get("refusal"):
-        when = _time_phrase(numbers)
-        return f"Can start again at {when}, after the pool's cluster refused its pods: {numbers['refusal']}"
+        return f"Can start again at {_time_phrase(numbers)}, after {numbers['refusal']}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
     causes = [format_count(count, noun) for key, noun in counts if (count := _integer(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""

@@ -264,6 +264,7 @@ def _verdict_columns(
         columns["exit_code"] = step.exit_code
     if step.failure is not None and step.next_phase == Phase.PENDING:
         columns |= failure_columns(workload, step.failure, step.retry, now, names)
+        columns["start_refusal"] = step.start_failure
     return columns
 
 

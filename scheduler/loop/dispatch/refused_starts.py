@@ -138,7 +138,7 @@ def _release(workload: Workload, refusal: str, now: datetime, sent: SentCommands
     columns = {
         "next_phase": Phase.PENDING,
         "backoff_until": _backoff_end(workload, now, sent),
-        "start_refusal": refusal,
+        "start_refusal": f"the pool's cluster refused its pods: {refusal}",
     }
     data = {"run": workload.run}
     return Move(

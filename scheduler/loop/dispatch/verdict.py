@@ -20,6 +20,7 @@ KINDS = {
     WORKSPACE_FULL: kinds.WORKSPACE_FULL,
     IMAGE_PULL_FAILED: kinds.IMAGE_PULL,
 }
+START_FAILURES = (kinds.START_FAILED, kinds.IMAGE_PULL)
 RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restarts
 NO_RULES = RetryFacts()
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
@@ -61,7 +62,8 @@ class Verdict:
     """Next transition of a gang.
 
     If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
-    the run ended. `retry` is the restart that a retry rule requires.
+    the run ended, and `start_failure` says as a clause why its pods could not be started. `retry` is the
+    restart that a retry rule requires.
     """
 
     to: str
@@ -70,6 +72,7 @@ class Verdict:
     next_phase: str = ""
     exit_code: int | None = None
     failure: Failure | None = None
+    start_failure: str = ""
     retry: Retry | None = None
     stale: bool | None = None
 
@@ -181,7 +184,11 @@ def _command_pod_states(gang: GangFacts) -> list[str]:
 
 def _restart_verdict(retry: Retry, cause: str) -> Verdict:
     text = f"{cause} {retry.sentence}"
-    return Verdict("stopping", RESTARTING, text, next_phase="pending", failure=retry.failure, retry=retry)
+    start_failure = cause.removesuffix(".") if retry.failure.kind in START_FAILURES else ""
+    return Verdict(
+        "stopping", RESTARTING, text, next_phase="pending", failure=retry.failure,
+        start_failure=start_failure, retry=retry,
+    )  # fmt: skip
 
 
 def _ends_by_loss(gang: GangFacts) -> bool:

@@ -112,6 +112,8 @@ def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
      "Can start again at 1970-01-01 00:00:09 UTC, after 2 evictions."),
     ({"preemptions": 0, "restarts": 1, "until": 9},
      "Can start again at 1970-01-01 00:00:09 UTC, after 1 failed run."),
+    ({"preemptions": 0, "restarts": 1, "until": 9, "refusal": "worker 0 could not be started: no disk"},
+     "Can start again at 1970-01-01 00:00:09 UTC, after worker 0 could not be started: no disk."),
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip

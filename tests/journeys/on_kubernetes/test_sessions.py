@@ -129,6 +129,18 @@ def test_session_needs_an_image(client: Client) -> None:
         pass
 
 
+def test_session_whose_image_has_no_python_says_so(client: Client, prod: Prod) -> None:
+    options = build_options("prod", 1, "vision", {"image": prod.image, "name": "bare", "cpus": 0.1})
+    workload = client.workloads.find(client._transport.post("sessions", options.body())["name"])
+    reason = "worker 0 could not be started: the image has no program `python`."
+    until(
+        lambda: client.workloads.get(workload.id).message.endswith(f", after {reason}"),
+        details=lambda: client.workloads.get(workload.id).message,
+    )
+    client.workloads.cancel(workload.id)
+    until(lambda: not prod.objects("pods"), details=lambda: prod.objects("pods"))
+
+
 def test_port_opens_through_the_api_server(users: Users, client: Client, prod: Prod, image: str) -> None:
     program = (ROOT / "tests" / "journeys" / "echo_server.py").read_text()
     only_loopback = (

@@ -157,3 +157,24 @@ def test_refused_replacement_of_a_required_replica_is_retried(
     monkeypatch.undo()
     stage.tick(3, seconds=5)
     assert len(stage.pods(workload, "running")) == 2
+
+
+def test_workload_that_restarts_because_its_pods_cannot_start_says_why(stage: Stage) -> None:
+    workload = stage.submit(**GANG, restart_policy={"kind": "on_failure", "max_restarts": 3})
+    stage.tick(2)
+    missing = "the image has no program `python`"
+    for pod in stage.pods(workload):
+        stage.runtime.end(str(pod.pk), cause=PodCause.START_FAILED, message=missing)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.PENDING
+    until = present(workload.backoff_until)
+    assert workload.message == (
+        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after worker 0 could not be started: {missing}."
+    )
+    stage.clock.advance(600)
+    stage.tick(3)
+    assert (stage.phase(workload), workload.start_refusal) == (Phase.RUNNING, "")
+    stage.runtime.end(str(stage.pods(workload, "running")[0].pk), exit_code=1)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.PENDING
+    assert workload.message.endswith(" UTC, after 2 failed runs.")
