@@ -64,7 +64,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "entire_workload",
     )
     search_fields = ("workload_name", "preemptor_name", "project_name", "preemptor_project_name", "rule")
-    search_help_text = "Workload name, project name or text from the rule"
+    search_help_text = "Workload, project or rule"
     date_hierarchy = "at"
     readonly_fields = (
         "summary_text",

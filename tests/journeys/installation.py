@@ -154,11 +154,11 @@ class Visitor:
         return self._open(urllib.request.Request(self.address + path))
 
     def sign_in(self, name: str, password: str) -> tuple[int, str]:
-        self.get("/admin/login/")
+        self.get("/login")
         token = next(cookie.value for cookie in self.cookies if cookie.name == "csrftoken")
         form = {"username": name, "password": password, "csrfmiddlewaretoken": token, "next": "/admin/"}
         body = urllib.parse.urlencode(form).encode()
-        return self._open(urllib.request.Request(self.address + "/admin/login/", body))
+        return self._open(urllib.request.Request(self.address + "/login", body))
 
     def _open(self, request: urllib.request.Request) -> tuple[int, str]:
         try:

@@ -124,6 +124,16 @@ def test_admin_site_refuses_a_platform_admin_who_is_not_staff(cast: Cast, sign_i
     assert sign_in("alice").get("/admin/", follow=True).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/eviction/", "/admin/pools/node/"])
+def test_admin_site_refuses_staff_without_a_role(cast: Cast, sign_in: SignIn, path: str) -> None:
+    User.objects.filter(username="dave").update(is_staff=True)
+    answer = sign_in("dave").get(path)
+    text = answer.content.decode()
+    assert answer.status_code == 403
+    assert "The admin site is for platform admins. You need the role platform admin" in text
+    assert 'aria-label="Main"' in text
+
+
 def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
     User.objects.create_user("root", is_superuser=True)
     User.objects.create_user("left", is_superuser=True, is_active=False)

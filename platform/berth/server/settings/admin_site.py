@@ -94,7 +94,7 @@ UNFOLD: dict[str, Any] = {
         "navigation": [
             {
                 "title": section,
-                "separator": True,
+                "separator": False,
                 "collapsible": False,
                 "items": [
                     {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}

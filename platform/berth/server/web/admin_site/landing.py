@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
@@ -32,19 +33,19 @@ Card = dict[str, Any]
 
 
 def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Add cards and tables to the context of the landing page, for platform admins only."""
-    if is_platform_admin(request):
-        now = timezone.now()
-        context |= {
-            "cards": [
-                _scheduling_card(now),
-                _capacity_card(),
-                _evictions_card(now),
-                _background_tasks_card(now),
-            ],
-            "tables": [_evictions_table(), _cycles_table(), _changes_table(actor(request))],
-        }
-    return context
+    """Add cards and tables to the context of the landing page. Raises PermissionDenied."""
+    if not is_platform_admin(request):
+        raise PermissionDenied
+    now = timezone.now()
+    return context | {
+        "cards": [
+            _scheduling_card(now),
+            _capacity_card(),
+            _evictions_card(now),
+            _background_tasks_card(now),
+        ],
+        "tables": [_evictions_table(), _cycles_table(), _changes_table(actor(request))],
+    }
 
 
 def zone_label(request: HttpRequest) -> tuple[str, str]:

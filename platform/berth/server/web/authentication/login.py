@@ -6,9 +6,11 @@ from typing import Any
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 
 from berth.core.errors import Forbidden, RateLimited
 from berth.server.api.rate_limits import count_attempt
@@ -47,22 +49,18 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Handle the admin site's sign-in form, with the same limits. Raises RateLimited or Forbidden.
+    """Redirect to the sign-in page, which leads back to the admin site. Raises Forbidden.
 
     A signed-in user without access is refused. A second sign-in would not say which permission is missing.
     """
-    if request.user.is_authenticated and not admin.site.has_permission(request):
-        raise Forbidden(_explain_admin_site_refusal(request.user))
-    if request.method != "POST":
-        return admin.site.login(request)
-    attempt = count_attempt(request, request.POST.get("username", ""))
-    response = admin.site.login(request)
-    if is_form_accepted(response):
-        attempt.succeeded()
-    return response
+    if not request.user.is_authenticated:
+        return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))
+    if not admin.site.has_permission(request):
+        raise Forbidden(explain_admin_site_refusal(request.user))
+    return redirect("admin:index")
 
 
-def _explain_admin_site_refusal(user: User) -> str:
+def explain_admin_site_refusal(user: User) -> str:
     if not is_platform_admin(Actor.for_user(user)):
         return f"The admin site is for platform admins. {explain_missing_platform_role()}"
     return (

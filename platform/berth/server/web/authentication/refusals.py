@@ -1,0 +1,37 @@
+"""Pages for requests that Django refuses: missing permissions and forms that can no longer be checked."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from berth.core.errors import BerthError, Forbidden
+from berth.server.web.authentication.login import explain_admin_site_refusal
+
+FORM_EXPIRED = (
+    "The form does not belong to this session: you have signed in or out since it was opened, or the browser "
+    "blocks cookies. Open the page again and repeat the change."
+)
+
+
+class ExpiredForm(Forbidden):
+    title = "The form has expired"
+
+
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Return the page for a request that the admin site refuses."""
+    user = request.user
+    detail = explain_admin_site_refusal(user) if user.is_authenticated else ""
+    return _refusal(request, Forbidden(detail))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Return the page for a form without a valid CSRF token. `reason` is for developers."""
+    return _refusal(request, ExpiredForm(FORM_EXPIRED))
+
+
+def _refusal(request: HttpRequest, error: BerthError) -> HttpResponse:
+    if getattr(request, "htmx", False) or not request.accepts("text/html"):
+        response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8", status=error.status)
+    else:
+        response = render(request, "web/refusal.html", {"error": error}, status=error.status)
+    response.headers["Cache-Control"] = "no-store, private"  # the page shows who is signed in
+    return response
