@@ -52,6 +52,22 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert "python train.py" in page
 
 
+def test_schedule_form_shows_the_next_runs_as_they_are_typed(sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    assert 'hx-get="/schedules/times"' in dave.get("/schedules/new", headers=HTMX).content.decode()
+
+    def shown(cron: str, time_zone: str = "Europe/Berlin") -> str:
+        return text(dave.get("/schedules/times", {"cron": cron, "time_zone": time_zone}, headers=HTMX))
+
+    runs = shown("0 3 * * 1")
+    assert runs.startswith("Mondays at 03:00. Next runs: Mon ")
+    assert runs.endswith("03:00 (Europe/Berlin).")
+    assert runs.count("03:00") == 4
+    assert shown("0 25 * * *") == "Has an invalid hour; allowed: 0 to 23."
+    assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: is not a time zone")
+    assert shown("") == "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
+
+
 def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> None:
     values = {**FORM, "cron": "0 25 * * *", "time_zone": "Europe/Berlni", "document": "roles: [{gpus: 1}]\n"}
     answer = sign_in("dave").post("/schedules/new", values, headers=HTMX)

@@ -10,7 +10,7 @@ from projects.services.schedules.control import (
     set_schedule,
 )
 from projects.services.schedules.runs import has_due_runs, submit_due_runs
-from projects.services.schedules.values import ScheduleValues, next_runs
+from projects.services.schedules.values import ScheduleValues, next_runs, preview_runs
 
 __all__ = [
     "ScheduleValues",
@@ -19,6 +19,7 @@ __all__ = [
     "may_change",
     "next_runs",
     "pause_schedule",
+    "preview_runs",
     "require_change",
     "resume_schedule",
     "run_now",

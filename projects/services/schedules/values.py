@@ -78,6 +78,16 @@ def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
     return [schedule.next_at, *next_due_times(schedule.cron, zone, max(schedule.next_at, now), count - 1)]
 
 
+def preview_runs(values: ScheduleValues, count: int, now: datetime) -> tuple[list[datetime], list[Problem]]:
+    """Return the next due times in the schedule's time zone, or the problems of the cron and time zone."""
+    first, problems = _first_due_time(values, now)
+    if problems or first is None:
+        return [], problems
+    zone = ZoneInfo(values.time_zone)
+    later = next_due_times(cron_expression(values.cron), zone, first, count - 1)
+    return [run.astimezone(zone) for run in (first, *later)], []
+
+
 def cron_expression(text: str) -> str:
     """Return the normalized expression, in which nicknames such as @daily are expanded."""
     return parse_schedule(text).expression
@@ -102,7 +112,8 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
         if _is_impossible_day(values.cron):
             problems.append(_never_fires(received))
         else:
-            problems.append(Problem("cron", str(error), received, CRON_EXAMPLE))
+            message, _, allowed = str(error).partition("; allowed: ")
+            problems.append(Problem("cron", message, received, allowed or CRON_EXAMPLE))
         return None, problems
     first = next_due_time(expression, zone or ZoneInfo("UTC"), now)
     if first is None:

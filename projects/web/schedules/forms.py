@@ -4,27 +4,42 @@ from typing import Any
 
 from django import forms
 from django.http import HttpResponse
-from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.shortcuts import render
+from django.urls import reverse, reverse_lazy
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import PreconditionFailed
+from berth.core.problems import Problem
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, done, form_page, signed_in
 from berth.server.web.zones import reader_zone
 from projects.access import Action, may
+from projects.engine.cron_words import describe_cron
 from projects.models import Schedule
 from projects.models.schedules import Overlap
 from projects.selectors import find_project, projects
 from projects.services import schedules
 from projects.web.schedules.pages import find_schedule
 
+CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
+PREVIEWED_RUNS = 3
+# The hint below the cron expression says when the runs would be, and is updated as the user types.
+CRON_PREVIEW = {
+    "hx-get": reverse_lazy("schedule-times"),
+    "hx-include": "#schedule_time_zone",
+    "hx-target": "#schedule_cron_helptext",
+    "hx-swap": "innerHTML",
+    "hx-trigger": "load, input changed delay:300ms, input changed delay:300ms from:#schedule_time_zone",
+    "autocomplete": "off",
+}
+
 
 class ScheduleForm(Form):
     cron = forms.CharField(
-        label="Cron", max_length=120,
-        help_text="Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5.",
-    )  # fmt: skip
+        label="Cron", max_length=120, help_text=CRON_HINT, widget=forms.TextInput(attrs=CRON_PREVIEW)
+    )
     time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin.")
     overlap = forms.ChoiceField(
         label="Overlap", choices=Overlap.choices, help_text="Action if the previous run has not ended."
@@ -107,6 +122,28 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
         request, form, title=f"Edit {name}", label="Save schedule", back=back,
         text="" if schedule.owner_id == request.user.pk else "You become the owner: runs use your rights.",
     )  # fmt: skip
+
+
+@signed_in
+@require_GET
+def preview_times(request: Request) -> HttpResponse:
+    """Return the times of a cron expression in words, with the next runs, or its first error."""
+    values = schedules.ScheduleValues(request.GET.get("cron", "").strip(), request.GET.get("time_zone", ""))
+    context: dict[str, Any] = {"hint": CRON_HINT, "zone": values.time_zone}
+    if values.cron:
+        runs, problems = schedules.preview_runs(values, PREVIEWED_RUNS, timezone.now())
+        context |= {
+            "runs": [f"{run:%a} {run.day} {run:%b %H:%M}" for run in runs],
+            "times": describe_cron(values.cron),
+            "problem": _sentence(problems[0]) if problems else "",
+        }
+    return render(request, "projects/schedules/times.html", context)
+
+
+def _sentence(problem: Problem) -> str:
+    text = f"{problem.message}{problem.advice}"
+    text = f"Time zone: {text}" if problem.path == "time_zone" else text[:1].upper() + text[1:]
+    return text if text.endswith("?") else f"{text}."
 
 
 def _initial(schedule: Schedule) -> dict[str, Any]:
