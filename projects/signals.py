@@ -6,6 +6,6 @@ act.
 
 from django.dispatch import Signal
 
-workloads_changed = Signal()  # arguments: workload_ids, which are not empty, project_id, department_id
+workloads_changed = Signal()  # arguments: workload_ids (never empty), project_id, department_id
 # Sent when tenants, quotas or members change. Arguments: department_id | None, project_id | None.
 tenants_changed = Signal()

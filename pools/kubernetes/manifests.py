@@ -130,7 +130,10 @@ def pull_secret_name(pod_id: str) -> str:
 
 
 def _start_directory(order: PodOrder) -> str:
-    """Return the working directory. A relative path is relative to the code, or to the workspace."""
+    """Return the working directory.
+
+    A relative path starts in the directory of the code, or in the workspace if the pod has no code.
+    """
     if order.start_in:
         return f"{WORKSPACE}/{order.start_in}"
     base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if order.code_url else WORKSPACE

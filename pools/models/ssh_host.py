@@ -9,7 +9,8 @@ from pools.models.pool import NodePool
 class SshHost(models.Model):
     """Host of a pool.
 
-    The row exists from the host's entry in the pool's settings until its agent is uninstalled.
+    The row is created when the host is added to the pool's settings, and deleted when its agent has been
+    uninstalled.
     """
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="ssh_hosts")

@@ -71,7 +71,7 @@ def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassConte
 def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: PassContext) -> bool:
     if instance is None or instance.state not in EXISTING:
         if node.state == NodeState.REQUESTED and instance is None and not _is_overdue(node, pool, context):
-            return False  # the instance was just ordered, so the listing may be out of date
+            return False  # the instance was only just requested, so the listing may be out of date
         _store_phases(node, instance)
         if instance is not None and instance.interruption is not None and node.state in PENDING:
             return _interrupt(node, instance.interruption, context)

@@ -211,7 +211,7 @@ class PodFile:
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod, sorted by path, and the reasons that other paths are left out, by path."""
+    """Files of a pod, sorted by path. `skipped` maps each path that is left out to the reason."""
 
     files: tuple[PodFile, ...]
     skipped: Mapping[str, str]

@@ -289,7 +289,7 @@ class LocalRuntime:
         return pod_files.list_below(self._kept_directories(pod_id, workspace), path)
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        return pod_files.read_below(self._kept_directories(pod_id, workspace), path, offset, limit)
+        return pod_files.read_listed_file(self._kept_directories(pod_id, workspace), path, offset, limit)
 
     def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
         return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))

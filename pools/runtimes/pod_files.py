@@ -49,7 +49,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
 
 
-def read_below(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
+def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
     """Return at most `limit` bytes of a file that `list_below` returns. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:

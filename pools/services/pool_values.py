@@ -25,7 +25,12 @@ from pools.models import NodePool, QuotaGroup
 from pools.providers.settings import check_settings
 from pools.runtimes.capabilities import check_runtime, runtime_capabilities
 from pools.services.access.kubernetes import check_credentials, set_kubeconfig
-from pools.services.access.slurm import check_slurm_token, drop_unused_token, set_slurm_token, token_receiver
+from pools.services.access.slurm import (
+    check_slurm_token,
+    drop_token_if_receiver_changed,
+    set_slurm_token,
+    token_receiver,
+)
 from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
@@ -90,7 +95,7 @@ def _set_credentials(
     for name, credential in sorted(credentials.items()):
         CREDENTIALS[name](pool, credential)
     if "slurm_token" not in credentials:
-        drop_unused_token(pool, receiver)
+        drop_token_if_receiver_changed(pool, receiver)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
     if not installed or node.state not in (*PENDING, *HOSTING):
         raise Conflict(f"Node {node.name} has no agent that reports to this server.")
     if installed == agent_version():
-        raise Conflict(f"The agent of node {node.name} has the current version {installed}.")
+        raise Conflict(f"The agent of node {node.name} already has the current version, {installed}.")
     with transaction.atomic():
         if (
             Node.objects.filter(pk=node.pk)

@@ -131,7 +131,7 @@ class Login(PasswordView):
         with self.password_attempt(request, body.username, Unauthenticated):
             user = authenticate(request._request, username=body.username, password=body.password)
             if not isinstance(user, User):
-                raise Unauthenticated("Wrong user name or password.")
+                raise Unauthenticated("Wrong username or password.")
         rate_limits.spend("write", f"user {user.pk}")
         actor = Actor.for_user(user, request_id=getattr(request, "request_id", ""))
         token, secret = tokens.issue(

@@ -10,7 +10,7 @@ from projects.elastic.probes import NO_PROBE, Probe
 from projects.elastic.view import View
 from projects.engine import inference_engines as engine_rules
 from projects.engine import requests as request_rules
-from projects.engine.inference_engines import EngineFacts
+from projects.engine.inference_engines import InferenceEngineFacts
 from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services.inference.moves import record_observations, transition_engine, transition_request
@@ -45,11 +45,11 @@ def _may_end_service(view: View, now: datetime) -> bool:
 
 def engine_facts(
     engine: InferenceEngine, view: View, probe: Probe, has_router: bool, now: datetime
-) -> EngineFacts:
+) -> InferenceEngineFacts:
     process, spec = view.processes[engine.pk], view.spec
     isolated = engine.isolated_at
     removal_request = engine.removed_by if engine.removed_by_id else None
-    return EngineFacts(
+    return InferenceEngineFacts(
         state=engine.state,
         origin=engine.origin,
         process_state=process.process_state,

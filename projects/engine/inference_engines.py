@@ -21,7 +21,7 @@ class ProcessState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFacts:
+class InferenceEngineFacts:
     """Everything that determines the next state of an inference engine.
 
     `healthy` and `connected` come from the current probe, and are None if the probe returned no result.
@@ -62,7 +62,7 @@ class EngineMove:
     message: str = ""
 
 
-def next_state(engine: EngineFacts) -> EngineMove | None:
+def next_state(engine: InferenceEngineFacts) -> EngineMove | None:
     """Return the next transition, or None if the inference engine stays in its state."""
     if engine.state in ENDED:
         return None
@@ -87,7 +87,7 @@ def next_state(engine: EngineFacts) -> EngineMove | None:
     return _move_forward(engine)
 
 
-def is_drained(engine: EngineFacts) -> bool:
+def is_drained(engine: InferenceEngineFacts) -> bool:
     """Return whether the isolated inference engine has no requests left or its timeout has passed."""
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
@@ -98,7 +98,7 @@ def is_drained(engine: EngineFacts) -> bool:
     return engine.running == 0 and engine.isolated >= SETTLE_SECONDS
 
 
-def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
+def may_serve(engine: InferenceEngineFacts, *, is_stale: bool) -> bool:
     """Return whether the router may send requests to the inference engine.
 
     Stale weights prevent this only with strict consistency.
@@ -110,14 +110,14 @@ def may_serve(engine: EngineFacts, *, is_stale: bool) -> bool:
     return engine.sync == "done" and not is_stale
 
 
-def _move_after_end(engine: EngineFacts) -> EngineMove:
+def _move_after_end(engine: InferenceEngineFacts) -> EngineMove:
     if engine.origin == "initial":
         return EngineMove("REMOVING", "REMOVED", message="The service's workload has ended.")
     failure = "init" if engine.started_once else "provision"
     return EngineMove("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
 
 
-def _move_forward(engine: EngineFacts) -> EngineMove | None:
+def _move_forward(engine: InferenceEngineFacts) -> EngineMove | None:
     if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
         return _fail_unreachable(engine)
     routed = engine.is_routed or not engine.has_router
@@ -136,7 +136,7 @@ def _move_forward(engine: EngineFacts) -> EngineMove | None:
     return None
 
 
-def _fail_unreachable(engine: EngineFacts) -> EngineMove:
+def _fail_unreachable(engine: InferenceEngineFacts) -> EngineMove:
     """Fail an external inference engine that cannot be reached.
 
     External engines must run before they are added.
@@ -146,7 +146,7 @@ def _fail_unreachable(engine: EngineFacts) -> EngineMove:
     return EngineMove("REMOVING", "FAILED", failure, message)
 
 
-def _move_after_sync(engine: EngineFacts, routed: bool) -> EngineMove | None:
+def _move_after_sync(engine: InferenceEngineFacts, routed: bool) -> EngineMove | None:
     if engine.weight_sync and engine.sync in ("", "copying"):
         return None
     if engine.weight_sync and engine.strict and engine.sync == "failed":

@@ -3282,7 +3282,7 @@ class Migration(InitialMigration):
                     "started_by",
                     models.CharField(
                         blank=True,
-                        help_text="User who started the run by hand; empty for due times.",
+                        help_text="User who started the run manually; empty for scheduled runs.",
                         max_length=150,
                     ),
                 ),

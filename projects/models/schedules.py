@@ -26,7 +26,7 @@ class RunOutcome(models.TextChoices):
 
 
 class Schedule(models.Model):
-    """Workload document or template that is submitted for its owner at the times of a cron expression."""
+    """Workload document or template that is submitted for its owner when a cron expression is due."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="schedules")
     name = models.CharField(max_length=63, validators=[NAME])
@@ -83,7 +83,7 @@ class ScheduleRun(models.Model):
     outcome = models.CharField(max_length=10, choices=RunOutcome.choices)
     message = models.TextField(blank=True)
     started_by = models.CharField(
-        max_length=150, blank=True, help_text="User who started the run by hand; empty for due times."
+        max_length=150, blank=True, help_text="User who started the run manually; empty for scheduled runs."
     )
     workload = models.ForeignKey(
         Workload, null=True, blank=True, on_delete=models.SET_NULL, related_name="schedule_runs"

@@ -56,7 +56,7 @@ HAS_LABELS = ~Q(labels={})  # condition of the index on labels, which filters by
 
 
 class Workload(FastRows):
-    """Workload. `spec` is the parsed document. Filters and the scheduler use the other columns."""
+    """`spec` is the parsed document. Filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # No separate index: `workload_project_newest` covers this column, and every index slows down writes.

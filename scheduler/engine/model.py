@@ -167,7 +167,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQuota:
-    """Quota that the pool's own cluster enforces for the pods of a project, such as one in Kubernetes.
+    """Quota that the pool's own cluster enforces for a project's pods, such as a Kubernetes ResourceQuota.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. `resource` is the cluster's name for the kind. `used` excludes the project's pods in this pool.

@@ -77,7 +77,7 @@ def project_in_handle(handle: str) -> str:
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return the queue at which one party's path diverges from the other party's.
 
-    The other party may see no other queue on this path.
+    This is the only queue on the path that the other party may see.
     """
     mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}

@@ -68,7 +68,7 @@ def test_files_and_directories_are_copied_both_ways(site: Site, tmp_path: Path) 
             (("train:nothing", "."), 1, "berth: nothing: No such file or directory"),
             (("train:data", "missing/x"), 1, "berth: missing: No such directory"),
             (("train:data", "."), 0, ""),
-            (("data.csv", "other"), 2, "None of the paths is in a pod"),
+            (("data.csv", "other"), 2, "Neither path is in a pod"),
             (("a:b", "c:d"), 2, "Both paths are in a pod"),
             (("data.csv", "trian:x"), 4, "Workload trian does not exist"),
             (("data.csv", "train:x", "--pod", "worker-9"), 4, "There is no pod"),

@@ -59,7 +59,7 @@ def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
 def test_login_with_a_wrong_password_stores_no_token(berth: Berth, cast: Cast, live_server: Any) -> None:
     done = berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="wrong\n")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "berth: Wrong user name or password.\n"
+    assert done.stderr == "berth: Wrong username or password.\n"
     assert berth("whoami").returncode == 3
 
 

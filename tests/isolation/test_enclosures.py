@@ -171,7 +171,7 @@ def test_pods_of_one_workload_share_memory_until_the_last_one_ends(stage: LocalS
     assert output(stage, "p-4", "ls /dev/shm", workspace="w") == ""
 
 
-def test_workspace_from_before_user_separation_gets_its_new_owner(stage: LocalStage) -> None:
+def test_workspace_created_before_user_separation_gets_a_new_owner(stage: LocalStage) -> None:
     workspace = stage.root / "workspaces" / "train-1"
     (workspace / "checkpoints").mkdir(parents=True)
     (workspace / "checkpoints" / "1").write_text("old")

@@ -43,7 +43,9 @@ def test_failing_schedules_do_not_delay_other_projects(cast: Cast, two_per_pass:
 
 
 @pytest.mark.heavy
-def test_failing_schedules_do_not_delay_their_own_project(cast: Cast, two_per_pass: None) -> None:
+def test_failing_schedules_do_not_block_healthy_schedules_of_their_project(
+    cast: Cast, two_per_pass: None
+) -> None:
     for name in ("a", "b"):
         make_schedule(cast, name)
     Schedule.objects.update(time_zone="Nowhere/Else")

@@ -37,7 +37,9 @@ def parse_notice(text: Text) -> dict[str, Any] | None:
         return None
     signal, sign, lead = text.partition("@")
     if not sign or not signal:
-        raise invalid_value("--preemption-signal", "is not SIGNAL@TIME", text, "for example USR1@5m")
+        raise invalid_value(
+            "--preemption-signal", "is not SIGNAL@TIME", text, "SIGNAL@TIME, for example USR1@5m"
+        )
     return {"signal": signal, "lead": parse_duration("--preemption-signal", lead)}
 
 

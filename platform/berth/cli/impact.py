@@ -1,4 +1,4 @@
-"""Print the predicted effects of changes of quotas and quota groups."""
+"""Print the predicted effects of changes to quotas and quota groups."""
 
 import sys
 from collections.abc import Iterator, Mapping

@@ -78,7 +78,7 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
 
 
 def parse_idle_rule(text: str) -> dict[str, str]:
-    """Parse a rule such as "below=5%,after=1h". An empty text removes the rule.
+    """Parse a rule such as "below=5%,after=1h". An empty string removes the rule.
 
     The server validates the keys and values.
     """

@@ -63,7 +63,7 @@ class CodeTree:
     chunks: dict[str, Chunk] = field(default_factory=dict)
 
     def section(self, tree: str) -> dict[str, Any]:
-        """Return the section `code` of a document."""
+        """Return the `code` section of a document."""
         state = {"commit": self.checkout.commit, "branch": self.checkout.branch, "dirty": self.checkout.dirty}
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 

@@ -35,11 +35,12 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the kubeconfig {path} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise ValueError(f"the kubeconfig {path} cannot be read: {reason}") from None
     except yaml.YAMLError:
         document = None
     if not isinstance(document, dict):
-        raise ValueError(f"{path} is not a kubeconfig. Pass another file with --kubeconfig")  # noqa: TRY004
+        raise ValueError(f"{path} is not a kubeconfig. Pass another file with --kubeconfig.")  # noqa: TRY004
     return document
 
 

@@ -122,7 +122,7 @@ def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[
     if at < 0:
         return
     period = next((n for n in range(1, len(pattern)) if pattern.startswith(pattern[n:])), len(pattern))
-    following = pattern[-period:]  # bytes that extend an occurrence by another one
+    following = pattern[-period:]  # bytes that complete a second, overlapping occurrence
     while at >= 0:
         end = at + len(pattern)
         if data.startswith(following, end):

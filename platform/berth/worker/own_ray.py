@@ -64,7 +64,7 @@ def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Pod
         rank=int(environ["RANK"]),
         address=environ["BERTH_NODE_ADDRESS"],
         head=f"{environ['MASTER_ADDR']}:{int(environ['MASTER_PORT']) + 1}",
-        secret=environ.get("BERTH_GANG_SECRET") or token_hex(32),  # a pod that is always alone has none
+        secret=environ.get("BERTH_GANG_SECRET") or token_hex(32),  # workloads of one pod have no gang secret
         cpus=cpus,
         gpus=len(devices),
     )

@@ -116,18 +116,18 @@ def build_program(machine: str) -> bytes:
         (_LOAD, 0, 0, _NUMBER),
     ]  # fmt: skip
     if machine == "x86_64":
-        program += [(_IF_AT_LEAST, 0, 1, _X32), _fail(errno.ENOSYS)]
+        program += [(_IF_AT_LEAST, 0, 1, _X32), _error_instruction(errno.ENOSYS)]
     for numbers in DENIED.values():
         number = numbers[column]
         if number is not None:
-            program += [(_IF_EQUAL, 0, 1, number), _fail(errno.EPERM)]
+            program += [(_IF_EQUAL, 0, 1, number), _error_instruction(errno.EPERM)]
     for name, checked in CHECKED.items():
         program += _check_argument(checked[column], _CHECKS[name])
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _fail(number: int) -> Instruction:
+def _error_instruction(number: int) -> Instruction:
     return (_RETURN, 0, 0, _ERROR | number)
 
 
@@ -138,12 +138,18 @@ def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
 
 _PERMITTED = (_RETURN, 0, 0, _ALLOW)
 _CHECKS: Mapping[str, list[Instruction]] = {
-    CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _fail(errno.EPERM), _PERMITTED],
-    CLONE3: [_fail(errno.ENOSYS)],  # flags in memory cannot be filtered; the C library falls back to `clone`
+    CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _error_instruction(errno.EPERM), _PERMITTED],
+    CLONE3: [
+        _error_instruction(errno.ENOSYS)
+    ],  # flags in memory cannot be filtered; the C library falls back to `clone`
     PERSONALITY: [
         *(each for value in PERSONALITIES for each in ((_IF_EQUAL, 0, 1, value), _PERMITTED)),
-        _fail(errno.EPERM),
+        _error_instruction(errno.EPERM),
     ],
-    SOCKET: [(_IF_EQUAL, 0, 1, VIRTUAL_MACHINE_SOCKETS), _fail(errno.EPERM), _PERMITTED],
-    UNSHARE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES | NEW_TIME_NAMESPACE), _fail(errno.EPERM), _PERMITTED],
+    SOCKET: [(_IF_EQUAL, 0, 1, VIRTUAL_MACHINE_SOCKETS), _error_instruction(errno.EPERM), _PERMITTED],
+    UNSHARE: [
+        (_IF_ANY_BIT, 0, 1, NEW_NAMESPACES | NEW_TIME_NAMESPACE),
+        _error_instruction(errno.EPERM),
+        _PERMITTED,
+    ],
 }

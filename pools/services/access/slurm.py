@@ -32,7 +32,7 @@ def token_receiver(pool: NodePool) -> tuple[Any, Any]:
     return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
 
 
-def drop_unused_token(pool: NodePool, receiver: tuple[Any, Any]) -> None:
+def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
     """Delete the stored token, without saving the pool, unless it was set for this receiver.
 
     Otherwise anyone who may edit the pool could have the token sent to another address, and read it there.

@@ -59,7 +59,7 @@ def convert_error(stderr: str, host: str, *, has_secret: bool) -> GitRefusal | G
         case "commit":
             return GitRefusal(f"{host} does not provide this commit. Name a branch or tag that contains it.")
         case "size":
-            return too_large_transfer(host)
+            return transfer_too_large(host)
         case "certificate":
             return GitFailure(f"The certificate of {host} could not be verified: {text}")
         case "damaged":
@@ -67,7 +67,7 @@ def convert_error(stderr: str, host: str, *, has_secret: bool) -> GitRefusal | G
     return GitFailure(f"The code could not be fetched from {host}: {text}")
 
 
-def too_large_transfer(host: str) -> GitRefusal:
+def transfer_too_large(host: str) -> GitRefusal:
     return GitRefusal(
         f"{host} sent more data for this commit than BERTH_GIT_MIB allows. Use a smaller repository."
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.core.spec.git import COMMIT, GitSpec, ref_problem
 from projects.code.base import CodeFile
 from projects.code.git.access import build_environment
-from projects.code.git.errors import GitRefusal, convert_error, too_large_transfer
+from projects.code.git.errors import GitRefusal, convert_error, transfer_too_large
 from projects.code.git.files import list_files, store_files
 from projects.code.git.policy import GitPolicy, resolve_host
 from projects.code.git.program import GitProgram
@@ -155,7 +155,7 @@ class _Fetch:
     def _call(self, *arguments: str) -> str:
         status, output, errors = self.git.run(*arguments)
         if status in FILE_TOO_LARGE:
-            raise too_large_transfer(self.spec.address.host)
+            raise transfer_too_large(self.spec.address.host)
         if status:
             raise convert_error(errors, self.spec.address.host, has_secret=self.spec.secret is not None)
         return output

@@ -91,9 +91,10 @@ def arrays_with_rules(
 
 
 def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
-    """Cancel the tasks that are still running and have not reported since the decision. Return their number.
+    """Cancel the tasks that are still running and have not reported since the decision.
 
-    The events, audit entries and notifications are stored in the same transaction.
+    Return the number of cancelled tasks. The events, audit entries and notifications are stored in the same
+    transaction.
     """
     if not decision.stops:
         return 0

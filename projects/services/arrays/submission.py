@@ -167,7 +167,7 @@ def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
     problem = Problem("name", f"is already in use by {owner}", format_value(array.name), allowed)
     return Conflict(
         f"The name {array.name} is in use by {owner} of {array.project.name}. "
-        "Choose another name, or wait until it ends.",
+        "Choose another name, or wait until that one ends.",
         errors=[problem.to_dict()],
     )
 

@@ -22,7 +22,10 @@ BATCH = 500  # channels that are loaded together
 
 
 def require_channel(actor: Actor, workload: Workload) -> None:
-    """Raise NotFound, Forbidden, or Conflict if the workload is not running."""
+    """Raise NotFound or Forbidden if the user may not operate the workload.
+
+    Raise Conflict if the workload is not running.
+    """
     require(actor, Action.OPERATE, workload)
     if workload.phase != Phase.RUNNING:
         raise Conflict(

@@ -115,7 +115,7 @@ def name_taken_error(workload: Workload) -> Conflict:
     )
     return Conflict(
         f"{workload.project.name} already has a live workload named {workload.name}. "
-        "Choose another name, or wait until it ends.",
+        "Choose another name, or wait until that one ends.",
         errors=[problem.to_dict()],
     )
 

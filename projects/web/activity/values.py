@@ -6,7 +6,7 @@ from typing import Any
 from berth.core.words import to_words
 from projects.models import Audit
 
-LABELS = {"gpus": "GPUs", "gpu hours": "GPU-hours", "warn at": "Alerts at (%)"}
+LABELS = {"gpus": "GPUs", "gpu hours": "GPU-hours", "warn at": "Alert thresholds (%)"}
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
 
 

@@ -17,7 +17,7 @@ PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Setting at a path of the settings document. Fractions are entered as percentages."""
+    """Setting at a path in the settings document. Fractions are entered as percentages."""
 
     path: tuple[str, ...]
     label: str

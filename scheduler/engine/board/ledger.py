@@ -116,7 +116,7 @@ class QueueAccount:
         # max(quota, share): other queues cannot reclaim resources below this amount
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
-        self.version = 0  # incremented with every change of the allocation
+        self.version = 0  # incremented whenever the allocation changes
         # cache shared by siblings, cleared when an allocation changes
         self.sibling_cache: dict[Hashable, Any] = {}
         self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count

@@ -283,7 +283,7 @@ def _measure_logs(
 
 
 def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: SpecCache) -> int:
-    """End the workloads, or restart them by their retry rules.
+    """End the workloads, or restart them according to their retry rules.
 
     Return the number of ended or restarted workloads.
     """

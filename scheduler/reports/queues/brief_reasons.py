@@ -1,4 +1,4 @@
-"""Short texts of pending reasons, which begin with the numbers."""
+"""Short texts for pending reasons, with the numbers first."""
 
 from collections.abc import Mapping
 from typing import Any

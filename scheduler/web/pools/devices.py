@@ -32,7 +32,7 @@ class Holder:
 class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
-    reserved_for: str = ""  # handle of the workload that has reserved the device
+    reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_starting: bool = False  # whether the node is not ready yet
 
     @property

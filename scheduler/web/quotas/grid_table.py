@@ -138,7 +138,10 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
-    """Return the GPUs by pool and quota group, in milli-GPU: at maximum size, or now if there are more."""
+    """Return the GPU capacity of each pool and quota group, in milli-GPUs.
+
+    It counts pools at their maximum size, or at their current size if that is larger.
+    """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
         | Q(quota_group__in=[place.pk for place in places if isinstance(place, QuotaGroup)])

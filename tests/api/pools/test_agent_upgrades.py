@@ -60,7 +60,7 @@ def test_agent_of_a_node_upgrades_on_request_without_stopping_its_pods(serving: 
     assert (inventory["agent_outdated"], inventory["upgrade_error"]) == (False, "")
     again = alice.post("nodes/metal-0/upgrade", None)
     assert again.status_code == 409
-    assert f"has the current version {agent_version()}" in again.json()["detail"]
+    assert f"already has the current version, {agent_version()}" in again.json()["detail"]
 
 
 @pytest.mark.heavy

@@ -15,7 +15,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-02", "SKY-79")
-def test_nodes_of_a_fixed_pool_are_ordered_once() -> None:
+def test_nodes_of_a_fixed_pool_are_requested_once() -> None:
     stage = Stage(pool(4))
     assert stage.reconcile()
     assert stage.states() == dict.fromkeys(range(4), "ready")

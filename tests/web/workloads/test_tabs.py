@@ -135,5 +135,5 @@ def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in:
     assert text.index("Last eviction") < text.index("Pending reason")
     assert f'href="/evictions/{eviction.pk}"' in text
     caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
-    assert "Evictions for this workload" in caused
+    assert "Evictions by this workload" in caused
     assert "Evictions of this workload" not in caused

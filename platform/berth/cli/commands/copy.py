@@ -33,7 +33,7 @@ def cp(
     """
     remote_source, remote_target = _split(source), _split(target)
     if (remote_source is None) == (remote_target is None):
-        problem = "None of the paths is" if remote_source is None else "Both paths are"
+        problem = "Neither path is" if remote_source is None else "Both paths are"
         raise BadInput(
             f"{problem} in a pod: {source!r}, {target!r}. Write WORKLOAD:PATH for one of them. A local path "
             "that contains a colon must begin with ./"

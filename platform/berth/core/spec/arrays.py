@@ -96,8 +96,8 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 class StopRule(Document):
     """Median stopping: cancel running tasks that are worse than the median of the others at the same step.
 
-    A task is compared once it has reported a step of at least `after_steps`, with at least `min_tasks` others
-    that have reached its step.
+    A task is compared after it has reported a step of at least `after_steps`, and only if at least
+    `min_tasks` other tasks have reached that step.
     """
 
     metric: MetricName

@@ -1,4 +1,4 @@
-"""Title, colours and navigation of the admin site."""
+"""Title, colors and navigation of the admin site."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ _NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 
 
 class Command:
-    """Running command. `outputs` are descriptors with 1 for output and 2 for errors.
+    """Running command. `outputs` maps each descriptor to 1 (standard output) or 2 (standard error).
 
     `failure` is the reason that the command could not be started, or empty.
     """

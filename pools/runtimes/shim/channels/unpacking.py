@@ -124,10 +124,10 @@ class Unpacker:
             size = _number(values.get("size", str(info.size)))
             mtime = _nanoseconds(values.get("mtime", str(info.mtime)))
         except ValueError:
-            raise CopyError(f"{path}: Has an invalid size or time in the archive") from None
+            raise CopyError(f"{path}: Invalid size or time in the archive") from None
         parts = path.rstrip("/").split("/")
         if not all(parts) or ".." in parts or "." in parts[1:] or "\0" in path or size < 0:
-            raise CopyError(f"{path}: Is not a valid path in the archive")
+            raise CopyError(f"{path}: Invalid path in the archive")
         is_root = not self._root
         if is_root:
             self._open_root(parts[0], info.isdir())

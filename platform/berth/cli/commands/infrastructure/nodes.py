@@ -67,7 +67,7 @@ def _describe_node(node: Any) -> None:
         ("Closed", node.obstacle),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
         ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
-        ("Foreign pods", _format_foreign(node.foreign)),
+        ("Foreign pods", _format_foreign_usage(node.foreign)),
         ("Isolation", format_isolation(node)),
         ("Limits", _format_limits(node)),
         ("Images", _format_images(node)),
@@ -87,7 +87,7 @@ def _describe_node(node: Any) -> None:
             print(f"          {safe(line)}")
 
 
-def _format_foreign(foreign: Any) -> str:
+def _format_foreign_usage(foreign: Any) -> str:
     if foreign is None:
         return ""
     use = f"{foreign.gpus} GPUs, {number(foreign.cpu)} cores, {foreign.memory_mib} MiB"

@@ -49,7 +49,7 @@ def stacked_columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -
 
 
 def _tick(maximum: float) -> float:
-    """Return the smallest step (0.1, 0.2, 0.5, 1, 2, 5 and so on) that fits into TICKS lines."""
+    """Return the smallest step (0.1, 0.2, 0.5, 1, 2, 5, ...) with which TICKS lines reach the maximum."""
     if maximum <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))

@@ -79,7 +79,10 @@ def _marks(low: float, high: float) -> list[float]:
 
 
 def _is_round(low: float, high: float) -> bool:
-    """Return whether round marks can be distinguished from both numbers without overflow."""
+    """Return whether the axis can have marks at round numbers.
+
+    It cannot if the marks would overflow, or would all be the same number.
+    """
     largest = max(abs(low), abs(high))
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)
 
