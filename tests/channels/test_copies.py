@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from berth.client import AsyncClient
 from berth.client.errors import CopyFailed, Forbidden, Invalid, Unreachable
+from pools.runtimes.shim.channels.command import HANG_UP_SECONDS
+from pools.runtimes.shim.processes import process_ids
 from tests.channels.conftest import Screen, Site
 from tests.contracts.pods import poll_until
 
@@ -114,6 +118,38 @@ def test_interrupted_copy_leaves_nothing_under_the_final_name(site: Site, tmp_pa
         # The message depends on whether the end of the pod or that of its processes is noticed first.
         with pytest.raises((Unreachable, CopyFailed), match=r"pod has ended|ended in the pod"):
             client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=end_pod)
+
+
+def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
+    receivers: list[int] = []
+
+    class Stopped(Exception):
+        pass
+
+    def pause_and_stop(size: int, total: int | None) -> None:
+        if size > 2**20 and not receivers:
+            receivers.extend(pid for pid in process_ids() if _writes_incomplete_file(pid))
+            for pid in receivers:
+                os.kill(pid, signal.SIGSTOP)
+            raise Stopped
+
+    with site.client(site.cast.dave) as client:
+        with pytest.raises(Stopped):
+            client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=pause_and_stop)
+        assert receivers
+        time.sleep(HANG_UP_SECONDS + 1)  # commands would be killed by now
+        for pid in receivers:
+            os.kill(pid, signal.SIGCONT)
+        command = ["ls", "-A"]
+        poll_until(lambda: client.workloads.exec(site.workload_id, command).output, lambda seen: seen == b"")
+
+
+def _writes_incomplete_file(pid: int) -> bool:
+    try:
+        return any(".berth-" in str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:  # the process has ended
+        return False
 
 
 def test_invalid_requests_and_paths_are_refused_with_the_reason(site: Site, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 SIZE_MAX = 10_000  # rows or columns
+HANG_UP_SECONDS = 2.0  # time for a command to end after the connection broke
+TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, also on a busy machine or a slow disk
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output of its ended command
 _PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
@@ -43,6 +45,7 @@ class Command:
         self.pid, self.outputs, self.has_terminal = pid, outputs, has_terminal
         self.failure = ""
         self.reports_ends = False  # whether the client is told when one of the outputs has ended
+        self.hang_up_seconds = HANG_UP_SECONDS
         self._input = input_fd
         self._status: int | None = None
         self._exited_at = 0.0
@@ -198,6 +201,8 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
     command = _start(pod, libc, Pipes(pod), act)
     command.reports_ends = programs.CONNECT in request
+    if programs.COPY_TO in request:
+        command.hang_up_seconds = TIDY_SECONDS
     return command
 
 

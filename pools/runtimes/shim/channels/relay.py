@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 START_SECONDS = 30.0  # time for the client to send its request
-HANG_UP_SECONDS = 2.0  # time for the command to end after the connection broke
 INVALID = 422  # HTTP status
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -220,7 +219,7 @@ class Relay:
         """End the command as a closed terminal does. Raises OSError."""
         if self._command is not None:
             self._command.hang_up()
-            deadline = time.monotonic() + HANG_UP_SECONDS
+            deadline = time.monotonic() + self._command.hang_up_seconds
             while not self._command.has_exited and time.monotonic() < deadline:
                 select.select([self._signals], [], [], max(deadline - time.monotonic(), 0.0))
                 os.read(self._signals, 4096)
