@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest_visible
 
-COMPARED_MAX = 2000  # names of each source that are compared with an unknown name
+COMPARED_MAX = 20_000  # rows of each source whose names are compared with an unknown name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Names:
         return self.rows.filter(condition).exists()
 
     def list(self) -> set[str]:
-        names = self.rows.order_by().values_list(self.column, flat=True).distinct()[:COMPARED_MAX]
+        """Return names of the first rows. A table with millions of rows is not read to the end."""
+        names = self.rows.order_by().values_list(self.column, flat=True)[:COMPARED_MAX]
         return {str(name) for name in names if name}
 
 
