@@ -37,7 +37,7 @@ class SnapshotEncoder:
             if cached is None or cached[0] is not item:
                 if encoded == count:
                     return True
-                cache[item.name] = item, to_json(_to_plain(item))
+                cache[item.name] = item, to_json(item)
                 encoded += 1
         return False
 
@@ -50,7 +50,7 @@ class SnapshotEncoder:
             elif value == default:
                 continue
             else:
-                text = to_json(_to_plain(value))
+                text = to_json(value)
             parts.append(f'"{name}":{text}')
         return f"{{{','.join(parts)}}}"
 
@@ -60,13 +60,13 @@ class SnapshotEncoder:
         for item in values:
             cached = before.get(item.name)
             if cached is None or cached[0] is not item:
-                cached = item, to_json(_to_plain(item))
+                cached = item, to_json(item)
             now[item.name] = cached
             yield cached[1]
 
 
 def to_json(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"))
+    return json.dumps(document, separators=(",", ":"), default=_to_plain)
 
 
 def decode_snapshot(document: Any) -> Snapshot:
@@ -79,21 +79,16 @@ def decode_snapshot(document: Any) -> Snapshot:
 
 
 def _to_plain(value: Any) -> Any:
+    """Convert a value that the JSON encoder does not know. The encoder converts the parts of the result."""
     kind = type(value)
-    if kind in (str, int, float, bool, NoneType):
-        return value
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
         for name, default in _fields(kind):
             part = getattr(value, name)
             if part is not default and part != default:
-                document[name] = _to_plain(part)
+                document[name] = part
         return document
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {key: _to_plain(item) for key, item in value.items()}
-    return [_to_plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else list(value)
 
 
 _FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}

@@ -116,13 +116,12 @@ class Loop:
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
         """Record pod reports, then read the rows. Return None on failure, or if no decision is due."""
         self._timer = CycleTimer(now, trigger)
-        intake = (
-            self._try("recording pod reports", lambda: record_reports(now, self.context)) or ReportSummary()
-        )
-        self._notes += intake.notes
-        self.context.sent.forget_starts(intake.unknown)
         # The pools of the newest view save a query.
         pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
+        reports = self._try("recording pod reports", lambda: record_reports(now, self.context, pools))
+        intake = reports or ReportSummary()
+        self._notes += intake.notes
+        self.context.sent.forget_starts(intake.unknown)
         limited = self._try("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)

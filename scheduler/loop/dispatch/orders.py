@@ -39,11 +39,14 @@ def build_pod_order(
     `gang` lists the run's pods. The run's rendezvous address must be set. Pods of idle roles run as plain
     processes on their node, even if the workload has an image, unless the runtime requires images.
     """
+    # Each access to a related object through the pod would pass Django's descriptors.
+    workload, node, allocation = pod.workload, pod.node, pod.allocation
+    pool, environment = node.pool, node.environment
     role = next(role for role in spec.all_roles if role.name == pod.role)
-    limits = pod.limits or resolve_limits(role, pod.node.pool.default_limits).stored()
+    limits = pod.limits or resolve_limits(role, pool.default_limits).stored()
     volumes = () if role.idle else _volumes(pod, spec)
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
-    capabilities = runtime_capabilities(pod.node.pool.runtime)
+    capabilities = runtime_capabilities(pool.runtime)
     if role.idle and not capabilities.requires_images:
         image = NO_IMAGE
     return PodOrder(
@@ -52,7 +55,7 @@ def build_pod_order(
         workspace=str(pod.workload_id),
         command=spec.role_argv(role),
         env={
-            **(pod.node.environment.image["env"] if pod.node.environment else {}),
+            **(environment.image["env"] if environment else {}),
             **spec.role_env(role),
             **_gang_env(pod, spec, gang),
             **_endpoint_env(pod),
@@ -61,14 +64,14 @@ def build_pod_order(
             **_array_env(pod),
         },
         working_dir=spec.working_dir,
-        instance_id=pod.node.instance_id,
+        instance_id=node.instance_id,
         devices=device_ids(pod),
         grace_seconds=spec.grace_period_seconds,
-        device_milli=pod.allocation.gpu_milli,
-        environment=pod.node.environment_id or "",
+        device_milli=allocation.gpu_milli,
+        environment=node.environment_id or "",
         start_in=spec.role_workspace(role) or "",
-        project=pod.workload.project.name,
-        uid=pod_uid(pod.workload.project_id),
+        project=workload.project.name,
+        uid=pod_uid(workload.project_id),
         secret_env={
             **_plugin_secrets(pod, spec.role_env(role), reader),
             **declared.env,
@@ -80,13 +83,13 @@ def build_pod_order(
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
         registry_auth=image.auth,
-        pool=pod.node.pool.name,
-        cpu_milli=pod.allocation.cpu_milli,
-        memory_mib=pod.allocation.memory_mib,
+        pool=pool.name,
+        cpu_milli=allocation.cpu_milli,
+        memory_mib=allocation.memory_mib,
         address_env=_address_env(pod, gang) if capabilities.pods_have_addresses else (),
         cpu_limit_milli=limits["cpu_milli"],
         memory_limit_mib=limits["memory_mib"],
-        workspace_limit_mib=pod.node.pool.workspace_limit_mib or 0,
+        workspace_limit_mib=pool.workspace_limit_mib or 0,
         optional_limits=tuple(
             name for name in ("memory", "cpu") if limits[f"{name}_source"] != LimitSource.DOCUMENT
         ),
@@ -249,7 +252,8 @@ def _array_env(pod: Pod) -> dict[str, str]:
 
 
 def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, str]:
-    workload, allocation = pod.workload, pod.allocation
+    workload, node, allocation = pod.workload, pod.node, pod.allocation
+    pool = node.pool
     rendezvous = workload.rendezvous or {}
     role_replicas = sum(other.role == pod.role for other in gang)
     return {
@@ -270,10 +274,10 @@ def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, st
         "BERTH_ROLE_REPLICAS": str(role_replicas),
         "BERTH_RUN": str(pod.run),
         "BERTH_POD_ID": str(pod.pk),
-        "BERTH_POOL": pod.node.pool.name,
-        "BERTH_NODE": pod.node.name,
-        "BERTH_NODE_ADDRESS": pod.node.address,
-        "BERTH_RUNTIME": pod.node.pool.runtime,
+        "BERTH_POOL": pool.name,
+        "BERTH_NODE": node.name,
+        "BERTH_NODE_ADDRESS": node.address,
+        "BERTH_RUNTIME": pool.runtime,
         "BERTH_CPUS": f"{allocation.cpu_milli / MILLI:g}",
         "BERTH_GPUS": f"{allocation.gpu_milli_total / MILLI:g}",
         "BERTH_GPU_FRACTION": f"{allocation.gpu_milli / MILLI:g}",

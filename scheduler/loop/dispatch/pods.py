@@ -232,9 +232,8 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     assert_no_transaction()
     pods = list(STOPPING())
     share_related(pods, "node", NODES)
-    context.sent.stopped = {
-        pk: at for pk, at in context.sent.stopped.items() if pk in {pod.pk for pod in pods}
-    }
+    stopping = {pod.pk for pod in pods}
+    context.sent.stopped = {pk: at for pk, at in context.sent.stopped.items() if pk in stopping}
     notes: list[str] = []
     noticed: dict[uuid.UUID, tuple[Pod, StopNotice]] = {}
     for pod in pods:

@@ -83,15 +83,20 @@ class ReportSummary:
     has_more: bool = False  # whether changes are left for the next tick
 
 
-def record_reports(now: datetime, context: SchedulerContext) -> ReportSummary:
+def record_reports(
+    now: datetime, context: SchedulerContext, known_pools: Iterable[NodePool] = ()
+) -> ReportSummary:
     """Query the runtimes about all live pods and update rows.
 
-    Some updates may be left for the next tick. Idempotent.
+    Some updates may be left for the next tick. Idempotent. The pools are read only if one is missing from
+    `known_pools`.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
     nodes = {row[0]: NodeSummary._make(row) for row in node_values}
-    pools = {pool.pk: pool for pool in POOLS()} if nodes else {}
+    pools = {pool.pk: pool for pool in known_pools}
+    if any(node.pool_id not in pools for node in nodes.values()):
+        pools = {pool.pk: pool for pool in POOLS()}
     assert_no_transaction()
     reports, notes = _fetch_reports(pods, nodes, pools, context.runtimes)
     notes += _stop_pods_on_lost_or_ended_nodes(pods, nodes, reports, pools, context)
