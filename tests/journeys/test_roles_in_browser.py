@@ -73,10 +73,10 @@ def reclaim_quota(grace: Page) -> None:
 def read_eviction_reason(dave: Page) -> None:
     """The page updates itself and links to the eviction, which shows its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
-    evictions = dave.get_by_role("region", name="Evictions")
-    expect(evictions).to_contain_text("a 4-GPU workload of project ads")
+    eviction = dave.get_by_role("status").filter(has_text="Last eviction")
+    expect(eviction).to_contain_text("a 4-GPU workload of project ads")
     address = dave.url
-    evictions.get_by_role("link", name="Eviction").first.click()
+    eviction.get_by_role("link", name="Show eviction").click()
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)

@@ -21,6 +21,7 @@ class QueueLength:
     """Length of the whole queue, including workloads that the user may not see."""
 
     workloads: int
+    array_tasks: int  # number of the workloads that are tasks of arrays
     gpu_milli: int
     held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
@@ -52,11 +53,14 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
     sums = Workload.objects.filter(_pending_in(pool)).aggregate(
         n=Count("pk", filter=queued),
+        array_tasks=Count("pk", filter=queued & Q(array__isnull=False)),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),
         unschedulable=Count("pk", filter=Q(held=False, reason=UNSCHEDULABLE)),
     )
-    return QueueLength(sums["n"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"])
+    return QueueLength(
+        sums["n"], sums["array_tasks"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"]
+    )
 
 
 def _queue_filter(pool: NodePool | None) -> Q:

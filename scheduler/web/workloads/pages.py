@@ -135,16 +135,18 @@ def _overview(request: Request, workload: Workload) -> Context:
     actor, now = request.actor, timezone.now()
     current, earlier = details.pod_placements(actor, workload)
     suffered = details.evictions_as_victim(actor, workload)
+    last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
         "pods": details.PodTable(current),
         "earlier": details.PodTable(earlier),
         "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
         "log_runs": pods_by_run([*current, *earlier]),
-        "as_victim": suffered[:EVICTIONS_ON_OVERVIEW],
+        # The last eviction of a pending workload is told at the top of the page.
+        "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
-        "last_eviction": suffered[0] if suffered and workload.phase in PENDING_PHASES else None,
+        "last_eviction": last_eviction,
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "idle_rule": idle_status(workload),

@@ -45,9 +45,12 @@ def create_templates(scene: Any) -> None:
         ("weekly", ScheduleValues("@weekly", overlap="replace", text=NIGHTLY)),
     ):
         schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
-        for days, outcome in ((7, "skipped"), (14, "refused")):
+        for days, outcome, message in (
+            (7, "skipped", "The previous run, nightly, had not ended."),
+            (14, "refused", "pools[0]: does not exist; received 'night'; allowed: local, serve, train"),
+        ):
             ScheduleRun.objects.create(
                 schedule=schedule, due_at=schedule.changed_at - timedelta(days=days), outcome=outcome,
-                message="The previous run, nightly, had not ended.",
+                message=message,
             )  # fmt: skip
     pause_schedule(actor=dave, schedule=schedule)

@@ -71,3 +71,4 @@ def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: 
     contents = sign_in("alice").get(f"/nodes/{booting.name}/contents").content.decode()
     assert contents.count("vision/waiting") == 1 + 2  # named once, and in the tooltip of each GPU
     assert "2 GPUs reserved for vision/waiting" in contents
+    assert "No pods" not in contents and "No events" not in text, "a booting node has neither"

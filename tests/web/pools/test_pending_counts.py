@@ -61,8 +61,9 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: C
 
 def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cast, pending: None) -> None:
     length = queue_length(cast.pool)
-    assert (length.workloads, length.held_tasks, length.unschedulable) == (2, 20, 1)
+    assert (length.workloads, length.array_tasks, length.held_tasks, length.unschedulable) == (2, 1, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()
+    assert "2 workloads, including 1 array task, in the queue" in text
     assert "20 array tasks wait for earlier tasks." in text
     assert "1 pending workload can never start as specified." in text
 
