@@ -17,7 +17,7 @@ from projects.models import (
     Membership,
 )
 from projects.services import audit
-from projects.services.people import members, passwords, tokens
+from projects.services.people import accounts, members, passwords, tokens
 
 
 @admin.register(Membership)
@@ -88,17 +88,27 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[typ
         self, request: HttpRequest, obj: User, form: "forms.ModelForm[User]", change: bool
     ) -> None:
         before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
+        is_active = obj.is_active
+        if change:
+            obj.is_active = before["is_active"]
         super().save_model(request, obj, form, change)
         audited_fields = [name for name in form.changed_data if "password" not in name]
-        audit.write_entry(
-            actor(request),
-            "edit" if change else "create",
-            obj,
-            before={name: before.get(name) for name in audited_fields} if change else None,
-            after={name: form.cleaned_data.get(name) for name in audited_fields},
-        )
+        if change and "is_active" in audited_fields:
+            audited_fields.remove("is_active")
+            set_active = accounts.activate if is_active else accounts.deactivate
+            set_active(actor=actor(request), user=obj)
+            obj.is_active = is_active
+        if audited_fields or not change:
+            audit.write_entry(
+                actor(request),
+                "edit" if change else "create",
+                obj,
+                before={name: before.get(name) for name in audited_fields} if change else None,
+                after={name: form.cleaned_data.get(name) for name in audited_fields},
+            )
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
+        accounts.check_removable(actor=actor(request), user=obj, action="delete")
         audit.write_entry(
             actor(request), "delete", obj, before={"username": obj.username, "email": obj.email}
         )

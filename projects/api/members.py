@@ -1,14 +1,12 @@
-"""REST endpoints for members and users."""
+"""REST endpoints for members."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from django.contrib.auth.models import User
-from django.db.models import Q
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Forbidden, Invalid, NotFound
+from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
@@ -19,7 +17,6 @@ from berth.server.api.responses import ResponseModel, created_response, no_conte
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.access import has_admin_role
 from projects.api.lookups import resolve_department, resolve_project, resolve_user
 from projects.known_names import unknown_department, unknown_project, unknown_user
 from projects.models import Membership, Role
@@ -35,10 +32,6 @@ class MembersQuery(ListQuery):
     project: Word | None = None
     department: Word | None = None
     user: Word | None = None
-
-
-class UsersQuery(ListQuery):
-    search: Word | None = None
 
 
 class MemberResponse(ResponseModel):
@@ -57,18 +50,6 @@ class NewMember(Body):
     role: RoleName
     project: Text | None = None
     department: Text | None = None
-
-
-class UserResponse(ResponseModel):
-    username: str
-    email: str
-    active: bool
-
-
-class NewUser(Body):
-    username: Text
-    email: Text = ""
-    password: Text | None = None
 
 
 class Members(ApiView):
@@ -134,33 +115,6 @@ class MemberDetail(ApiView):
         return membership
 
 
-class Users(ApiView):
-    change_scope = "admin"
-
-    @operation("List users that you administer", query=UsersQuery, page=UserResponse)
-    def get(self, request: Request) -> Response:
-        query = parse_query(request, UsersQuery)
-        rows = selectors.users(self.actor)
-        if has_admin_role(self.actor):
-            rows = _search_users(rows, query.search)
-            return Response(
-                page(rows, query, BY_USERNAME, lambda users: [serialize_user(user) for user in users])
-            )
-        raise Forbidden("Only admins of a project, a department or the platform may list users.")
-
-    @operation("Create a user", body=NewUser, response=UserResponse, status=201)
-    @idempotent
-    def post(self, request: Request) -> Response:
-        user = members.create_user(actor=self.actor, **parse_body(request, NewUser).explicit_values())
-        return created_response(serialize_user(user), f"/api/v1/users?search={user.username}")
-
-
-def _search_users(rows: Any, text: str | None) -> Any:
-    if text is None:
-        return rows
-    return rows.filter(Q(username__icontains=text) | Q(email__icontains=text))
-
-
 def serialize_member(member: Membership) -> MemberResponse:
     return MemberResponse.from_row(
         member,
@@ -168,7 +122,3 @@ def serialize_member(member: Membership) -> MemberResponse:
         department=member.department.name if member.department else None,
         project=member.project.name if member.project else None,
     )
-
-
-def serialize_user(user: User) -> UserResponse:
-    return UserResponse(username=user.username, email=user.email, active=user.is_active)

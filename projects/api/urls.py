@@ -15,6 +15,7 @@ from projects.api import (
     secrets,
     subscriptions,
     templates,
+    users,
     volumes,
 )
 from projects.api.arrays import views as arrays
@@ -71,7 +72,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("subscriptions/<int:subscription_id>/deliveries", subscriptions.SubscriptionDeliveries.as_view()),
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.MemberDetail.as_view()),
-    path("users", members.Users.as_view()),
+    path("users", users.Users.as_view()),
+    path("users/<str:username>", users.UserDetail.as_view()),
+    path("users/<str:username>/activate", users.ActivateUser.as_view()),
+    path("users/<str:username>/deactivate", users.DeactivateUser.as_view()),
     path("workloads", workloads.Workloads.as_view()),
     path("workloads:batch", batch.SubmitBatch.as_view()),
     path("workloads/cancel", workloads.CancelMany.as_view()),

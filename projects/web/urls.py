@@ -67,6 +67,11 @@ urlpatterns = [
     ),
     path("access/grant", access.grant, name="grant"),
     path("access/users/new", access.add_user, name="user-new"),
+    re_path(
+        r"^access/users/(?P<user_id>[0-9]{1,9})/(?P<step>deactivate|activate)$",
+        access.set_active,
+        name="user-step",
+    ),
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
     path("access/tokens/new", tokens.issue, name="token-new"),
     path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),

@@ -128,6 +128,9 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("DELETE", "members/{member}", None, {}, "204 204 204 403 403 404 404 401"),
     ("GET", "users", None, {}, "200 200 200 403 403 403 403 401"),
     ("POST", "users", {"username": "new"}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "users/dave", None, {}, "200 200 200 404 404 404 404 401"),
+    ("POST", "users/dave/deactivate", {}, {}, "200 403 403 404 404 404 404 401"),
+    ("POST", "users/dave/activate", {}, {}, "200 403 403 404 404 404 404 401"),
     ("GET", "workloads", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "workloads", training("new", project="vision"), {}, "201 201 201 201 403 422 422 401"),
     (

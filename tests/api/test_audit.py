@@ -31,6 +31,7 @@ CALLS_WITHOUT_EFFECT = {
     "workloads/{workload}/files": "no pod has failed",
     "workloads/{workload}/resume": "the workload is not suspended",
     "node-pools/local/resume": "the pool is not paused",
+    "users/dave/activate": "the user is not deactivated",
     "projects/vision/schedules/weekly/resume": "the schedule is not paused",
     "services/chat/scale_out": "the service already has this many engines",
     "services/chat/scale_in": "the service has no more engines than requested",

@@ -120,7 +120,7 @@ def test_lists_contain_only_objects_visible_to_the_user(
 
 def test_isolation_matrix_covers_every_endpoint() -> None:
     names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none|nightly|carols"
-    names += r"|weekly|pair|(?<=ports/)lab|(?<=secrets/)token"
+    names += r"|weekly|pair|dave|(?<=ports/)lab|(?<=secrets/)token"
     listed = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}

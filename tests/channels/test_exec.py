@@ -21,7 +21,7 @@ from pools.runtimes.shim.channels import frames
 from projects.actor import Actor
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Audit, Membership, OpenChannel, Workload
-from projects.services.people import tokens
+from projects.services.people import accounts, tokens
 from projects.services.workloads.channels import USES, record_closed, record_opened, record_seen
 from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
@@ -103,11 +103,13 @@ def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> Non
     end_by(role.delete)  # the message depends on which of the user's permissions is noticed first
     Membership.objects.create(user=site.cast.dave.user, project=site.cast.vision, role="member")
     end_by(site.cast.carol.user.delete, site.cast.carol)
+    bob = site.cast.bob
+    end_by(lambda: accounts.deactivate(actor=site.cast.alice, user=bob.user), bob)
     assert "The pod has ended" in end_by(lambda: site.runtime.stop(str(site.pod.pk), 0))
     closed = poll_until(
-        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 4
+        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 5
     )
-    assert [row[0] for row in closed] == ["dave", "dave", "carol", "dave"]
+    assert [row[0] for row in closed] == ["dave", "dave", "carol", "bob", "dave"]
     assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
 
 

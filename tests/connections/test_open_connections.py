@@ -26,12 +26,13 @@ from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
+from projects.actor import Actor
 from projects.connections import streams
 from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY_CONNECTIONS
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Membership, Pod
 from projects.services import workloads
-from projects.services.people import passwords, tokens
+from projects.services.people import accounts, passwords, tokens
 from scheduler.api.logs.live import NOT_FOUND
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
@@ -118,18 +119,16 @@ def expire_session(cookie: str, user: User) -> None:
     Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
 
 
-def close_account(cookie: str, user: User) -> None:
-    User.objects.filter(pk=user.pk).update(is_active=False)
+def deactivate(cookie: str, user: User) -> None:
+    accounts.deactivate(actor=Actor.system("test"), user=user)
 
 
 def change_password(cookie: str, user: User) -> None:
-    from projects.actor import Actor
-
     passwords.change(actor=Actor.for_user(user), current="correct horse battery", new="another horse battery")
 
 
 @pytest.mark.parametrize(
-    "end", sample([sign_out, delete_session, expire_session, close_account, change_password], 2),
+    "end", sample([sign_out, delete_session, expire_session, deactivate, change_password], 2),
     ids=lambda end: end.__name__,
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["live", "log"])

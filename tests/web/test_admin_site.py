@@ -373,8 +373,14 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
     admin_client.post(address, {**values, "email": "new@example.org"})
     person.refresh_from_db()
     assert (person.email, person.is_active) == ("new@example.org", False)
-    row = Audit.objects.get(object_type="user", object_id=str(person.pk))
-    assert row.after == {"email": "new@example.org", "is_active": False}
+    rows = Audit.objects.filter(object_type="user", object_id=str(person.pk)).order_by("pk")
+    assert [(row.action, row.after) for row in rows] == [
+        ("deactivate", {"revoked_tokens": 0, "ended_sessions": 0}),
+        ("edit", {"email": "new@example.org"}),
+    ]
+    own = reverse("admin:auth_user_delete", args=[cast.alice.user.pk])
+    page = admin_client.post(own, {"post": "yes"}, follow=True).content.decode()
+    assert "You cannot delete your own account. Ask another platform admin." in page
 
 
 def test_webhook_secret_is_never_shown(admin_client: Client) -> None:

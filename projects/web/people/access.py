@@ -6,14 +6,16 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.db.models import Q
 from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, Listing, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import (
     Action,
@@ -33,10 +35,17 @@ from projects.selectors import (
     members,
     projects,
     tokens,
+    users,
 )
+from projects.services.people import accounts
 from projects.services.people import members as service
 
 PLATFORM = "platform"
+DEACTIVATION = (
+    "They can no longer sign in. Their browser sessions, tokens and open connections end. "
+    "Their workloads keep running, and their roles are kept."
+)
+ACTIVATION = "They can sign in again, with the roles that they had. Their tokens stay revoked."
 
 
 class GrantForm(Form):
@@ -83,6 +92,25 @@ TOKENS: tuple[Column[ApiToken], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    user: User
+    may_change: bool
+
+
+ACCOUNTS: tuple[Column[Account], ...] = (
+    Column("account", "Username", lambda account: account.user.username, order="username"),
+    Column("address", "Email", lambda account: account.user.email, order="email", in_file=True),
+    Column(
+        "state",
+        "State",
+        lambda account: "active" if account.user.is_active else "deactivated",
+        order="is_active",
+    ),
+    Column("created", "Created", lambda account: account.user.date_joined, order="date_joined"),
+)
+
+
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
@@ -92,7 +120,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         request, TOKENS, tokens(request.actor).filter(revoked_at__isnull=True), name="tokens",
         file_name="tokens", default="name",
     )  # fmt: skip
-    if file := requested_csv(request, people, mine):
+    listings: list[Listing[Any]] = [people, mine]
+    administers = may(request.actor, Action.ADMINISTER)
+    if administers:
+        listings.append(list_accounts(request))
+    if file := requested_csv(request, *listings):
         return file
     context = {
         "people": people,
@@ -102,7 +134,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         ],
         "tokens": mine,
         "may_grant": next(_iter_grantable_scopes(request.actor), None) is not None,
-        "may_add_people": may(request.actor, Action.ADMINISTER),
+        "may_add_people": administers,
+        "accounts": listings[2] if administers else None,
     }
     return page(request, "projects/people/access.html", context, inner="projects/people/members.html")
 
@@ -158,6 +191,38 @@ def add_user(request: Request) -> HttpResponse:
             person = service.create_user(actor=request.actor, **form.cleaned_data)
             return done(request, f"User {person.username} created.", to=reverse("access"))
     return _form(request, form, "Add user", "Users see nothing until they are granted a role.")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def set_active(request: Request, user_id: str, step: str) -> HttpResponse:
+    """Ask for confirmation (GET), or deactivate or activate a user (POST)."""
+    if not may(request.actor, Action.ADMINISTER):
+        raise Forbidden("Only platform admins can deactivate users.")
+    user = get_object_or_404(User, pk=user_id)
+    if request.method == "POST":
+        change = accounts.deactivate if step == "deactivate" else accounts.activate
+        change(actor=request.actor, user=user)
+        return done(request, f"User {user.username} {step}d.", to=reverse("access"))
+    return confirm_page(
+        request,
+        title=f"{step.capitalize()} {user.username}?",
+        warning=DEACTIVATION if step == "deactivate" else ACTIVATION,
+        label=f"{step.capitalize()} user",
+        danger=step == "deactivate",
+        back=reverse("access"),
+    )
+
+
+def list_accounts(request: Request) -> Listing[Any]:
+    rows = users(request.actor)
+    for word in table_state(request.GET, "accounts")["search"].split():
+        rows = rows.filter(Q(username__icontains=word) | Q(email__icontains=word))
+    return list_query(
+        request, ACCOUNTS, rows,
+        lambda some: [Account(user, user.pk != request.actor.user.pk) for user in some],
+        name="accounts", file_name="users", default="account",
+    )  # fmt: skip
 
 
 def grantable_scopes(actor: Actor) -> list[tuple[str, str]]:

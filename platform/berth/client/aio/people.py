@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from urllib.parse import quote
 
 from berth.client.aio.resource import AsyncResource
-from berth.client.models.people import Member, NewToken, Token, User
+from berth.client.models.people import Deactivation, Member, NewToken, Token, User, UserDetail
 
 
 class AsyncTokens(AsyncResource):
@@ -48,10 +49,31 @@ class AsyncMembers(AsyncResource):
 class AsyncUsers(AsyncResource):
     """User accounts."""
 
-    def list(self, search: str | None = None, *, limit: int | None = None) -> AsyncIterator[User]:
-        return self._iterate(User, "users", {"search": search}, limit)
+    def list(
+        self, search: str | None = None, *, active: bool | None = None, limit: int | None = None
+    ) -> AsyncIterator[User]:
+        """Iterate over the users that you administer. `active=False` selects deactivated accounts."""
+        return self._iterate(User, "users", {"search": search, "active": active}, limit)
+
+    async def get(self, username: str) -> UserDetail:
+        return await self._get(UserDetail, _path(username))
+
+    async def deactivate(self, username: str) -> Deactivation:
+        """Prevent a user from signing in, and end their sessions, tokens and open connections.
+
+        Their workloads keep running. Raises Conflict for your own account and the last platform admin.
+        """
+        return await self._post(Deactivation, f"{_path(username)}/deactivate")
+
+    async def activate(self, username: str) -> UserDetail:
+        """Let a deactivated user sign in again. Revoked tokens stay revoked."""
+        return await self._post(UserDetail, f"{_path(username)}/activate")
 
     async def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
         """Create an account. Without a password, the user can sign in only through single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return await self._post(User, "users", body)
+
+
+def _path(username: str) -> str:
+    return f"users/{quote(username, safe='')}"

@@ -23,6 +23,35 @@ class AuditEntry(Model):
     request_id: str = ""
 
 
+class User(Model):
+    username: str = ""
+    email: str = ""
+    active: bool = False
+    """False for a deactivated account, which cannot sign in."""
+
+
+class Member(MemberMixin, Model):
+    id: int
+    user: str = ""
+    role: str = ""
+    department: str | None = None
+    project: str | None = None
+    created_at: datetime
+
+
+class UserDetail(User):
+    created_at: datetime
+    roles: list[Member] = []
+    """Roles that you may see."""
+    live_workloads: int = 0
+    """Live workloads of the user in your projects, which keep running after a deactivation."""
+
+
+class Deactivation(UserDetail):
+    revoked_tokens: int = 0
+    ended_sessions: int = 0
+
+
 class Role(Model):
     role: str = ""
     department: str | None = None
@@ -34,15 +63,6 @@ class Identity(Model):
     platform_admin: bool = False
     roles: list[Role] = []
     scopes: list[str] = []
-
-
-class Member(MemberMixin, Model):
-    id: int
-    user: str = ""
-    role: str = ""
-    department: str | None = None
-    project: str | None = None
-    created_at: datetime
 
 
 class Token(Model):
@@ -69,9 +89,3 @@ class PasswordChange(Model):
     """Replacement for this request's token if sign-in created it; otherwise None."""
     expires_at: datetime | None = None
     """Expiry of the replacement token."""
-
-
-class User(Model):
-    username: str = ""
-    email: str = ""
-    active: bool = False

@@ -3,8 +3,9 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from urllib.parse import quote
 
-from berth.client.models.people import Member, NewToken, Token, User
+from berth.client.models.people import Deactivation, Member, NewToken, Token, User, UserDetail
 from berth.client.sync.resource import Resource
 
 
@@ -49,10 +50,31 @@ class Members(Resource):
 class Users(Resource):
     """User accounts."""
 
-    def list(self, search: str | None = None, *, limit: int | None = None) -> Iterator[User]:
-        return self._iterate(User, "users", {"search": search}, limit)
+    def list(
+        self, search: str | None = None, *, active: bool | None = None, limit: int | None = None
+    ) -> Iterator[User]:
+        """Iterate over the users that you administer. `active=False` selects deactivated accounts."""
+        return self._iterate(User, "users", {"search": search, "active": active}, limit)
+
+    def get(self, username: str) -> UserDetail:
+        return self._get(UserDetail, _path(username))
+
+    def deactivate(self, username: str) -> Deactivation:
+        """Prevent a user from signing in, and end their sessions, tokens and open connections.
+
+        Their workloads keep running. Raises Conflict for your own account and the last platform admin.
+        """
+        return self._post(Deactivation, f"{_path(username)}/deactivate")
+
+    def activate(self, username: str) -> UserDetail:
+        """Let a deactivated user sign in again. Revoked tokens stay revoked."""
+        return self._post(UserDetail, f"{_path(username)}/activate")
 
     def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
         """Create an account. Without a password, the user can sign in only through single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return self._post(User, "users", body)
+
+
+def _path(username: str) -> str:
+    return f"users/{quote(username, safe='')}"

@@ -2,16 +2,20 @@
 
 import sys
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_duration
 from berth.cli.text import format_age, format_short_time, format_time, now, safe
 from berth.core.backports import StrEnum
+from berth.core.words import format_count
+
+if TYPE_CHECKING:
+    from berth.client.models.people import Deactivation, UserDetail
 
 member_app = typer.Typer(no_args_is_help=True, help="Manage user roles in departments and projects.")
 user_app = typer.Typer(no_args_is_help=True, help="Manage user accounts.")
@@ -98,6 +102,7 @@ def list_users(
     search: Annotated[
         str | None, typer.Option(help="Text to search for in the name or email address.")
     ] = None,
+    inactive: Annotated[bool, typer.Option("--inactive", help="List only deactivated accounts.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List users who have a role in the projects and departments that you administer.
@@ -106,6 +111,7 @@ def list_users(
 
     \b
     berth user list --search example.org
+    berth user list --inactive
     """
     columns = [
         Column("USERNAME", lambda u: u.username),
@@ -113,7 +119,7 @@ def list_users(
         Column("ACTIVE", lambda u: "yes" if u.active else "no"),
     ]
     with open_client() as client:
-        users = list(client.users.list(search))
+        users = list(client.users.list(search, active=False if inactive else None))
     show_list(users, columns, output, "No users.")
 
 
@@ -138,6 +144,72 @@ def create_user(
     with open_client() as client:
         created: Any = client.users.create(user, email=email, password=password)
     show_one(created, output, lambda account: print(safe(f"User {account.username} created.")))
+
+
+@user_app.command("describe")
+def describe_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show one user with their roles and the number of their live workloads.
+
+    \b
+    berth user describe dave
+    """
+    with open_client() as client:
+        account = client.users.get(user)
+    show_one(account, output, _print_user)
+
+
+@user_app.command("deactivate")
+def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
+    """Deactivate a user, who can then no longer sign in.
+
+    Their browser sessions, tokens and open connections end, such as commands in pods. Their workloads keep
+    running, and their roles and their history are kept.
+
+    \b
+    berth user deactivate dave
+    berth list --by dave     show the workloads that keep running
+    """
+    with open_client() as client:
+        result = client.users.deactivate(user)
+    show_one(result, output, _print_deactivation)
+
+
+@user_app.command("activate")
+def activate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
+    """Let a deactivated user sign in again, with the same roles. Their tokens stay revoked.
+
+    \b
+    berth user activate dave
+    """
+    with open_client() as client:
+        account = client.users.activate(user)
+    show_one(account, output, lambda active: print(safe(f"User {active.username} can sign in again.")))
+
+
+def _print_user(user: "UserDetail") -> None:
+    roles = ", ".join(f"{role.role} of {role.scope}" for role in user.roles)
+    print_fields(
+        [
+            ("Username", user.username),
+            ("Email", user.email or "-"),
+            ("Active", "yes" if user.active else "no"),
+            ("Created", format_time(user.created_at)),
+            ("Roles", roles or "none"),
+            ("Live workloads", str(user.live_workloads)),
+        ]
+    )
+
+
+def _print_deactivation(result: "Deactivation") -> None:
+    name = safe(result.username)
+    tokens = format_count(result.revoked_tokens, "token")
+    print(
+        f"User {name} deactivated. {tokens} revoked, {format_count(result.ended_sessions, 'session')} ended."
+    )
+    if result.live_workloads:
+        print(
+            f"Live workloads of {name}, which keep running: {result.live_workloads} (berth list --by {name})"
+        )
 
 
 def _member_columns() -> list[Column]:

@@ -1,0 +1,25 @@
+"""Ask for values on the terminal."""
+
+import sys
+import warnings
+from getpass import GetPassWarning
+from typing import Any
+
+import typer
+
+from berth.cli.exits import BadInput
+
+
+def ask(label: str, *, instead: str, **options: Any) -> str:
+    """Return the typed value. Raises BadInput if there is no terminal, with what to do instead."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GetPassWarning)  # the password would be echoed
+            return str(typer.prompt(label, err=True, **options))
+    except GetPassWarning:
+        pass
+    except typer.Abort:
+        if sys.stdin.isatty():  # Ctrl-C or Ctrl-D
+            raise
+    print(file=sys.stderr)  # the prompt has no line break
+    raise BadInput(f"{label}: there is no terminal to ask on. {instead}")

@@ -1,0 +1,97 @@
+"""Deactivate and activate user accounts. Accounts are kept, because history names their users."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from berth.core.errors import Conflict, NotFound
+from projects.access import Action, require
+from projects.actor import Actor
+from projects.models import Membership, Role
+from projects.services import announce, audit
+from projects.services.people import tokens
+from projects.services.workloads.ports import end_visits
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivation:
+    """Number of tokens and browser sessions that a deactivation ended."""
+
+    user: User
+    revoked_tokens: int = 0
+    ended_sessions: int = 0
+
+
+def deactivate(*, actor: Actor, user: User) -> Deactivation:
+    """Prevent a user from signing in, and end their access. Nothing happens if the account is inactive.
+
+    1. Deactivate the account.
+    2. Revoke its tokens. Activating the account does not restore them.
+    3. Delete its browser sessions and visits to ports of workloads.
+
+    Open connections of the user, such as commands in pods, then end within a second. Workloads keep running,
+    and roles are kept. Raises Conflict for the acting user and for the last platform admin.
+    """
+    require(actor, Action.ADMINISTER)
+    with transaction.atomic():
+        check_removable(actor=actor, user=user, action="deactivate")
+        locked = _lock(user)
+        if not locked.is_active:
+            return Deactivation(locked)
+        locked.is_active = False
+        locked.save(update_fields=["is_active"])
+        revoked = tokens.revoke_all(actor=actor, user=locked, only_by_sign_in=False)
+        ended = _end_sessions(locked)
+        end_visits(locked)
+        audit.write_entry(
+            actor, "deactivate", locked, after={"revoked_tokens": revoked, "ended_sessions": ended}
+        )
+        announce.tenants_changed()
+    return Deactivation(locked, revoked, ended)
+
+
+def activate(*, actor: Actor, user: User) -> User:
+    """Let a deactivated user sign in again, with the roles that they had."""
+    require(actor, Action.ADMINISTER)
+    with transaction.atomic():
+        locked = _lock(user)
+        if not locked.is_active:
+            locked.is_active = True
+            locked.save(update_fields=["is_active"])
+            audit.write_entry(actor, "activate", locked)
+            announce.tenants_changed()
+    return locked
+
+
+def check_removable(*, actor: Actor, user: User, action: str) -> None:
+    """Raise Conflict if this is the acting user or the last active platform admin.
+
+    Locks the active platform admins, so that two of them cannot deactivate each other at the same time.
+    """
+    if actor.user is not None and actor.user.pk == user.pk:
+        raise Conflict(f"You cannot {action} your own account. Ask another platform admin.")
+    is_admin = Q(is_superuser=True) | Q(
+        pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")
+    )
+    admins = User.objects.select_for_update().filter(is_admin, is_active=True).order_by("pk")
+    if [admin.pk for admin in admins] == [user.pk]:
+        raise Conflict(f"{user} is the last active platform admin. Make another user platform admin first.")
+
+
+def _lock(user: User) -> User:
+    locked = User.objects.select_for_update().filter(pk=user.pk).first()
+    if locked is None:
+        raise NotFound(f"{user} has been deleted.")
+    return locked
+
+
+def _end_sessions(user: User) -> int:
+    rows = Session.objects.filter(expire_date__gt=timezone.now())
+    keys = [row.session_key for row in rows.iterator() if row.get_decoded().get(SESSION_KEY) == str(user.pk)]
+    Session.objects.filter(pk__in=keys).delete()
+    return len(keys)

@@ -1,0 +1,115 @@
+"""Tests of deactivating and activating users over REST."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client
+
+from berth.core.errors import Conflict
+from projects.models import ApiToken, Audit, Membership
+from projects.services.people import accounts
+from tests import factories as make
+from tests.api.conftest import Caller
+from tests.cast import Cast
+
+
+def test_deactivated_user_loses_sessions_and_tokens_but_not_workloads_or_roles(
+    cast: Cast, alice: Caller, dave: Caller
+) -> None:
+    train = make.workload(cast.vision, "train", phase="running", by=cast.dave.user)
+    browser, other = Client(), Client()
+    browser.force_login(cast.dave.user)
+    other.force_login(cast.erin.user)
+
+    answer = alice.post("users/dave/deactivate")
+    assert answer.status_code == 200, answer.content
+    result = answer.json()
+    assert (result["active"], result["revoked_tokens"], result["ended_sessions"]) == (False, 1, 1)
+    assert (result["live_workloads"], [role["role"] for role in result["roles"]]) == (1, ["member"])
+    assert dave.get("whoami").status_code == 401
+    assert browser.get("/workloads").status_code == 302
+    assert other.get("/workloads").status_code == 200
+    assert Session.objects.count() == 1
+    wrong = Client().post("/login", {"username": "dave", "password": "correct horse battery"})
+    assert wrong.status_code != 302
+    sign_in = {"username": "dave", "password": "correct horse battery"}
+    assert Caller().post("login", sign_in).status_code == 401
+    train.refresh_from_db()
+    assert (train.phase, train.submitted_by) == ("running", cast.dave.user)
+    assert [row["username"] for row in alice.get("users", active="false").json()["items"]] == ["dave"]
+
+    restored = alice.post("users/dave/activate").json()
+    assert (restored["active"], [role["role"] for role in restored["roles"]]) == (True, ["member"])
+    assert dave.get("whoami").status_code == 401, "revoked tokens stay revoked"
+    assert browser.get("/workloads").status_code == 302, "ended sessions stay ended"
+    assert Caller().post("login", sign_in).status_code == 200
+    rows = Audit.objects.filter(object_type="user", object_name="dave").order_by("pk")
+    assert [(row.actor, row.action, row.after) for row in rows] == [
+        ("alice", "deactivate", {"revoked_tokens": 1, "ended_sessions": 1}),
+        ("alice", "activate", None),
+    ]
+
+
+def test_repeated_change_has_no_effect_and_no_audit_entry(cast: Cast, alice: Caller) -> None:
+    for step in ("activate", "deactivate", "deactivate"):
+        assert alice.post(f"users/dave/{step}").status_code == 200
+    assert list(Audit.objects.filter(object_type="user").values_list("action", flat=True)) == ["deactivate"]
+
+
+def test_nobody_deactivates_themselves_or_the_last_platform_admin(cast: Cast, alice: Caller) -> None:
+    own = alice.post("users/alice/deactivate")
+    assert own.status_code == 409
+    assert own.json()["detail"] == "You cannot deactivate your own account. Ask another platform admin."
+    with pytest.raises(Conflict, match="alice is the last active platform admin"):
+        accounts.deactivate(actor=cast.alice.system("test"), user=cast.alice.user)
+    Membership.objects.create(user=cast.frank.user, role="platform_admin")
+    assert accounts.deactivate(actor=cast.frank, user=cast.alice.user).user.is_active is False
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_admins_cannot_deactivate_each_other_at_the_same_time() -> None:
+    from tests.cast import make_cast
+
+    cast = make_cast()
+    Membership.objects.create(user=cast.frank.user, role="platform_admin")
+    start = threading.Barrier(2)
+    refusals = []
+
+    def deactivate(actor: object, user: User) -> None:
+        start.wait(30)
+        try:
+            accounts.deactivate(actor=actor, user=user)  # type: ignore[arg-type]
+        except Conflict as error:
+            refusals.append(str(error))
+        finally:
+            connection.close()
+
+    pairs = ((cast.alice, cast.frank.user), (cast.frank, cast.alice.user))
+    threads = [threading.Thread(target=deactivate, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert User.objects.filter(username__in=("alice", "frank"), is_active=True).count() == 1
+    assert len(refusals) == 1 and "is the last active platform admin" in refusals[0]
+
+
+def test_user_is_described_to_admins_of_their_scopes(cast: Cast, alice: Caller, carol: Caller) -> None:
+    Membership.objects.create(user=cast.dave.user, project=cast.ads, role="viewer")
+    make.workload(cast.ads, "hidden", by=cast.dave.user)
+    everything, visible = alice.get("users/dave").json(), carol.get("users/dave").json()
+    assert [role["project"] for role in everything["roles"]] == ["vision", "ads"]
+    assert [role["project"] for role in visible["roles"]] == ["vision"]
+    assert (everything["live_workloads"], visible["live_workloads"]) == (1, 0)
+    unknown = alice.get("users/davee")
+    assert unknown.status_code == 404
+    assert unknown.json()["detail"] == "There is no user named 'davee'. Did you mean `dave`?"
+
+
+def test_deactivation_needs_the_scope_admin(cast: Cast, caller: Callable[..., Caller]) -> None:
+    assert caller("alice", "read", "write").post("users/dave/deactivate").status_code == 403
+    assert ApiToken.objects.filter(user=cast.dave.user, revoked_at__isnull=False).count() == 0

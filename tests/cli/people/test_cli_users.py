@@ -1,0 +1,56 @@
+"""Tests of `berth user`."""
+
+import json
+
+import pytest
+
+from berth.client import Client, Settings
+from tests import factories
+from tests.cast import Cast
+from tests.cli.conftest import Berth, token_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_user_is_described_deactivated_and_activated(berth: Berth, cast: Cast) -> None:
+    factories.workload(cast.vision, "train", phase="running", by=cast.dave.user)
+    admin, dave = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
+
+    def run(*words: str) -> str:
+        result = berth("user", *words, **admin)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    description = run("describe", "dave")
+    assert "Active          yes\n" in description
+    assert "Roles           member of vision\nLive workloads  1\n" in description
+    assert berth("whoami", **dave).returncode == 0
+    assert run("deactivate", "dave") == (
+        "User dave deactivated. 1 token revoked, 0 sessions ended.\n"
+        "Live workloads of dave, which keep running: 1 (berth list --by dave)\n"
+    )
+    assert berth("whoami", **dave).returncode == 3
+    assert "train" in berth("list", "--by", "dave", **admin).stdout
+    assert json.loads(run("list", "--inactive", "-o", "json")) == [
+        {"username": "dave", "email": "dave@example.org", "active": False}
+    ]
+    assert run("activate", "dave") == "User dave can sign in again.\n"
+    assert json.loads(run("describe", "dave", "-o", "json"))["active"] is True
+
+
+def test_user_commands_refuse_oneself_and_unknown_users(berth: Berth, cast: Cast) -> None:
+    admin = {"BERTH_TOKEN": token_of(cast.alice)}
+    own = berth("user", "deactivate", "alice", **admin)
+    assert (own.returncode, own.stdout) == (5, "")
+    assert own.stderr == "berth: You cannot deactivate your own account. Ask another platform admin.\n"
+    unknown = berth("user", "deactivate", "davee", **admin)
+    assert unknown.returncode == 4
+    assert unknown.stderr == "berth: There is no user named 'davee'. Did you mean `dave`?\n"
+
+
+def test_client_deactivates_and_activates(cast: Cast, environment: dict[str, str]) -> None:
+    with Client(Settings(address=environment["BERTH_URL"], token=token_of(cast.alice))) as client:
+        assert client.users.deactivate("dave").revoked_tokens == 0
+        assert [user.username for user in client.users.list(active=False)] == ["dave"]
+        assert client.users.get("dave").active is False
+        assert client.users.activate("dave").active is True

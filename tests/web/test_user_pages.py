@@ -1,0 +1,48 @@
+"""Tests of the list of users on the page Access."""
+
+import pytest
+
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+
+def path(cast: Cast, name: str = "dave", step: str = "deactivate") -> str:
+    return f"/access/users/{cast.people[name].user.pk}/{step}"
+
+
+def test_platform_admin_deactivates_and_activates_a_user(cast: Cast, sign_in: SignIn) -> None:
+    admin, dave = sign_in("alice"), sign_in("dave")
+    assert f'href="{path(cast)}"' in admin.get("/access").content.decode()
+    question = admin.get(path(cast)).content.decode()
+    assert "Deactivate dave?" in question and "Their workloads keep running" in question
+    assert admin.post(path(cast)).status_code == 302
+    page = admin.get("/access").content.decode()
+    assert "User dave deactivated." in page and f'href="{path(cast, step="activate")}"' in page
+    assert dave.get("/workloads").status_code == 302
+    assert admin.post(path(cast, step="activate")).status_code == 302
+    cast.dave.user.refresh_from_db()
+    assert cast.dave.user.is_active
+
+
+def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
+    admin = sign_in("alice")
+    page = admin.get("/access?accounts-search=grace").content.decode()
+    assert path(cast, "grace") in page and path(cast) not in page
+    answer = admin.get("/access?accounts-search=grace&accounts-format=csv")
+    lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 2 and lines[1].startswith("grace,grace@example.org,active,")
+
+
+@pytest.mark.parametrize("name", ["bob", "carol", "dave"])
+def test_other_users_neither_see_nor_change_accounts(cast: Cast, sign_in: SignIn, name: str) -> None:
+    client = sign_in(name)
+    assert "/deactivate" not in client.get("/access").content.decode()
+    assert client.post(path(cast)).status_code == 403
+    cast.dave.user.refresh_from_db()
+    assert cast.dave.user.is_active
+
+
+def test_admin_cannot_deactivate_their_own_account(cast: Cast, sign_in: SignIn) -> None:
+    admin = sign_in("alice")
+    assert path(cast, "alice") not in admin.get("/access").content.decode()
+    assert admin.post(path(cast, "alice")).status_code == 409
