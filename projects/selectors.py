@@ -36,7 +36,6 @@ from projects.models import (
     ProjectSecret,
     Quota,
     QuotaChange,
-    RoleNode,
     Schedule,
     SecretUse,
     Subscription,
@@ -123,10 +122,6 @@ def arrays(actor: Actor) -> QuerySet[WorkloadArray]:
     if is_platform_admin(actor):
         return rows
     return rows.filter(project__in=visible_projects(actor))
-
-
-def roles(actor: Actor) -> QuerySet[RoleNode]:
-    return RoleNode.objects.filter(workload__in=workloads(actor))
 
 
 def pods(actor: Actor) -> QuerySet[Pod]:

@@ -20,8 +20,8 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import thousandths
 from projects.models import (
     Pod,
-    RoleNode,
     Workload,
+    WorkloadRole,
 )
 from projects.services import workloads
 from projects.services.workloads.smallest_change import unredacted_smallest_change
@@ -33,10 +33,9 @@ PHASES = {
 
 
 class RoleInline(TabularInline):
-    model = RoleNode
+    model = WorkloadRole
     fields = readonly_fields = (
         "name",
-        "need",
         "min",
         "max",
         "gpu_milli",

@@ -2485,7 +2485,7 @@ class Migration(InitialMigration):
             ],
         ),
         migrations.CreateModel(
-            name="RoleNode",
+            name="WorkloadRole",
             fields=[
                 (
                     "id",
@@ -2493,29 +2493,15 @@ class Migration(InitialMigration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("position", models.PositiveIntegerField(help_text="Position in the tree, depth first.")),
+                ("position", models.PositiveIntegerField(help_text="Position in the document.")),
                 ("name", models.CharField(max_length=63)),
-                ("need", models.PositiveIntegerField(blank=True, null=True)),
-                ("min", models.PositiveIntegerField(blank=True, null=True)),
-                ("max", models.PositiveIntegerField(blank=True, null=True)),
+                ("min", models.PositiveIntegerField()),
+                ("max", models.PositiveIntegerField()),
                 ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Per device.")),
                 ("gpu_devices", models.PositiveIntegerField(default=0)),
                 ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
                 ("cpu_milli", models.PositiveIntegerField(default=0)),
                 ("memory_mib", models.PositiveIntegerField(default=0)),
-                ("topology_required", models.CharField(blank=True, max_length=120)),
-                ("topology_preferred", models.CharField(blank=True, max_length=120)),
-                (
-                    "parent",
-                    models.ForeignKey(
-                        blank=True,
-                        db_index=False,
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="children",
-                        to="projects.rolenode",
-                    ),
-                ),
                 (
                     "workload",
                     models.ForeignKey(
@@ -2528,27 +2514,10 @@ class Migration(InitialMigration):
             ],
             options={
                 "ordering": ["workload", "position"],
-                "indexes": [
-                    models.Index(
-                        fields=["parent"],
-                        name="role_parent",
-                        condition=models.Q(("parent__isnull", False)),
-                    ),
-                ],
                 "constraints": [
                     models.UniqueConstraint(fields=("workload", "position"), name="role_position_once"),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("max__isnull", True), ("min__isnull", True), ("need__isnull", False)),
-                            models.Q(("max__isnull", False), ("min__isnull", False), ("need__isnull", True)),
-                            _connector="OR",
-                        ),
-                        name="role_is_a_group_or_a_leaf",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("min__isnull", True), ("min__lte", models.F("max")), _connector="OR"
-                        ),
+                        condition=models.Q(("min__lte", models.F("max"))),
                         name="role_min_within_max",
                     ),
                     models.CheckConstraint(

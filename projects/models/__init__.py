@@ -25,10 +25,10 @@ from projects.models.workloads import (
     Phase,
     Pod,
     PodState,
-    RoleNode,
     Workload,
     WorkloadDeletion,
     WorkloadKind,
+    WorkloadRole,
 )
 
 __all__ = [
@@ -67,7 +67,6 @@ __all__ = [
     "QuotaExpiry",
     "RemovedQuota",
     "Role",
-    "RoleNode",
     "RunImage",
     "SavedView",
     "ScaleRequest",
@@ -87,4 +86,5 @@ __all__ = [
     "WorkloadArray",
     "WorkloadDeletion",
     "WorkloadKind",
+    "WorkloadRole",
 ]

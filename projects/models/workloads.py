@@ -262,40 +262,26 @@ class WorkloadDeletion(models.Model):
         return str(self.deleted_in)
 
 
-class RoleNode(models.Model):
-    """Node of the role tree: a group (needs `need` of its children) or a role (min to max replicas)."""
+class WorkloadRole(models.Model):
+    """Role of a workload with min to max replicas. Only the document contains the groups of roles."""
 
     # No separate index, because `role_position_once` covers this column.
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)
-    parent = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children", db_index=False
-    )
-    position = models.PositiveIntegerField(help_text="Position in the tree, depth first.")
+    position = models.PositiveIntegerField(help_text="Position in the document.")
     name = models.CharField(max_length=63)
-    need = models.PositiveIntegerField(null=True, blank=True)
-    min = models.PositiveIntegerField(null=True, blank=True)
-    max = models.PositiveIntegerField(null=True, blank=True)
+    min = models.PositiveIntegerField()
+    max = models.PositiveIntegerField()
     gpu_milli = models.PositiveIntegerField(default=0, help_text="Per device.")
     gpu_devices = models.PositiveIntegerField(default=0)
     gpu_memory_mib = models.PositiveIntegerField(default=0)
     cpu_milli = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
-    topology_required = models.CharField(max_length=120, blank=True)
-    topology_preferred = models.CharField(max_length=120, blank=True)
 
     class Meta:
         ordering = ["workload", "position"]
-        indexes = [models.Index(fields=["parent"], name="role_parent", condition=Q(parent__isnull=False))]
         constraints = [
             models.UniqueConstraint(name="role_position_once", fields=["workload", "position"]),
-            models.CheckConstraint(
-                name="role_is_a_group_or_a_leaf",
-                condition=Q(need__isnull=False, min__isnull=True, max__isnull=True)
-                | Q(need__isnull=True, min__isnull=False, max__isnull=False),
-            ),
-            models.CheckConstraint(
-                name="role_min_within_max", condition=Q(min__isnull=True) | Q(min__lte=F("max"))
-            ),
+            models.CheckConstraint(name="role_min_within_max", condition=Q(min__lte=F("max"))),
             models.CheckConstraint(
                 name="role_shares_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)
             ),

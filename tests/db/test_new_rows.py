@@ -8,7 +8,7 @@ from django.db.models import Model
 from django.db.models.expressions import DatabaseDefault
 
 from berth.db.new_rows import new_row
-from projects.models import Audit, Event, Pod, RoleNode, Workload
+from projects.models import Audit, Event, Pod, Workload, WorkloadRole
 
 
 def values(row: Model) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def values(row: Model) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("model", [Audit, Event, Pod, RoleNode, Workload])
+@pytest.mark.parametrize("model", [Audit, Event, Pod, Workload, WorkloadRole])
 def test_new_row_has_the_defaults_of_its_model(model: type[Model]) -> None:
     pk = {"pk": uuid.UUID(int=1)} if model in (Workload, Pod) else {}
     expected, row = model(**pk), new_row(model)

@@ -7,16 +7,17 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 
-from projects.models import RoleNode, Workload
+from projects.models import Workload, WorkloadRole
 from projects.models.workloads import HAS_LABELS
 
 LOOKUPS: dict[str, Any] = {
     "workload_labels": Workload.objects.filter(HAS_LABELS, labels__contains={"team": "nlp"}),
     "workload_array": Workload.objects.filter(array=uuid.uuid4()),
     "workload_code": Workload.objects.filter(code__in=[1, 2]),
+    "workload_pool": Workload.objects.filter(pool__in=[1, 2]),
+    "workload_first_started": Workload.objects.filter(first_started_at__gte="2026-01-01T00:00:00Z"),
     "workload_project_newest": Workload.objects.filter(project_id=1).order_by("-submitted_at"),
-    "role_position_once": RoleNode.objects.filter(workload=uuid.uuid4()).order_by("position"),
-    "role_parent": RoleNode.objects.filter(parent__in=[1, 2]).order_by(),
+    "role_position_once": WorkloadRole.objects.filter(workload=uuid.uuid4()).order_by("position"),
 }
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, RootModel
 from berth.server.api.responses import DecimalText, ProblemResponse, ResponseModel, from_milli
 from projects.costs import workload_cost, workload_costs
 from projects.idle_rules import idle_status
-from projects.models import Phase, Pod, PodState, RoleNode, Workload
+from projects.models import Phase, Pod, PodState, Workload, WorkloadRole
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
 
@@ -232,7 +232,7 @@ def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     running = (
         Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
     )
-    roles = RoleNode.objects.filter(workload=OuterRef("pk"), max__isnull=False).order_by().values("workload")
+    roles = WorkloadRole.objects.filter(workload=OuterRef("pk")).order_by().values("workload")
     return rows.annotate(
         pods_running=Coalesce(Subquery(running.annotate(n=Count("pk")).values("n")), 0),
         pods_maximum=Coalesce(Subquery(roles.annotate(n=Sum("max")).values("n")), 0),

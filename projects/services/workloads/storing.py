@@ -1,7 +1,6 @@
 """Store submitted workloads with their roles, events and audit entries in one query."""
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import count
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from pydantic_core import to_json
 
 from berth.core.spec import GroupShape, RoleShape
 from berth.db import prepared
-from projects.models import Audit, Event, RoleNode, Workload
+from projects.models import Audit, Event, Workload, WorkloadRole
 
 
 def _names(model: type[Model], *excluded: str) -> list[str]:
@@ -24,14 +23,11 @@ def _quote_columns(columns: Iterable[str], prefix: str = "") -> str:
 
 
 WORKLOAD_COLUMNS = _names(Workload)
-ROLE_COLUMNS = _names(RoleNode, "id", "parent_id")
+ROLE_COLUMNS = _names(WorkloadRole, "id")
 EVENT_COLUMNS = _names(Event, "id", "at")
 AUDIT_COLUMNS = _names(Audit, "id", "at")
-AMOUNT_COLUMNS = ("gpu_milli", "gpu_devices", "gpu_memory_mib", "cpu_milli", "memory_mib")
 
 # A row is skipped if its name belongs to a live workload or an active array of the project.
-# `parent_id` holds the parent's position until the roles have IDs.
-# A join to find the parents would compare all roles with each other.
 INSERT = f"""
 WITH stored AS (
     INSERT INTO projects_workload ({_quote_columns(WORKLOAD_COLUMNS)})
@@ -42,17 +38,11 @@ WITH stored AS (
     ) IS NULL
     ON CONFLICT DO NOTHING
     RETURNING id
-), node AS MATERIALIZED (
-    SELECT nextval(pg_get_serial_sequence('projects_rolenode', 'id')) AS new_id, role.*
-    FROM json_populate_recordset(NULL::projects_rolenode, %s) role
+), roles AS (
+    INSERT INTO projects_workloadrole ({_quote_columns(ROLE_COLUMNS)})
+    SELECT {_quote_columns(ROLE_COLUMNS, "role.")}
+    FROM json_populate_recordset(NULL::projects_workloadrole, %s) role
     JOIN stored ON stored.id = role.workload_id
-), nodes AS (
-    INSERT INTO projects_rolenode (id, parent_id, {_quote_columns(ROLE_COLUMNS)})
-    SELECT new_id, nth_value(new_id, (parent_id + 1)::integer) OVER tree, {_quote_columns(ROLE_COLUMNS)}
-    FROM node
-    WINDOW tree AS (
-        PARTITION BY workload_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
-    )
 ), events AS (
     INSERT INTO projects_event ({_quote_columns(EVENT_COLUMNS)})
     SELECT {_quote_columns(EVENT_COLUMNS, "event.")}
@@ -80,7 +70,7 @@ def store(
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
         to_json(_values(rows, WORKLOAD_COLUMNS)).decode(),
-        to_json([node for row, tree in workloads for node in _nodes(row.pk, tree)]).decode(),
+        to_json([role for row, tree in workloads for role in _roles(row.pk, tree)]).decode(),
         to_json(_values(events, EVENT_COLUMNS)).decode(),
         to_json(_values(entries, AUDIT_COLUMNS)).decode(),
     ]
@@ -88,14 +78,9 @@ def store(
 
 
 def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
-    """Replace the rows of a workload's role tree."""
-    RoleNode.objects.filter(workload=workload_id).delete()
-    stored: list[RoleNode] = []  # role nodes by position
-    for values in _nodes(workload_id, tree):
-        parent = values.pop("parent_id")
-        row = RoleNode(**values, parent=None if parent is None else stored[parent])
-        row.save(force_insert=True)
-        stored.append(row)
+    """Replace the rows of a workload's roles."""
+    WorkloadRole.objects.filter(workload=workload_id).delete()
+    WorkloadRole.objects.bulk_create(WorkloadRole(**values) for values in _roles(workload_id, tree))
 
 
 def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -104,28 +89,22 @@ def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 
 
-def _nodes(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
-    """Return the role tree as rows, numbered depth first."""
-    rows: list[dict[str, Any]] = []
-    positions = count()
+def _roles(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
+    """Return the roles as rows, numbered in document order."""
+    return [
+        {
+            "workload_id": workload_id, "position": position, "name": role.name,
+            "min": role.min, "max": role.max, "gpu_milli": role.gpu, "gpu_devices": role.devices,
+            "gpu_memory_mib": role.gpu_memory_mib, "cpu_milli": role.cpu, "memory_mib": role.memory_mib,
+        }
+        for position, role in enumerate(_leaves(tree))
+    ]  # fmt: skip
 
-    def add(node: GroupShape | RoleShape, parent: int | None) -> None:
-        position = next(positions)
-        row: dict[str, Any] = {
-            "workload_id": workload_id, "parent_id": parent, "position": position, "name": node.name,
-            "topology_required": (node.topology and node.topology.required) or "",
-            "topology_preferred": (node.topology and node.topology.preferred) or "",
-        }  # fmt: skip
-        rows.append(row)
-        if isinstance(node, RoleShape):
-            row |= {
-                "min": node.min, "max": node.max, "gpu_milli": node.gpu, "gpu_devices": node.devices,
-                "gpu_memory_mib": node.gpu_memory_mib, "cpu_milli": node.cpu, "memory_mib": node.memory_mib,
-            }  # fmt: skip
-            return
-        row |= {"need": node.need, **dict.fromkeys(AMOUNT_COLUMNS, 0)}
-        for child in node.children:
-            add(child, position)
 
-    add(tree, None)
-    return rows
+def _leaves(node: GroupShape | RoleShape) -> Iterator[RoleShape]:
+    """Yield the roles of a role tree in document order."""
+    if isinstance(node, RoleShape):
+        yield node
+        return
+    for child in node.children:
+        yield from _leaves(child)

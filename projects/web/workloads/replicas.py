@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
-from projects.models import Pod, RoleNode, Workload, WorkloadKind
+from projects.models import Pod, Workload, WorkloadKind, WorkloadRole
 from projects.models.workloads import LIVE_POD_STATES
 
 SCALED_KINDS = (WorkloadKind.ELASTIC, WorkloadKind.SERVICE)
@@ -27,7 +27,7 @@ def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
     scaled = [row.pk for row in rows if row.kind in SCALED_KINDS]
     if not scaled:
         return {}
-    roles = RoleNode.objects.filter(workload__in=scaled, max__isnull=False).order_by().values("workload")
+    roles = WorkloadRole.objects.filter(workload__in=scaled).order_by().values("workload")
     live_pods = Pod.objects.filter(workload__in=scaled, state__in=LIVE_POD_STATES).order_by()
     current = dict(live_pods.values_list("workload").annotate(count=Count("pk")))
     ranges = roles.annotate(low=Sum("min"), high=Sum("max")).values_list("workload", "low", "high")

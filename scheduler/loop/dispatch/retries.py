@@ -9,7 +9,7 @@ from typing import Any
 from berth.core.spec.retry import role_memory
 from pools.models import Node
 from projects.engine.retries import Failure, Retry, RetryFacts, decide_retry
-from projects.models import Phase, RoleNode, Workload
+from projects.models import Phase, Workload, WorkloadRole
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.observe.specs import ParsedSpec
@@ -122,11 +122,11 @@ def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
     if not grown:
         return
     documents = dict(Workload.objects.filter(pk__in=grown).values_list("pk", "spec"))
-    leaves = RoleNode.objects.filter(workload__in=grown, name__in=set(grown.values()), min__isnull=False)
-    rows = [row for row in leaves.only("workload_id", "name") if row.name == grown[row.workload_id]]
+    named = WorkloadRole.objects.filter(workload__in=grown, name__in=set(grown.values()))
+    rows = [row for row in named.only("workload_id", "name") if row.name == grown[row.workload_id]]
     for row in rows:
         roles = _roles(documents[row.workload_id])
         row.memory_mib = next(
             role.get("memory_mib", 0) for role in roles if role.get("name", "worker") == row.name
         )
-    RoleNode.objects.bulk_update(rows, ["memory_mib"])
+    WorkloadRole.objects.bulk_update(rows, ["memory_mib"])

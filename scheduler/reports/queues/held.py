@@ -33,9 +33,8 @@ HELD_BY_QUEUE = """
                coalesce(role.cpu_milli, 0)::bigint, coalesce(role.memory_mib, 0)::bigint
           FROM scheduler_reservation AS reservation
           JOIN pools_node AS node ON node.id = reservation.node_id
-          LEFT JOIN projects_rolenode AS role
+          LEFT JOIN projects_workloadrole AS role
             ON role.workload_id = reservation.workload_id AND role.name = reservation.role
-               AND role.min IS NOT NULL
       ) AS held
       JOIN projects_workload AS workload ON workload.id = held.workload_id
       JOIN projects_project AS project ON project.id = workload.project_id

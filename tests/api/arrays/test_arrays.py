@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from projects.models import Audit, Event, Membership, RoleNode, Workload, WorkloadArray
+from projects.models import Audit, Event, Membership, Workload, WorkloadArray, WorkloadRole
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
@@ -39,7 +39,7 @@ def test_submission_stores_a_workload_with_roles_and_an_event_per_task(dave: Cal
     assert (array["state"], array["tasks"], array["max_running"]) == ("active", 150, 50)
     assert counts(array) == {"held": 100, "pending": 50}
     assert array["spec"]["array"] == {"tasks": 150, "max_running": 50}
-    assert (RoleNode.objects.count(), Event.objects.filter(kind="submitted").count()) == (300, 150)
+    assert (WorkloadRole.objects.count(), Event.objects.filter(kind="submitted").count()) == (150, 150)
     (entry,) = Audit.objects.filter(action="submit")
     assert (entry.object_type, entry.object_id) == ("workloadarray", array["id"])
     assert present(entry.after)["tasks"] == 150

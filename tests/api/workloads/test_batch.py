@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from berth.server.api.parsers import BATCH_MAX, BODY_MAX
-from projects.models import Audit, Event, Membership, RoleNode, Workload
+from projects.models import Audit, Event, Membership, Workload, WorkloadRole
 from projects.services.workloads import submission
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
@@ -44,7 +44,7 @@ def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller
     for item in result["items"]:
         single = dave.get(f"workloads/{item['workload']['id']}").json()
         assert {name: single[name] for name in item["workload"]} == item["workload"]
-    assert RoleNode.objects.count() == 6
+    assert WorkloadRole.objects.count() == 3
     assert Event.objects.filter(kind="submitted", actor="dave").count() == 3
     assert Audit.objects.filter(action="submit", actor="dave").count() == 3
 

@@ -9,14 +9,14 @@ import pytest
 from django.db import connection, connections
 
 from berth.server.api.models import StoredResponse
-from projects.models import Audit, Event, RoleNode, Workload
+from projects.models import Audit, Event, Workload, WorkloadRole
 from tests.api.conftest import Caller
 from tests.cast import training
 from tests.samples import sample
 
 PATH = "workloads:batch"
 GOOD = 2  # valid documents of each batch
-ALL = (GOOD, 2 * GOOD, GOOD, GOOD)  # workloads, rows of their trees, events and audit entries
+ALL = (GOOD, GOOD, GOOD, GOOD)  # workloads, roles, events and audit entries
 NOTHING = (0, 0, 0, 0)
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,7 +60,7 @@ def stored(prefix: str) -> tuple[int, int, int, int]:
     workloads = Workload.objects.filter(name__startswith=f"{prefix}-")
     return (
         workloads.count(),
-        RoleNode.objects.filter(workload__in=workloads).count(),
+        WorkloadRole.objects.filter(workload__in=workloads).count(),
         Event.objects.filter(kind="submitted", subject__startswith=f"{prefix}-").count(),
         Audit.objects.filter(action="submit", object_name__contains=f"{prefix}-").count(),
     )

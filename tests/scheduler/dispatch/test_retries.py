@@ -13,7 +13,7 @@ from berth.db import crash_points
 from pools.models import Node, NodePool
 from pools.runtimes import capabilities
 from pools.runtimes.base import PodCause
-from projects.models import Event, Phase, RoleNode, Workload
+from projects.models import Event, Phase, Workload, WorkloadRole
 from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
 from scheduler.loop.dispatch.limits import PULL_TIMEOUT, START_TIMEOUT
@@ -158,7 +158,7 @@ def grown(stage: Stage, workload: Workload) -> tuple[int, int, int]:
     """Return the memory of the role in the document and in its row, and the limit of the last order."""
     order = stage.runtime.order(str(stage.pods(workload, "running")[-1].pk))
     assert order is not None
-    row = RoleNode.objects.get(workload=workload, name="worker")
+    row = WorkloadRole.objects.get(workload=workload, name="worker")
     return workload.spec["roles"][0]["memory_mib"], row.memory_mib, order.memory_limit_mib
 
 
@@ -193,9 +193,7 @@ def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage)
         with CaptureQueriesContext(connection) as queries:
             stage.loop.tick(reconcile=False)  # clean-up does as much as its time allows
         counts.append(len(queries))
-        sizes = RoleNode.objects.filter(workload__in=started, min__isnull=False).values_list(
-            "memory_mib", flat=True
-        )
+        sizes = WorkloadRole.objects.filter(workload__in=started).values_list("memory_mib", flat=True)
         assert list(sizes) == [24] * number
     assert counts[1] <= counts[0]
 
