@@ -140,7 +140,8 @@ def test_commands_exchange_input_and_output_within_the_window(stage: RealKuberne
 
     copy = open_client(stage)
     copy.send(START, b'{"copy_from": "/etc"}')
-    assert copy.status()["status"] == 409
+    status = copy.status()
+    assert (status["status"], "its image has no `python3`" in str(status["error"])) == (409, True), status
 
     shell = open_client(stage)
     shell.start("sh", terminal={"rows": 24, "columns": 80, "type": "xterm"})

@@ -1,5 +1,6 @@
 """Commands of `berth` and programs of OpenSSH that reach a pod of a real cluster."""
 
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodOrder, VolumeMount
 from tests.channels.conftest import Site, running_site
 from tests.channels.ssh_user import HOST, PIPES, SshUser
 from tests.channels.test_port_forward import forward
+from tests.channels.test_ssh_files import contents
 from tests.channels.test_ssh_ports import free_port, listens
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
@@ -25,6 +27,14 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client"),
 ]
 
+PYTHON = Path("/usr/bin/python3")
+# Pods use the Python of this machine, because the image of the tests has none.
+VOLUMES = tuple(
+    VolumeMount(path.strip("/"), str(Path(path).resolve()), path)
+    for path in ("/usr", "/lib", "/lib64")
+    if Path(path).is_dir()
+)
+needs_python = pytest.mark.skipif(not PYTHON.exists(), reason=f"needs {PYTHON}")
 PORT = 8888
 SERVER = f"echo desk > /tmp/index.html; exec busybox httpd -f -p 127.0.0.1:{PORT} -h /tmp"
 
@@ -37,7 +47,8 @@ def site(
     stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(with_shipped_role(kubeconfig)))
 
     def make_order(pod_id: str) -> PodOrder:
-        return stage.order(pod_id, "sh", "-c", SERVER)
+        env = {"PATH": "/bin:/usr/bin"}
+        return stage.order(pod_id, "sh", "-c", SERVER, env=env, volumes=VOLUMES)
 
     with running_site(stage.runtime, monkeypatch, make_order) as site:
         yield site
@@ -46,7 +57,8 @@ def site(
 
 
 @pytest.fixture
-def user(site: Site, tmp_path: Path) -> SshUser:
+def user(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshUser:
+    monkeypatch.setattr("tests.channels.ssh_user.PATIENCE", 300.0)
     user = SshUser(site, tmp_path / "home")
     assert user.berth("ssh", "--config").returncode == 0
     return user
@@ -73,3 +85,39 @@ def test_ports_are_forwarded_by_berth_and_by_openssh(user: SshUser) -> None:
         assert connection.recv(10, socket.MSG_WAITALL)[1] == 0
     opened = [row for row in user.site.audit(" forward") if row[1] == "open forward"]
     assert opened[0] == ("dave", "open forward", {"pod": "worker-0", "run": 1, "port": str(PORT)})
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "large").write_bytes(os.urandom(2**20 + 7))
+    (tree / "inner" / "program").write_text("#!/bin/sh\n")
+    (tree / "inner" / "program").chmod(0o750)
+    (tree / "inner" / "link").symlink_to("../large")
+    (tree / "etc").symlink_to("/etc")
+    return tree
+
+
+@needs_python
+def test_files_are_copied_both_ways_by_berth_and_by_openssh(
+    user: SshUser, tree: Path, tmp_path: Path
+) -> None:
+    copied = user.berth("cp", str(tree), "train:data")
+    assert (copied.returncode, copied.stderr.count(b"left out: ")) == (1, 1), copied.stderr
+    copied = user.berth("cp", "train:data", str(tmp_path / "back"))
+    assert (copied.returncode, copied.stderr) == (0, b"")
+    assert contents(tmp_path / "back") == contents(tree)
+    assert (tmp_path / "back" / "inner" / "link").is_symlink()
+    copied = user.berth("cp", "train:missing", str(tmp_path / "nothing"))
+    assert (copied.returncode, b"missing: No such file or directory" in copied.stderr) == (1, True)
+
+    (tree / "etc").unlink()
+    done = user.run("-rp", str(tree), f"{HOST}:", program="scp")
+    assert done.returncode == 0, done.stderr
+    batch = (
+        f"ls tree/inner\nrename tree/large tree/renamed\nget tree/renamed {tmp_path}/got\nrm tree/renamed\n"
+    )
+    done = user.run("-b", "-", HOST, data=batch.encode(), program="sftp")
+    assert (done.returncode, b"tree/inner/program" in done.stdout) == (0, True), done.stderr
+    assert (tmp_path / "got").read_bytes() == (tree / "large").read_bytes()

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from pools.kubernetes.api import Api
-from pools.kubernetes.channels import scripts
+from pools.kubernetes.channels import programs, scripts
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.commands import Command, parse_command
 from pools.kubernetes.channels.forwarding import KnownPorts, find_port, forward
@@ -18,13 +18,9 @@ from pools.runtimes.shim.channels.programs import CONNECT, SSH
 
 START_SECONDS = 30.0  # time for the client to send its request
 CONFLICT, INVALID, UNAVAILABLE = 409, 422, 503  # HTTP statuses
-NO_COPIES = (
-    "Pods on Kubernetes have commands and forwarded ports, but no copies. To copy a file, use "
-    "`berth exec -i NAME -- tee FILE` or `berth exec NAME -- cat FILE`."
-)
-REFUSED_COMMANDS, REFUSED_PORTS = (
-    "Commands cannot be run in this pod", "Ports of this pod cannot be forwarded"
-)  # fmt: skip
+REFUSED_COMMANDS = "Commands cannot be run in this pod"
+REFUSED_PORTS = "Ports of this pod cannot be forwarded"
+REFUSED_FILES = "Files cannot be copied to or from this pod"
 Status = dict[str, object]
 
 
@@ -64,17 +60,16 @@ class Bridge:
             serving = await self._begin(client, client.request)
             if isinstance(serving, str):
                 return {"error": f"The request is not valid: {serving}.", "status": INVALID}
-            return {"error": NO_COPIES, "status": CONFLICT} if serving is None else await serving
+            return await serving
         except ChannelRefused as error:
-            subject = REFUSED_PORTS if CONNECT in client.request else REFUSED_COMMANDS
-            return {"error": f"{subject}: {error}.", "status": CONFLICT}
+            return {"error": f"{_subject(client.request)}: {error}.", "status": CONFLICT}
         except RuntimeFailure as error:
             return {"error": f"The pod cannot be reached right now: {error}.", "status": UNAVAILABLE}
 
     async def _begin(
         self, client: ChannelClient, request: dict[str, Any]
-    ) -> Coroutine[Any, Any, Status | None] | str | None:
-        """Return what serves the request, why the request is not valid, or None if it is a copy.
+    ) -> Coroutine[Any, Any, Status | None] | str:
+        """Return what serves the request, or why the request is not valid.
 
         Raises ChannelRefused or RuntimeFailure.
         """
@@ -85,8 +80,14 @@ class Bridge:
             if CONNECT in request:
                 port = await find_port(api, pod, request[CONNECT])
                 return forward(client, api, pod, port, self._ports)
-            if "command" in request:
-                return Command(api, pod, client, *parse_command(request)).run()
+            if any(kind in request for kind in programs.KINDS):
+                return programs.Program(api, pod, client).run()
+            return Command(api, pod, client, *parse_command(request)).run()
         except (ValueError, KeyError, TypeError) as error:
             return str(error)
-        return None
+
+
+def _subject(request: dict[str, Any]) -> str:
+    if CONNECT in request:
+        return REFUSED_PORTS
+    return REFUSED_FILES if any(kind in request for kind in programs.KINDS) else REFUSED_COMMANDS

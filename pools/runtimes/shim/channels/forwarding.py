@@ -58,16 +58,18 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
     raise NotListening(f"Nothing listens on port {port} in the pod.")
 
 
-def forward(connection: socket.socket) -> None:
+def forward(connection: socket.socket, *, until_input_ends: bool = False) -> None:
     """Copy standard input to the connection, and the connection to standard output, until both have ended.
 
-    The end of one direction is passed on, and the other direction continues. Raises OSError.
+    The end of one direction is passed on, and the other direction continues, unless `until_input_ends` is set
+    and the input has ended. Raises OSError.
     """
     connection.setblocking(False)
     fd = connection.fileno()
     os.set_blocking(1, False)
     flows = [_Flow(0, fd), _Flow(fd, 1)]
-    while not all(flow.has_ended for flow in flows):
+    awaited = flows[:1] if until_input_ends else flows
+    while not all(flow.has_ended for flow in awaited):
         poller, events = select.poll(), dict[int, int]()
         for flow in flows:
             for wanted, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):

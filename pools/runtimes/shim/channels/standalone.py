@@ -1,0 +1,81 @@
+"""Serve one channel on standard input and output, in a container without a shim.
+
+The container's own Python runs this. The process copies bytes between its files and a relay, which ends with
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+from pools.runtimes.shim.channels.command import start_command
+from pools.runtimes.shim.channels.forwarding import forward
+from pools.runtimes.shim.channels.frames import BrokenFrames
+from pools.runtimes.shim.channels.relay import Relay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Container:
+    """The pod, as the relay sees it from inside its container, where nothing has to be entered."""
+
+    namespaces = None
+
+    def __init__(self) -> None:
+        self.env = dict(os.environ)
+        self.order = {"working_dir": os.getcwd()}
+        self.cgroups = self
+
+    def join(self) -> None:
+        """Do nothing, because processes of the container are in its control groups."""
+
+
+class _NoCalls:
+    """Replaces the C library, whose calls protect the shim. There is none in the container."""
+
+    def prctl(self, *arguments: object) -> int:
+        return 0
+
+
+def serve() -> None:
+    """Serve the channel until its connection or its program ends."""
+    inner, outer = socket.socketpair()
+    relay = os.fork()
+    if relay == 0:
+        outer.close()
+        try:
+            _relay(inner)
+        finally:
+            os._exit(1)
+    inner.close()
+    try:
+        forward(outer, until_input_ends=True)  # then no output is read either
+    except OSError:  # the connection has ended
+        pass
+    outer.close()
+    os.waitpid(relay, 0)
+    os._exit(0)
+
+
+def _relay(connection: socket.socket) -> None:
+    """Serve the channel in this forked process."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):  # an open output would keep the connection open
+        os.dup2(null, number)
+    signals, wake = os.pipe()
+    for fd in (signals, wake):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    container: Any = _Container()
+    libc: Any = _NoCalls()
+    try:
+        Relay(connection, signals).serve(lambda request: start_command(container, libc, request, ""))
+    except (OSError, BrokenFrames):
+        pass
+    os._exit(0)
