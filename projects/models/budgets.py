@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from projects.models.tenants import Department, Project, Tenant
 
 MAX_HOURS = 10**9
-MAX_PERCENT = 1000
+MAX_PERCENT = 200
 
 
 def default_warnings() -> list[int]:

@@ -25,6 +25,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
+from projects.models.budgets import MAX_PERCENT
 from projects.models.tenants import Tenant, owner_columns, owner_kind
 from projects.services.quotas import budgets
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
@@ -37,7 +38,7 @@ class BudgetValues(Body):
     """Settings of a monthly budget. Omitted fields are unchanged."""
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
-    warn_at: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+    warn_at: list[Annotated[int, Field(ge=1, le=MAX_PERCENT)]] = Field(
         default=[80, 100], description="Percentages of the budget at which subscribers are notified."
     )
 

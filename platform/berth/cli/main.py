@@ -1,6 +1,7 @@
 """The `berth` command. The modules of subcommands are imported on demand."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -12,7 +13,7 @@ from typer.main import get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, TyperInfo
 
 from berth.cli.arguments import context_names
-from berth.cli.exits import EXIT_CODES_HELP, explain_error
+from berth.cli.exits import EXIT_CODES_HELP, ExitCode, explain_error
 from berth.cli.text import safe
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
@@ -26,6 +27,7 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
 }  # fmt: skip
 # httpx imports its own command line with rich, click and pygments, unless the module cannot be imported.
 sys.modules.setdefault("httpx._main", cast("Any", None))
+NEGATIVE_NUMBER = re.compile(r"-\d[\d.]*")
 Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself
 
 
@@ -111,8 +113,16 @@ class RootGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, typer.TyperException):
+        except (typer.Exit, typer.Abort):
             raise
+        except typer.TyperException as error:
+            option = str(getattr(error, "option_name", ""))
+            if not NEGATIVE_NUMBER.fullmatch(option):
+                raise
+            print(
+                f"berth: {option} is negative, and only positive numbers are allowed here.", file=sys.stderr
+            )
+            raise typer.Exit(ExitCode.USAGE) from None
         except Exception as error:
             explanation = explain_error(error)
             if explanation is None:

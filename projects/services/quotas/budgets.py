@@ -100,21 +100,26 @@ def _parse_columns(values: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
 def _parse_hours(value: Any, problems: list[Problem]) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_HOURS:
         return value
-    problems.append(
-        Problem("gpu_hours", "is not a number of GPU-hours", format_value(value), f"1 to {MAX_HOURS}")
-    )
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    message = "is out of range" if is_number else "is not a number of GPU-hours"
+    problems.append(Problem("gpu_hours", message, format_value(value), f"1 to {MAX_HOURS}"))
     return 0
 
 
 def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
     if value is None:
         return default_warnings()
-    is_list = isinstance(value, list | tuple) and len(value) <= MAX_WARNINGS
-    if is_list and all(type(percent) is int and 1 <= percent <= MAX_PERCENT for percent in value):
-        return sorted(set(value))
     allowed = f"at most {MAX_WARNINGS} whole percentages, 1 to {MAX_PERCENT}"
-    problems.append(Problem("warn_at", "is not a list of percentages", format_value(value), allowed))
-    return []
+    is_list = isinstance(value, list | tuple) and all(type(percent) is int for percent in value)
+    if not is_list or len(value) > MAX_WARNINGS:
+        problems.append(Problem("warn_at", "is not a list of percentages", format_value(value), allowed))
+        return []
+    problems += [
+        Problem("warn_at", "is out of range", f"{percent} %", allowed)
+        for percent in value
+        if not 1 <= percent <= MAX_PERCENT
+    ]
+    return sorted(set(value))
 
 
 def _check_version(budget: Budget | None, expected: int | None) -> None:

@@ -109,6 +109,8 @@ def test_budget_is_created_read_edited_and_deleted_with_an_etag(bob: Caller) -> 
         ({"gpu_hours": True}, "gpu_hours"),
         ({"gpu_hours": 5, "warn_at": 80}, "warn_at"),
         ({"gpu_hours": 5, "warn_at": [0]}, "warn_at"),
+        ({"gpu_hours": 5, "warn_at": [80, 1000]}, "warn_at"),
+        ({"gpu_hours": -5}, "gpu_hours"),
         ({"gpu_hours": 5, "hours": 3}, "hours"),
     ],
 )

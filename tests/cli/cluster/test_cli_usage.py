@@ -92,3 +92,11 @@ def test_budgets_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["vision", "project", "100", "50.0", "50", "120.0", "120"] in [
         line.split() for line in result.output.splitlines()
     ]
+
+
+@pytest.mark.parametrize("words", ["budget set vision -5", "pool scale local -2"])
+def test_negative_number_is_not_mistaken_for_an_option(terminal: Terminal, words: str) -> None:
+    refused = terminal.run(*words.split(), server=StubServer())
+    assert refused.exit_code == 2
+    number = words.rsplit(maxsplit=1)[-1]
+    assert refused.stderr == f"berth: {number} is negative, and only positive numbers are allowed here.\n"

@@ -54,6 +54,20 @@ def test_commands_in_the_guides_define_show_and_mount_volumes(berth: Berth, cast
     assert NodePool.objects.get(name="local").volumes == []
 
 
+def test_volume_for_an_unknown_project_is_refused_unless_the_project_was_deleted(
+    berth: Berth, cast: Cast
+) -> None:
+    admin = {"BERTH_TOKEN": token_of(cast.alice)}
+    edit = ("pool", "edit", "local", "--volume")
+    refused = berth(*edit, "data=/mnt/data,projects=visionx", **admin)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "volumes[0].projects: does not exist; received 'visionx'. Did you mean `vision`?" in refused.stderr
+    assert NodePool.objects.get(name="local").volumes == []
+    assert berth(*edit, "data=/mnt/data,projects=speech", **admin).returncode == 0
+    cast.speech.delete()
+    assert berth(*edit, "data=/mnt/other,projects=speech", **admin).returncode == 0
+
+
 def test_commands_in_the_guides_define_show_and_mount_a_volume_in_s3(berth: Berth, cast: Cast) -> None:
     node(cast.pool)
     admin, member = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
