@@ -15,7 +15,7 @@ from pools.models import NodePool
 
 MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
 PLACES = Decimal("0.0001")  # same precision as prices
-# Workloads' GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
+# GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
 GPU_TIME = """
     WITH period AS (
         SELECT pool_id, price_per_gpu_hour,
@@ -29,18 +29,22 @@ GPU_TIME = """
           FROM pools_nodepool AS pool LEFT JOIN pools_poolprice AS past ON past.pool_id = pool.id
          GROUP BY pool.id
     )
-    SELECT pod.workload_id, node.pool_id, period.ends = 'infinity', period.price_per_gpu_hour,
+    SELECT {owner}, node.pool_id, period.ends = 'infinity', period.price_per_gpu_hour,
            sum(held.gpu_milli::bigint * cardinality(held.devices) * extract(epoch FROM
                least(coalesce(held.released_at, %(now)s), period.ends)
                - greatest(held.bound_at, period.begins)))
-      FROM projects_pod AS pod
+      FROM projects_pod AS pod{join}
       JOIN scheduler_allocation AS held ON held.pod_id = pod.id
       JOIN pools_node AS node ON node.id = held.node_id
       JOIN period ON period.pool_id = node.pool_id AND held.bound_at < period.ends
        AND coalesce(held.released_at, %(now)s) > greatest(held.bound_at, period.begins)
-     WHERE pod.workload_id = ANY(%(workloads)s) AND held.gpu_milli > 0
+     WHERE {owner} = ANY(%(owners)s) AND held.gpu_milli > 0
      GROUP BY 1, 2, 3, 4
 """
+WORKLOAD_GPU_TIME = GPU_TIME.format(owner="pod.workload_id", join="")
+ARRAY_GPU_TIME = GPU_TIME.format(
+    owner="task.array_id", join="\n      JOIN projects_workload AS task ON task.id = pod.workload_id"
+)
 
 
 def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
@@ -48,22 +52,31 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
     Workloads that used no GPUs or ran at an unknown price are omitted.
     """
-    if not workloads:
+    return _costs(WORKLOAD_GPU_TIME, workloads, now)
+
+
+def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
+    """Return the accrued cost of all tasks of each array, under the rules of `workload_costs`."""
+    return _costs(ARRAY_GPU_TIME, arrays, now)
+
+
+def _costs(query: str, owners: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
+    if not owners:
         return {}
-    rows = prepared.fetch_all(GPU_TIME, {"workloads": list(workloads), "now": now})
+    rows = prepared.fetch_all(query, {"owners": list(owners), "now": now})
     prices = _current_prices({pool for _, pool, is_current, *_ in rows if is_current})
     costs: dict[uuid.UUID, Decimal] = {}
     unknown: set[uuid.UUID] = set()
-    for workload, pool, is_current, past_price, gpu_time in rows:
+    for owner, pool, is_current, past_price, gpu_time in rows:
         price = prices.get(pool) if is_current else past_price
         if price is None:
-            unknown.add(workload)
+            unknown.add(owner)
         else:
-            costs[workload] = costs.get(workload, Decimal(0)) + price * gpu_time
+            costs[owner] = costs.get(owner, Decimal(0)) + price * gpu_time
     return {
-        workload: (cost / MILLI_GPU_SECONDS_PER_GPU_HOUR).quantize(PLACES)
-        for workload, cost in costs.items()
-        if workload not in unknown
+        owner: (cost / MILLI_GPU_SECONDS_PER_GPU_HOUR).quantize(PLACES)
+        for owner, cost in costs.items()
+        if owner not in unknown
     }
 
 

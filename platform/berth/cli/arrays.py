@@ -127,7 +127,7 @@ class ArrayRow:
         )
         self.pods = SimpleNamespace(running=active, maximum=array.max_running or array.tasks)
         self.pool = self.run = self.preemptions = "-"
-        self.cost = None
+        self.cost = array.cost
         self.submitted_at = array.submitted_at
         self.since: datetime = array.ended_at or array.submitted_at
         self.reason, self.message = format_progress(counts, array.tasks), ""

@@ -33,11 +33,13 @@ def follow_output(
     out = out or TerminalOutput()
     printed, reported = "", ("", "")
     while True:
-        if (workload.phase, workload.reason) != reported:
+        latest = _latest_pod(client, workload, pod)
+        is_new = latest is not None and latest.id != printed
+        # The end is reported after the whole output.
+        if (workload.phase, workload.reason) != reported and not (is_new and workload.has_ended):
             reported = (workload.phase, workload.reason)
             print_change(workload)
-        latest = _latest_pod(client, workload, pod)
-        if latest is not None and latest.id != printed:
+        if latest is not None and is_new:
             _print_attempt(client, latest, workload.id, None if printed else tail, out)
             printed = latest.id
         elif workload.has_ended:

@@ -55,7 +55,10 @@ class ListOptions:
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]
-        filters = {"project": self.project, "submitted_by": self.by, "search": self.search}
+        filters: dict[str, object] = {
+            "project": self.project, "submitted_by": self.by, "search": self.search,
+            "costs": self.output is not Output.TABLE or None,
+        }  # fmt: skip
         state = None if self.show_all else "active"
         sort = self.sort if self.sort.lstrip("-") in ("submitted_at", "name") else "-submitted_at"
         arrays = client.arrays.list(limit=self.limit, state=state, sort=sort, **filters)

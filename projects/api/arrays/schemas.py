@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+from django.conf import settings
+from django.utils import timezone
 from pydantic import Field
 
 from berth.server.api.responses import ResponseModel, from_milli
-from projects.api.workloads.schemas import DryRunResponse
+from projects.api.workloads.schemas import CostResponse, DryRunResponse
+from projects.costs import array_costs
 from projects.models import WorkloadArray
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 
@@ -47,6 +51,9 @@ class ArrayResponse(ResponseModel):
     submitted_at: datetime
     submitted_by: str | None
     ended_at: datetime | None
+    cost: CostResponse | None = Field(
+        description="Cost of all tasks; null in lists without `costs=true`, and if it is unknown."
+    )
 
 
 class ArrayDetailResponse(ArrayResponse):
@@ -73,23 +80,30 @@ class ArrayChangeResponse(ResponseModel):
     array: ArrayResponse
 
 
-def serialize_arrays(rows: Sequence[WorkloadArray]) -> list[ArrayResponse]:
+def serialize_arrays(rows: Sequence[WorkloadArray], *, with_costs: bool = False) -> list[ArrayResponse]:
     """Serialize arrays without their documents, which lists do not load."""
     counts = count_tasks_by_array(rows)
-    return [ArrayResponse.from_row(row, **_values(row, counts[row.pk])) for row in rows]
+    costs = array_costs([row.pk for row in rows], timezone.now()) if with_costs else {}
+    return [ArrayResponse.from_row(row, **_values(row, counts[row.pk], costs.get(row.pk))) for row in rows]
 
 
 def serialize_array(row: WorkloadArray) -> ArrayDetailResponse:
-    return ArrayDetailResponse.from_row(row, **_values(row, count_tasks_by_array([row])[row.pk]))
+    return ArrayDetailResponse.from_row(row, **_detail_values(row))
 
 
 def serialize_submission(row: WorkloadArray, warnings: list[str]) -> ArraySubmissionResponse:
-    values = _values(row, count_tasks_by_array([row])[row.pk])
+    values = _values(row, count_tasks_by_array([row])[row.pk], None)
     return ArraySubmissionResponse.from_row(row, warnings=warnings, **values)
 
 
-def _values(row: WorkloadArray, counts: TaskCounts) -> dict[str, Any]:
+def _detail_values(row: WorkloadArray) -> dict[str, Any]:
+    cost = array_costs([row.pk], timezone.now()).get(row.pk)
+    return _values(row, count_tasks_by_array([row])[row.pk], cost)
+
+
+def _values(row: WorkloadArray, counts: TaskCounts, cost: Decimal | None) -> dict[str, Any]:
     return {
+        "cost": None if cost is None else CostResponse(amount=cost, currency=settings.BERTH_CURRENCY),
         "project": row.project.name,
         "department": row.project.department.name,
         "tasks": row.task_count,

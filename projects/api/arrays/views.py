@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Literal, Protocol
 from uuid import UUID
 
@@ -49,6 +50,7 @@ class ArraysQuery(ListQuery):
     submitted_by: Word | None = None
     search: Annotated[Word, Field(description="Part of the name.")] | None = None
     sort: Literal["submitted_at", "-submitted_at", "name", "-name"] = "-submitted_at"
+    costs: Annotated[bool, Field(description="Include the cost of each array's tasks.")] = False
 
 
 class SubmitArrayQuery(Query):
@@ -87,7 +89,8 @@ class Arrays(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, ArraysQuery)
         rows = _filter(self.actor, query).defer("spec")
-        return Response(page(rows, query, _order(query), serialize_arrays))
+        serialize = partial(serialize_arrays, with_costs=query.costs)
+        return Response(page(rows, query, _order(query), serialize))
 
     @operation(
         "Submit an array, or predict the outcome of submitting it",

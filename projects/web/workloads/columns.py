@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
-from projects.costs import workload_costs
+from projects.costs import array_costs, workload_costs
 from projects.models import Workload
 
 
@@ -97,3 +97,11 @@ def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Wor
     for row in rows:
         cast("Any", row).cost = costs.get(row.pk)
     return rows
+
+
+def load_array_costs(rows: Sequence[Workload], columns: Iterable[str]) -> None:
+    """Set the cost of rows that represent an array to the cost of all of its tasks, if it is shown."""
+    arrays = {row.array_id: row for row in rows if row.array_id is not None} if "cost" in columns else {}
+    costs = array_costs(list(arrays), timezone.now())
+    for array_id, row in arrays.items():
+        cast("Any", row).cost = costs.get(array_id)

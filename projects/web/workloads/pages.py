@@ -20,7 +20,14 @@ from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
 from projects.web.arrays.progress import load_progress
-from projects.web.workloads.columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, csv_columns, load_costs
+from projects.web.workloads.columns import (
+    COLUMNS,
+    DEFAULT_COLUMNS,
+    chosen_columns,
+    csv_columns,
+    load_array_costs,
+    load_costs,
+)
 from projects.web.workloads.filters import (
     SORTS,
     count_by_state,
@@ -104,6 +111,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     replicas = load_replicas(row_slice.rows)
     columns = chosen_columns(request.GET)
     load_costs(row_slice.rows, columns)
+    load_array_costs(row_slice.rows, columns)
     attach_utilization(row_slice.rows, columns)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)

@@ -290,3 +290,18 @@ def test_retry_is_rejected_while_a_live_workload_uses_the_arrays_name(dave: Call
     answer = dave.post(f"arrays/{array['id']}/retry", {})
     assert answer.status_code == 409 and "live workload named sweep" in answer.json()["detail"]
     assert WorkloadArray.objects.get().state == "failed"
+
+
+def test_list_includes_costs_only_on_request(cast: Cast, dave: Caller) -> None:
+    cast.pool.price_per_gpu_hour = 3600
+    cast.pool.save()
+    array = submit(dave)
+    task = Workload.objects.filter(array=array["id"]).first()
+    assert task is not None
+    pod = make.place(task, make.node(cast.pool), [0])
+    pod.allocation.bound_at = make.ago(seconds=10)
+    pod.allocation.save()
+    assert dave.get("arrays").json()["items"][0]["cost"] is None
+    listed = dave.get("arrays", costs="true").json()["items"][0]["cost"]
+    assert listed["currency"] == "USD" and float(listed["amount"]) >= 10
+    assert float(dave.get(f"arrays/{array['id']}").json()["cost"]["amount"]) >= 10

@@ -1,12 +1,13 @@
-"""Tests of `berth password`."""
+"""Tests of `berth password`, and of passwords without a terminal."""
 
+import subprocess
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 
 from tests.cast import Cast
-from tests.cli.conftest import Berth, token_of
+from tests.cli.conftest import RUN, Berth, token_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OLD, NEW = "correct horse battery", "a better horse battery"
@@ -69,3 +70,24 @@ def test_replacement_for_a_token_set_in_the_environment_is_printed(
     assert done.returncode == 0, done.stderr
     assert berth("whoami", BERTH_TOKEN=token).returncode == 3
     assert berth("whoami", BERTH_TOKEN=done.stdout.strip()).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "instead"),
+    [
+        (["login", "-u", "dave"], "Password", "Use --username with --password-stdin, or --token."),
+        (["login"], "Username", "Use --username with --password-stdin, or --token."),
+        (["password"], "Current password", "Use --password-stdin."),
+    ],
+)
+def test_missing_terminal_is_an_error_that_names_the_options(
+    environment: dict[str, str], cast: Cast, words: list[str], label: str, instead: str
+) -> None:
+    refused = subprocess.run(
+        [*RUN, *words], stdin=subprocess.DEVNULL, env={**environment, "BERTH_TOKEN": token_of(cast.dave)},
+        start_new_session=True, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (refused.returncode, refused.stdout.strip()) == (2, "")
+    *_, message = refused.stderr.splitlines()
+    assert message == f"berth: {label}: there is no terminal to ask on. {instead}"
+    assert "Warning" not in refused.stderr and "Traceback" not in refused.stderr

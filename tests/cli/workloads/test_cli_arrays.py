@@ -189,3 +189,14 @@ def test_array_commands_work_with_a_real_server(
     assert Workload.objects.exclude(phase=Phase.CANCELLED).count() == 0
     assert run("delete", "sweep") == "vision/sweep deleted\n"
     assert not WorkloadArray.objects.exists()
+
+
+def test_list_shows_the_cost_of_arrays_in_wide_tables_only(terminal: Terminal) -> None:
+    costly = {**array(), "cost": {"amount": "12.4000", "currency": "USD"}}
+    server = StubServer(page([]), page([costly]))
+    shown = terminal.run("list", "-o", "wide", server=server, env={"COLUMNS": "400"}).stdout
+    assert "12.40 USD" in shown
+    assert [request.url.params.get("costs") for request in server.requests] == ["true", None]
+    narrow = StubServer(page([]), page([array()]))
+    assert terminal.run("list", server=narrow).exit_code == 0
+    assert not any("costs" in request.url.params for request in narrow.requests)

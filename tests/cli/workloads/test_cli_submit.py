@@ -198,6 +198,32 @@ def test_follow_continues_with_the_next_run_after_an_eviction(
     assert "vision/train is pending (WaitingForCapacity)" in result.stderr
 
 
+@pytest.mark.parametrize("read_whole", [True, False])
+def test_follow_reports_the_end_after_the_last_line(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, read_whole: bool
+) -> None:
+    """The workload may end before its output was read, or while it is being read."""
+    monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
+    order: list[str] = []
+
+    def write(output: following.TerminalOutput, piece: bytes) -> None:
+        order.append(piece.decode())
+
+    def report(ended: Any) -> None:
+        order.append(ended.phase)
+
+    monkeypatch.setattr(following.TerminalOutput, "_write_text", write)
+    monkeypatch.setattr(following, "print_change", report)
+    first = "completed" if read_whole else "running"
+    ended = httpx.Response(200, json=workload(phase="completed", run=1))
+    server = StubServer(
+        page([workload(phase=first, run=1)]), httpx.Response(200, json=workload(phase=first, run=1)),
+        page([pod()]), httpx.Response(200, content=b"last line\n"), ended, page([pod()]),
+    )  # fmt: skip
+    assert terminal.run("logs", "-f", "train", server=server).exit_code == 0
+    assert order == [*(["running"] if first == "running" else []), "last line\n", "completed"]
+
+
 def test_follow_resumes_at_the_last_byte_after_a_lost_connection(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from berth.client.models.base import Model
 from berth.client.models.mixins import ArrayMixin, TaskCountsMixin
-from berth.client.models.workloads import DryRun
+from berth.client.models.workloads import Cost, DryRun
 
 
 class TaskCounts(TaskCountsMixin, Model):
@@ -45,6 +45,8 @@ class Array(ArrayMixin, Model):
     submitted_at: datetime
     submitted_by: str | None = None
     ended_at: datetime | None = None
+    cost: Cost | None = None
+    """Cost of all tasks; None in lists without `costs=true`, and if it is unknown."""
 
 
 class ArrayChange(Model):

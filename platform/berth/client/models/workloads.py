@@ -11,6 +11,12 @@ from berth.client.models.base import Model
 from berth.client.models.mixins import PodMixin, WorkloadMixin
 
 
+class Cost(Model):
+    amount: Decimal
+    """Cost of all runs so far, at the price that applied in each hour."""
+    currency: str = ""
+
+
 class Blocker(Model):
     reason: str = ""
     message: str = ""
@@ -83,12 +89,6 @@ class PodCount(Model):
     running: int = 0
     maximum: int = 0
     """Maximum number of replicas of all roles."""
-
-
-class Cost(Model):
-    amount: Decimal
-    """Cost of all runs so far, at the price that applied in each hour."""
-    currency: str = ""
 
 
 class Workload(WorkloadMixin, Model):

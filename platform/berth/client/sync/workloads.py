@@ -19,6 +19,7 @@ from berth.client.models.metrics import ComparedMetric, Metric, MetricComparison
 from berth.client.models.scheduling import Eviction
 from berth.client.models.workloads import (
     Batch,
+    Cost,  # noqa: F401  (puts the model into this module)
     Dependencies,
     DryRun,
     Edit,

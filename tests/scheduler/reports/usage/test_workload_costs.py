@@ -6,11 +6,13 @@ from decimal import Decimal
 
 from pools.models import NodePool, PoolPrice
 from projects.api.workloads.schemas import serialize_workload
-from projects.costs import workload_costs
+from projects.costs import array_costs, workload_costs
 from projects.models import Workload
+from projects.services import arrays
 from projects.services.workloads import control
 from scheduler.reports.usage.query import usage_request
 from scheduler.reports.usage.report import total, usage_report
+from tests.cast import training
 from tests.scheduler.stage import NOON, Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -75,3 +77,16 @@ def test_cost_is_unknown_without_a_price_and_before_the_first_run(stage: Stage) 
     assert workload_costs([running.pk, pending.pk], now) == {}
     NodePool.objects.update(price_per_gpu_hour=Decimal(2))
     assert set(workload_costs([running.pk, pending.pk], now)) == {running.pk}
+
+
+def test_cost_of_an_array_is_that_of_all_its_tasks(stage: Stage) -> None:
+    NodePool.objects.update(price_per_gpu_hour=Decimal(2))
+    document = {**training("sweep", project="vision", roles=ONE), "array": {"tasks": 2}}
+    array = arrays.submit(actor=stage.cast.dave, document=document).array
+    stage.tick(2)
+    stage.clock.advance(3600)
+    now = stage.clock.now()
+    tasks = list(array.tasks.values_list("pk", flat=True))
+    costs = workload_costs(tasks, now)
+    assert len(costs) == 2
+    assert array_costs([array.pk], now) == {array.pk: sum(costs.values())}

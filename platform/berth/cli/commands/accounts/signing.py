@@ -11,6 +11,7 @@ import typer
 from berth.cli.arguments import context_names, open_client
 from berth.cli.exits import BadInput, ExitCode, unknown_name_message
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
+from berth.cli.prompts import ask
 
 if TYPE_CHECKING:
     from berth.client import Client, Settings
@@ -126,10 +127,12 @@ def whoami(output: OutputOption = Output.TABLE) -> None:
 def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -> str:
     from berth.client import Client, NotSignedIn
 
-    name = username or typer.prompt("Username")
-    password = (
-        sys.stdin.readline().rstrip("\n") if password_stdin else typer.prompt("Password", hide_input=True)
-    )
+    instead = "Use --username with --password-stdin, or --token."
+    name = username or ask("Username", instead=instead)
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\n")
+    else:
+        password = ask("Password", instead=instead, hide_input=True)
     with Client(settings) as client:
         try:
             return client.sign_in(name, password)
@@ -205,8 +208,10 @@ def _read_passwords_from_stdin() -> tuple[str, str]:
 
 
 def _prompt_for_passwords() -> tuple[str, str]:
-    current = typer.prompt("Current password", hide_input=True)
-    new = typer.prompt("New password", hide_input=True, confirmation_prompt="Repeat the new password")
+    instead = "Use --password-stdin."
+    current = ask("Current password", instead=instead, hide_input=True)
+    repeat = "Repeat the new password"
+    new = ask("New password", instead=instead, hide_input=True, confirmation_prompt=repeat)
     return current, new
 
 
