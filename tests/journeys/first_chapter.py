@@ -58,27 +58,27 @@ class FirstChapter:
     def create_projects(self) -> None:
         """Create departments, projects, users and quotas, and sign the users in."""
         assert self.admin.json("project", "list") == []
-        for user in ("dave", "grace"):
+        for user in ("nora", "omar"):
             (self.place / f"{user}.password").write_text(f"correct horse {user}\n")
         run_as_written(self.admin, self._shrink(self._projects), self.place)
-        for user in ("dave", "grace"):
+        for user in ("nora", "omar"):
             password = (self.place / f"{user}.password").read_text().strip()
             self.users[user] = log_in(self.admin.address, user, password, self.place / user)
 
     def submit_training(self) -> Workload:
-        """Submit the gang of vision, which has no quota. Wait until it runs on borrowed GPUs."""
-        self._submit("dave", self._training)
+        """Submit the gang of genomics, which has no quota. Wait until it runs on borrowed GPUs."""
+        self._submit("nora", self._training)
         self.reach("training", "running")
         until(lambda: "starts at 0 with 2 workers on" in self.log(1), LONG, self.describe)
         return self.find("training")
 
     def submit_ranking(self) -> int:
-        """Submit the gang of ads, and wait until it runs.
+        """Submit the gang of shop, and wait until it runs.
 
         Return the number of steps that the first worker of the reclaimed gang has saved.
         """
         submit, _, shows = self._ranking.strip().partition("\n")
-        self._submit("grace", submit)
+        self._submit("omar", submit)
         self.reach("ranking", "running")
         assert self.find("training").phase == "pending"
         assert self.find("training").preemptions == 1
@@ -88,7 +88,7 @@ class FirstChapter:
         return int(saved[1])
 
     def resume_training(self, step: int) -> None:
-        """Let the gang of ads end, and wait until the gang of vision continues from its step."""
+        """Let the gang of shop end, and wait until the gang of genomics continues from its step."""
         self.finish("ranking")
         self.reach("training", "running")
         until(lambda: f"starts at {step} with 2 workers on" in self.log(2), LONG, self.describe)

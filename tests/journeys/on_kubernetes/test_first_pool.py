@@ -64,7 +64,7 @@ def test_empty_installation_runs_a_gang_that_is_reclaimed_and_resumes(
     assert "error:" not in preview
     run(create)
     chapter.create_projects()
-    for project in ("vision", "ads"):
+    for project in ("genomics", "shop"):
         login = ("--registry", registry.address, "-u", USER)
         admin.berth("secret", "set", "registry", "-p", project, *login, stdin=PASSWORD)
     chapter.submit_training()

@@ -21,6 +21,7 @@ from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.pool_values import NewPool, PoolChanges
 from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -31,6 +32,7 @@ app.add_typer(host_app, name="host")
 Name = PoolArgument
 # Providers that cannot preview their nodes before the pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
+SCALABLE = ("local", "aws")  # providers that start and stop nodes on demand
 # Fields whose change can remove nodes.
 NODE_COUNT_FIELDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}
 
@@ -98,7 +100,8 @@ def create(options: NewPool) -> None:
         if values.get("provider") not in WITHOUT_PREVIEW:
             preview = client.node_pools.preview(name, **values)
             confirm_creation(name, preview, options.output, is_confirmed=options.yes)
-    _run_action(options.output, lambda client: client.node_pools.create(name, **values))
+        created = client.node_pools.create(name, **values)
+    show_one(created, options.output, _print_created_pool)
 
 
 @app.command("edit")
@@ -196,6 +199,17 @@ def scale(
             confirm_drain(client.node_pools.scaling(name, nodes))
         changed = client.node_pools.scale(name, nodes)
     show_one(changed, output, _print_scaled_pool)
+
+
+def _print_created_pool(pool: Any) -> None:
+    """Print what was created, and how to change what GPU workloads may need."""
+    name = safe(pool.name)
+    print(f"{name}: {format_state(pool)}")
+    if not pool.gpus_per_node:
+        print(f"Its nodes have no GPUs. Set them: berth pool edit {name} --gpus-per-node 8")
+    if pool.nodes_max is None and pool.provider in SCALABLE:
+        nodes = format_count(pool.nodes_min, "node")
+        print(f"It always has {nodes}. Let the demand decide: berth pool edit {name} --nodes 0:4")
 
 
 def _print_scaled_pool(pool: Any) -> None:
@@ -327,7 +341,12 @@ def _pool_columns() -> list[Column]:
         Column("BOOTING", lambda p: str(p.nodes_pending), right=True),
         Column("DRAINING", lambda p: str(p.nodes_draining), right=True),
         Column("MIN", lambda p: str(p.nodes_min), right=True, optional=True),
-        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, optional=True),
+        Column(
+            "MAX",
+            lambda p: str(p.nodes_min if p.nodes_max is None else p.nodes_max),
+            right=True,
+            optional=True,
+        ),
         Column("FREE GPUS", format_free_gpus, right=True),
         Column("STATE", lambda p: p.state),
         Column("PRICE", lambda p: number(p.current_price), right=True, wide=True),
