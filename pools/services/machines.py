@@ -48,7 +48,7 @@ def issue_join_token(
             "token": token.prefix, "machines": machines, "expires_at": token.expires_at.isoformat(),
             "comment": comment,
         }  # fmt: skip
-        changed.send(NodePool, actor=actor, action="issue join token", obj=pool, before=None, after=summary)
+        changed.send(NodePool, actor=actor, action="issue_join_token", obj=pool, before=None, after=summary)
     return token, secret
 
 
@@ -61,7 +61,7 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
             changed.send(
                 NodePool,
                 actor=actor,
-                action="revoke join token",
+                action="revoke_join_token",
                 obj=token.pool,
                 before=summary,
                 after=None,
@@ -108,7 +108,7 @@ def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = 
             )
         has_departed = mark_departed_if_unused(machine.pk, at)
         before, after = {"departed": False}, {"departed": has_departed, "reason": reason}
-        changed.send(Machine, actor=actor, action="remove machine", obj=machine, before=before, after=after)
+        changed.send(Machine, actor=actor, action="remove_machine", obj=machine, before=before, after=after)
     return has_departed
 
 

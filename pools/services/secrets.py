@@ -70,7 +70,7 @@ def set_pool_secret(
     with transaction.atomic():
         secret, before = store_secret(PoolSecret, {"pool": pool}, name, content, by=actor.name, at=at)
         changed.send(
-            NodePool, actor=actor, action="set secret", obj=pool, before=before, after=secret_summary(secret)
+            NodePool, actor=actor, action="set_secret", obj=pool, before=before, after=secret_summary(secret)
         )
     return secret, before is None
 
@@ -78,7 +78,7 @@ def set_pool_secret(
 def delete_pool_secret(*, actor: Any, secret: PoolSecret) -> None:
     with transaction.atomic():
         changed.send(
-            NodePool, actor=actor, action="delete secret", obj=secret.pool, before=secret_summary(secret),
+            NodePool, actor=actor, action="delete_secret", obj=secret.pool, before=secret_summary(secret),
             after=None,
         )  # fmt: skip
         secret.delete()

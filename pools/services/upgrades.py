@@ -39,7 +39,7 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
             .update(upgrade_to=agent_version())
         ):
             before, after = {"version": installed}, {"version": agent_version()}
-            changed.send(Node, actor=actor, action="upgrade agent", obj=node, before=before, after=after)
+            changed.send(Node, actor=actor, action="upgrade_agent", obj=node, before=before, after=after)
 
 
 def is_outdated(inventory: Mapping[str, Any]) -> bool:

@@ -52,7 +52,7 @@ def release_files(
             f"Files of the failed {'pod' if len(released) == 1 else 'pods'} {names} deleted by {actor.name}."
         )
         events.record("files_deleted", workload, text, actor=actor.name)
-        audit.write_entry(actor, "delete files", workload, after={"pods": names}, project=workload.project)
+        audit.write_entry(actor, "delete_files", workload, after={"pods": names}, project=workload.project)
         announce.workload_changed(workload)
     return len(released)
 
@@ -61,7 +61,7 @@ def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
     """Write an audit entry about a read of a failed pod's files, without their paths."""
     after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
     with transaction.atomic():
-        audit.write_entry(actor, "read files", workload, after=after, project=workload.project)
+        audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)
 
 
 def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None:

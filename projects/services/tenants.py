@@ -151,9 +151,13 @@ def _save_tenant(obj: Model) -> None:
     except ValidationError as error:
         raise Invalid(
             [
-                Problem("" if field == "__all__" else field, message, format_value(getattr(obj, field, None)))
-                for field, messages in sorted(error.message_dict.items())
-                for message in messages
+                Problem(
+                    "" if field == "__all__" else field,
+                    "is already in use" if each.code == "unique" else " ".join(each.messages),
+                    format_value(getattr(obj, field, None)),
+                )
+                for field, errors in sorted(error.error_dict.items())
+                for each in errors
             ]
         ) from None
     try:

@@ -131,7 +131,7 @@ def test_files_are_deleted_early_once_with_an_audit_entry(stage: Stage) -> None:
     assert release_files(actor=carol, workload=workload, now=now, pod="worker-9") == 0
     assert release_files(actor=carol, workload=workload, now=now) == 1
     assert release_files(actor=carol, workload=workload, now=now) == 0
-    assert Audit.objects.filter(action="delete files").count() == 1
+    assert Audit.objects.filter(action="delete_files").count() == 1
     assert Event.objects.get(kind="files_deleted").message == (
         "Files of the failed pod worker-0 of run 1 deleted by carol."
     )

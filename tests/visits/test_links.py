@@ -26,7 +26,7 @@ def test_member_with_write_access_gets_an_audited_link(visit_setup: VisitSetup) 
         visit_setup.cast.alice,
     ):
         assert visit_setup.ask("/", cookie=visit_setup.visit(actor)).status_code == 200
-    assert Audit.objects.filter(action="open port", after={"port": "lab"}).count() == 4
+    assert Audit.objects.filter(action="open_port", after={"port": "lab"}).count() == 4
 
 
 def test_viewer_cannot_create_a_link_and_others_do_not_see_the_workload(offline_setup: VisitSetup) -> None:

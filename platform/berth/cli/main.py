@@ -15,6 +15,7 @@ from typer.models import CommandInfo, TyperInfo
 from berth.cli.arguments import context_names
 from berth.cli.exits import EXIT_CODES_HELP, ExitCode, explain_error
 from berth.cli.text import safe
+from berth.core.problems import SUGGESTION, closest_match
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
     "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
@@ -118,6 +119,7 @@ class RootGroup(TyperGroup):
         except typer.TyperException as error:
             option = str(getattr(error, "option_name", ""))
             if not NEGATIVE_NUMBER.fullmatch(option):
+                error.message = _reword(error.message)
                 raise
             print(
                 f"berth: {option} is negative, and only positive numbers are allowed here.", file=sys.stderr
@@ -141,6 +143,15 @@ app = typer.Typer(
     epilog=EXIT_CODES_HELP,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+
+def _reword(message: str) -> str:
+    """Return typer's message without its prefix, and with the nearest of the allowed values."""
+    message = message.replace("Value error, ", "")
+    value, is_choice, choices = message.partition(" is not one of ")
+    allowed = [choice.strip(" '.") for choice in choices.split(",")]
+    nearest = closest_match(value.rpartition(" ")[2].strip("'"), allowed) if is_choice else ""
+    return f"{message} {SUGGESTION}`{nearest}`?" if nearest else message
 
 
 def _print_version(requested: bool) -> None:

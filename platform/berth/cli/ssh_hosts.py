@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.cli.exits import BadInput, invalid_value
+from berth.core.reasons import plain_reason
 
 KEY_NAME = "ssh-key"
 PREVIEWED_HOSTS = 200
@@ -59,7 +60,7 @@ def _read_text(option: str, file: str) -> str:
     try:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{option}: {file} cannot be read: {error}") from None
+        raise BadInput(f"{option}: {file} cannot be read: {plain_reason(error)}") from None
 
 
 def pin_presented_keys(

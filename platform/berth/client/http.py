@@ -11,6 +11,7 @@ import httpx
 from berth.client.config import InvalidSettings, Settings
 from berth.client.errors import Refused, ServerFailed, Unreachable, error_for_status
 from berth.client.retry import RequestFailure
+from berth.core.reasons import plain_reason
 
 Params = Mapping[str, object]
 PAGE = 200
@@ -44,7 +45,7 @@ def _ssl_context(file: str) -> ssl.SSLContext:
 
 
 def unreachable_error(settings: Settings, error: httpx.TransportError) -> Unreachable:
-    return Unreachable(f"cannot reach {settings.address}: {str(error) or type(error).__name__}")
+    return Unreachable(f"cannot reach {settings.address}: {plain_reason(error)}")
 
 
 def classify_failure(error: httpx.TransportError) -> RequestFailure:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from berth.core.problems import suggest
+from berth.core.reasons import plain_reason
 
 FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
@@ -35,8 +36,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise ValueError(f"the kubeconfig {path} cannot be read: {reason}") from None
+        raise ValueError(f"the kubeconfig {path} cannot be read: {plain_reason(error)}") from None
     except yaml.YAMLError:
         document = None
     if not isinstance(document, dict):
@@ -61,6 +61,8 @@ def _inline(values: dict[str, Any], path: Path) -> dict[str, Any]:
             try:
                 content = (path.parent / name).read_bytes()
             except OSError as error:
-                raise ValueError(f"{path} refers to a file that cannot be read: {error}") from None
+                raise ValueError(
+                    f"{path} refers to a file that cannot be read: {plain_reason(error)}"
+                ) from None
             inline[f"{key}-data"] = base64.b64encode(content).decode()
     return inline

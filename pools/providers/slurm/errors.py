@@ -1,5 +1,7 @@
 """Classify Slurm's error messages."""
 
+import re
+
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
 
@@ -20,6 +22,8 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "not found", "more processors requested", "no such file", "read-only file system",
     )),
 )  # fmt: skip
+NO_CONFIGURATION = "could not establish a configuration source"
+FUNCTION = re.compile(r"^_?[a-z0-9]+(?:_[a-z0-9]+)+: ")  # such as "fetch_config: "
 
 
 def has_no_accounting(result: CommandResult) -> bool:
@@ -39,14 +43,20 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
             "directory of Slurm's programs"
         )
         return ProviderError(Kind.SETTINGS, message)
+    if NO_CONFIGURATION in result.stderr.lower():
+        message = (
+            f"{program} finds neither a slurm.conf nor a controller of Slurm on {place}. "
+            "Install the cluster's slurm.conf there"
+        )
+        return ProviderError(Kind.SETTINGS, message)
     message = clean(result.stderr) or f"{program} exited with {result.exit_code}"
     return ProviderError(classify(message), message)
 
 
 def clean(errors: str) -> str:
-    """Join the lines that a program printed. Remove the program's name from the start of each line."""
+    """Join the lines that a program printed, without the names of the program and of its functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    texts = [_without_program(line) for line in lines]
+    texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]
 
 

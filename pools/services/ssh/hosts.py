@@ -87,7 +87,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
     with transaction.atomic():
         summary = {"host": host.name, "address": host.address}
         changed.send(
-            NodePool, actor=actor, action="forget host", obj=host.pool, before=summary, after=None
+            NodePool, actor=actor, action="forget_host", obj=host.pool, before=summary, after=None
         )  # fmt: skip
         host.delete()
 

@@ -87,7 +87,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
             session_hash=actor.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
             visit_until=until, token_id=actor.token_id, session_key=actor.session_key,
         )  # fmt: skip
-        audit.write_entry(actor, "open port", workload, after={"port": port}, project=workload.project)
+        audit.write_entry(actor, "open_port", workload, after={"port": port}, project=workload.project)
     return link, secret
 
 

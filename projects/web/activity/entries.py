@@ -23,20 +23,21 @@ NOUNS = {
     "workload": "workload", "workloadarray": "array",
 }  # fmt: skip
 VERBS = {
+    "activate": "activated", "deactivate": "deactivated",
     "begin_weight_update": "began the weight update of", "cancel": "cancelled", "cordon": "cordoned",
     "configure_autoscaler": "changed", "create": "created", "delete": "deleted", "delete_budget": "deleted",
     "delete_secret": "deleted", "delete_template": "deleted", "disable_autoscaler": "disabled",
     "drain": "drained", "edit": "edited", "enable_autoscaler": "enabled", "end_session": "ended",
     "end_weight_update": "ended the weight update of", "identify": "connected single sign-on with",
-    "issue": "issued", "open port": "opened a port of", "pause": "paused scaling of",
-    "remove machine": "removed", "remove_quota": "removed", "delete_schedule": "deleted",
+    "issue": "issued", "open_port": "opened a port of", "pause": "paused scaling of",
+    "remove_machine": "removed", "remove_quota": "removed", "delete_schedule": "deleted",
     "pause_schedule": "paused", "resume_schedule": "resumed", "run_schedule": "ran",
     "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
     "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
     "set_password": "changed the password of",
     "submit": "submitted", "subscribe": "created", "suspended": "suspended", "cancelled": "cancelled",
     "terminate": "terminated", "test": "tested", "uncordon": "uncordoned", "unsubscribe": "deleted",
-    "upgrade agent": "upgraded the agent of",
+    "upgrade_agent": "upgraded the agent of",
 }  # fmt: skip
 WRITES = {
     "set_quota": "changed",
@@ -47,9 +48,9 @@ WRITES = {
 }
 # Actions on a node pool's secrets, hosts and tokens: the verb, and the recorded value with the name.
 IN_POOL = {
-    "set secret": ("set secret", "secret"), "delete secret": ("deleted secret", "secret"),
-    "forget host": ("removed SSH host", "host"), "issue join token": ("issued a join token", ""),
-    "revoke join token": ("revoked a join token", ""),
+    "set_secret": ("set secret", "secret"), "delete_secret": ("deleted secret", "secret"),
+    "forget_host": ("removed SSH host", "host"), "issue_join_token": ("issued a join token", ""),
+    "revoke_join_token": ("revoked a join token", ""),
 }  # fmt: skip
 SUBMITTED = ("workload", "workloadarray")
 MAX_INLINE_CHANGES = 3

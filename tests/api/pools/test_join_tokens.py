@@ -67,7 +67,7 @@ def test_token_is_shown_once_and_stored_as_a_digest(alice: Caller, metal_pool: N
     [listed_token] = alice.get(TOKENS).json()["items"]
     assert listed_token == {key: value for key, value in issued.items() if key != "token"}
     assert alice.get(f"{TOKENS}/{issued['id']}").json() == listed_token
-    audit = Audit.objects.get(action="issue join token")
+    audit = Audit.objects.get(action="issue_join_token")
     assert issued["token"] not in str(audit.after)
 
 
@@ -92,7 +92,7 @@ def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: Nod
     body = {**MACHINE, "name": "box-1", "token": issued["token"]}
     assert anonymous.post("node-pools/metal/join", body).status_code == 401
     assert not Machine.objects.exists()
-    assert Audit.objects.filter(action="revoke join token").count() == 1
+    assert Audit.objects.filter(action="revoke_join_token").count() == 1
 
 
 def test_revoking_a_token_does_not_remove_its_machines(alice: Caller, metal_pool: NodePool) -> None:
@@ -148,7 +148,7 @@ def test_machine_without_a_node_is_removed_immediately(alice: Caller, metal_pool
     assert listed(alice, departed="true")["box-1"]["departed_at"] is not None
     assert alice.post(f"{MACHINES}/box-1/remove", {}).status_code == 409
     assert alice.post(f"{MACHINES}/box-9/remove", {}).status_code == 404
-    audit = Audit.objects.get(action="remove machine")
+    audit = Audit.objects.get(action="remove_machine")
     assert (audit.object_name, audit.after) == ("box-1", {"departed": True, "reason": "sold"})
     assert join(alice), "another machine may join with the same name"
 

@@ -77,10 +77,10 @@ def test_single_file_and_archive_are_downloaded(dave: Caller, pod: Pod) -> None:
 def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> None:
     files(dave, pod)
     files(dave, pod, "/download", path="none")
-    assert not Audit.objects.filter(action="read files").exists()
+    assert not Audit.objects.filter(action="read_files").exists()
     for path in ("pod/a.txt", "pod"):
         files(dave, pod, "/download", path=path)
-    entries = Audit.objects.filter(action="read files").values_list("actor", "object_name", "after")
+    entries = Audit.objects.filter(action="read_files").values_list("actor", "object_name", "after")
     assert list(entries) == [("dave", "train", {"pod": "worker-0", "run": 1})] * 2
 
 
@@ -119,7 +119,7 @@ def test_only_users_who_may_operate_the_workload_read_and_delete_the_files(
     assert listed["files_until"] is not None
     for _ in range(2):
         assert dave("DELETE", f"workloads/{pod.workload_id}/files").status_code == 204
-    assert Audit.objects.filter(action="delete files").count() == 1
+    assert Audit.objects.filter(action="delete_files").count() == 1
     assert files(dave, pod).status_code == 404
     (listed,) = dave.get(f"workloads/{pod.workload_id}/pods").json()["items"]
     assert listed["files_until"] is None

@@ -54,3 +54,40 @@ def test_client_deactivates_and_activates(cast: Cast, environment: dict[str, str
         assert [user.username for user in client.users.list(active=False)] == ["dave"]
         assert client.users.get("dave").active is False
         assert client.users.activate("dave").active is True
+
+
+def test_unknown_role_suggests_the_nearest(berth: Berth) -> None:
+    refused = berth("member", "add", "dave", "--role", "membr", "--project", "vision")
+    assert refused.returncode == 2
+    assert "'membr' is not one of" in refused.stderr and "Did you mean `member`?" in refused.stderr
+    assert "Value error" not in refused.stderr
+
+
+def test_taken_name_of_a_department_is_an_error_about_the_name(berth: Berth, cast: Cast) -> None:
+    refused = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
+    assert refused.returncode == 2
+    assert refused.stderr == "berth: name: is already in use; received 'research'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "pool create x --provider ssh --hosts /none",
+            "--hosts: /none cannot be read: No such file or directory",
+        ),
+        (
+            "pool create x --plugin torch:a=@/none",
+            "--plugin: /none cannot be read: No such file or directory",
+        ),
+        (
+            "pool create x --provider kubernetes --kubeconfig /none",
+            "the kubeconfig /none cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_missing_file_is_named_once_and_without_an_error_number(
+    berth: Berth, words: str, message: str
+) -> None:
+    refused = berth(*words.split())
+    assert (refused.returncode, refused.stderr) == (2, f"berth: {message}\n")

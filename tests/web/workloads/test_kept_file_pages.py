@@ -34,10 +34,10 @@ def test_outputs_tab_lists_previews_and_deletes_files_of_failed_pods(
     text = client.get(path, {"failed": str(pod.pk)}).content.decode()
     assert "Files of failed pod worker-0, run 1" in text
     assert text.count(">Download file</a>") == 3
-    assert not Audit.objects.filter(action="read files").exists()
+    assert not Audit.objects.filter(action="read_files").exists()
     preview = client.get(path, {"failed": str(pod.pk), "path": "pod/a.txt"}).content.decode()
     assert "<pre>&lt;b&gt;alpha\n</pre>" in preview
-    assert Audit.objects.get(action="read files").actor == "dave"
+    assert Audit.objects.get(action="read_files").actor == "dave"
     delete = f"/workloads/{pod.workload_id}/files/delete"
     assert "Delete files" in client.get(delete).content.decode()
     client.post(delete)

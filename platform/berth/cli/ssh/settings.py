@@ -10,6 +10,7 @@ from pathlib import Path
 
 from berth.cli.exits import BadInput
 from berth.cli.ssh.hosts import SUFFIX
+from berth.core.reasons import plain_reason
 
 KEY_ALIAS = "berth"  # host name of all pods in the file of known hosts
 KEY_TYPE = "ssh-ed25519"
@@ -96,7 +97,8 @@ def include(config: Path, user_config: Path) -> bool:
         )
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"{user_config} cannot be changed: {error}. Add this line at the top of the file: {line}"
+            f"{user_config} cannot be changed: {plain_reason(error)}. "
+            f"Add this line at the top of the file: {line}"
         ) from None
     return True
 

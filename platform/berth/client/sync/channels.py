@@ -31,6 +31,7 @@ from berth.client.channels import (
 )
 from berth.client.config import Settings
 from berth.client.errors import Unreachable
+from berth.core.reasons import plain_reason
 
 
 class Channel:
@@ -63,7 +64,7 @@ class Channel:
             opening = connect(self._url, **connection_options(self._settings))
             self._socket = self._stack.enter_context(opening)
         except (OSError, InvalidHandshake) as error:
-            raise Unreachable(f"cannot reach {self._settings.address}: {error}") from None
+            raise Unreachable(f"cannot reach {self._settings.address}: {plain_reason(error)}") from None
         self._send(self._start)
         return self
 

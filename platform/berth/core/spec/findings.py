@@ -52,7 +52,11 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     if kind == "missing":
         return Problem(path, "missing", "", "a value")
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
-    message = "is empty" if not details["input"] and kind in TOO_SHORT else MESSAGES.get(kind, details["msg"])
+    message = (
+        "is empty"
+        if not details["input"] and kind in TOO_SHORT
+        else MESSAGES.get(kind, details["msg"].removeprefix("Value error, "))
+    )
     # An error about several keys of a section does not repeat the section.
     is_section = isinstance(details["input"], Mapping) and kind not in MESSAGES
     is_secret = is_section or context.get("is_secret") or _is_secret(location, root_model)

@@ -1,0 +1,13 @@
+"""Word the reasons of failed system calls."""
+
+import re
+
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
+
+
+def plain_reason(error: Exception) -> str:
+    """Return why a file or an address could not be used, without the error's number and the file's name."""
+    if isinstance(error, UnicodeError):
+        return "it is not text in UTF-8"
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return ERRNO.sub("", strerror or str(error)) or type(error).__name__

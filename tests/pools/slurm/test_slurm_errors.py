@@ -1,0 +1,28 @@
+"""Tests of what Berth says about errors of Slurm's programs."""
+
+from pools.providers.base import ProviderErrorKind
+from pools.providers.commands import CommandResult
+from pools.providers.slurm.errors import failure
+
+NO_CONFIGURATION = """\
+sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+sinfo: error: fetch_config: DNS SRV lookup failed
+sinfo: error: _establish_config_source: failed to fetch config
+sinfo: fatal: Could not establish a configuration source
+"""
+
+
+def test_missing_configuration_is_explained_without_names_of_functions() -> None:
+    error = failure("sinfo", CommandResult(1, "", NO_CONFIGURATION), "login.example.org")
+    assert error.kind is ProviderErrorKind.SETTINGS
+    assert str(error) == (
+        "sinfo finds neither a slurm.conf nor a controller of Slurm on login.example.org. "
+        "Install the cluster's slurm.conf there"
+    )
+
+
+def test_other_errors_keep_slurms_words_but_not_names_of_functions() -> None:
+    errors = "squeue: error: fetch_config: DNS SRV lookup failed\nslurm_load_jobs error: Invalid user id\n"
+    assert str(failure("squeue", CommandResult(1, "", errors), "here")) == (
+        "DNS SRV lookup failed; Invalid user id"
+    )
