@@ -196,7 +196,8 @@ def test_list_shows_the_cost_of_arrays_in_wide_tables_only(terminal: Terminal) -
     server = StubServer(page([]), page([costly]))
     shown = terminal.run("list", "-o", "wide", server=server, env={"COLUMNS": "400"}).stdout
     assert "12.40 USD" in shown
-    assert [request.url.params.get("costs") for request in server.requests] == ["true", None]
+    costs = {request.url.path: request.url.params.get("costs") for request in server.requests}
+    assert costs == {"/api/v1/workloads": None, "/api/v1/arrays": "true"}
     narrow = StubServer(page([]), page([array()]))
     assert terminal.run("list", server=narrow).exit_code == 0
     assert not any("costs" in request.url.params for request in narrow.requests)
