@@ -139,15 +139,20 @@ def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) ->
 
 
 def test_eviction_filters_do_not_reveal_hidden_names(case: Case) -> None:
-    def evictions(name: str, query: str) -> list[Any]:
+    def evictions(name: str, query: str) -> Any:
         headers = token_headers(case.people[name])
-        answer = Client().get(f"/api/v1/evictions?{query}", headers=headers)
-        return list(answer.json()["items"])
+        return Client().get(f"/api/v1/evictions?{query}", headers=headers)
+
+    def count(name: str, query: str) -> int:
+        return len(evictions(name, query).json()["items"])
 
     for query in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):
-        assert evictions("dave", query) == []
-        assert len(evictions("grace", query)) == len(evictions("heidi", query)) == 1
-    assert evictions("grace", f"workload={OTHER}") == []
+        refused = evictions("dave", query).json()["errors"][0]
+        assert (refused["path"], refused["message"]) == ("preemptor", "does not exist")
+        assert SECRET not in refused["allowed"]
+        assert count("grace", query) == count("heidi", query) == 1
+    refused = evictions("grace", f"workload={OTHER}").json()["errors"][0]
+    assert (refused["path"], OTHER in refused["allowed"]) == ("workload", False)
     page = Client()
     page.force_login(case.people["grace"].user)
     assert f"/evictions/{case.row.pk}" not in page.get(f"/evictions?workload={OTHER}").content.decode()
