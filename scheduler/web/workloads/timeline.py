@@ -93,7 +93,8 @@ def timeline(
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
     entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
-    since = shown[-1].at if shown else None
+    # Evictions before the first event are left out only if earlier events are, too.
+    since = shown[-1].at if len(rows) > MAX_EVENTS else None
     entries += [
         _eviction_entry(eviction) for eviction in unmatched if since is None or eviction.row.at >= since
     ]
