@@ -110,8 +110,8 @@ class Pod:
         async with asyncio.timeout(PATIENCE):
             while data := await asyncio.get_running_loop().sock_recv(self._client, 65536):
                 frames += reader.feed(data)
+            self._client.close()
             await self.served
-        self._client.close()
         return frames
 
     def received(self, count: int) -> bytes:
@@ -203,6 +203,18 @@ async def test_status_is_sent_even_if_processes_do_not_end(pod: Pod, monkeypatch
     command.status = {"details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}
     command.messages.put_nowait(None)
     assert await pod.frames() == [(STATUS, b'{"exit_code": 3}')]
+    assert pod.is_released
+
+
+async def test_client_may_send_credit_after_the_status(pod: Pod) -> None:
+    await pod.open()
+    command = await pod.has("command")
+    command.status = {"status": "Success"}
+    command.messages.put_nowait(None)
+    status = encode_frame(STATUS, b'{"exit_code": 0}')
+    await pod.wait_for(lambda: pod.received(len(status)) == status)
+    await pod.send(CREDIT, (1).to_bytes(4, "big"))
+    assert await pod.frames() == [(STATUS, b'{"exit_code": 0}')]
     assert pod.is_released
 
 

@@ -17,6 +17,7 @@ from pools.runtimes.shim.channels.frames import STATUS
 from pools.runtimes.shim.channels.programs import CONNECT, SSH
 
 START_SECONDS = 30.0  # time for the client to send its request
+FLUSH_SECONDS = 30.0  # time for the client to receive the status
 CONFLICT, INVALID, UNAVAILABLE = 409, 422, 503  # HTTP statuses
 REFUSED_COMMANDS = "Commands cannot be run in this pod"
 REFUSED_PORTS = "Ports of this pod cannot be forwarded"
@@ -42,6 +43,9 @@ class Bridge:
             status = await cancel(request)
             if status is not None:
                 await client.send(STATUS, json.dumps(status).encode())
+                writer.write_eof()
+                # A client that sends credit to a closed connection could lose the status.
+                await asyncio.wait({receiver}, timeout=FLUSH_SECONDS)
         except OSError:  # the client has gone
             pass
         finally:
