@@ -70,6 +70,18 @@ def test_nobody_deactivates_themselves_or_the_last_platform_admin(cast: Cast, al
     assert accounts.deactivate(actor=cast.frank, user=cast.alice.user).user.is_active is False
 
 
+def test_last_platform_admin_keeps_the_role(cast: Cast, alice: Caller) -> None:
+    role = Membership.objects.get(user=cast.alice.user, role="platform_admin")
+    refused = alice("DELETE", f"members/{role.pk}")
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == (
+        "alice is the last active platform admin. Make another user platform admin first."
+    )
+    Membership.objects.create(user=cast.frank.user, role="platform_admin")
+    assert alice("DELETE", f"members/{role.pk}").status_code == 204
+    assert not Membership.objects.filter(pk=role.pk).exists()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_two_admins_cannot_deactivate_each_other_at_the_same_time() -> None:
     from tests.cast import make_cast

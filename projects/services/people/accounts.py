@@ -6,15 +6,14 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from berth.core.errors import Conflict, NotFound
 from projects.access import Action, require
 from projects.actor import Actor
-from projects.models import Membership, Role
 from projects.services import announce, audit
 from projects.services.people import tokens
+from projects.services.people.members import check_not_last_admin
 from projects.services.workloads.ports import end_visits
 
 
@@ -69,18 +68,10 @@ def activate(*, actor: Actor, user: User) -> User:
 
 
 def check_removable(*, actor: Actor, user: User, action: str) -> None:
-    """Raise Conflict if this is the acting user or the last active platform admin.
-
-    Locks the active platform admins, so that two of them cannot deactivate each other at the same time.
-    """
+    """Raise Conflict if this is the acting user or the last active platform admin."""
     if actor.user is not None and actor.user.pk == user.pk:
         raise Conflict(f"You cannot {action} your own account. Ask another platform admin.")
-    is_admin = Q(is_superuser=True) | Q(
-        pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")
-    )
-    admins = User.objects.select_for_update().filter(is_admin, is_active=True).order_by("pk")
-    if [admin.pk for admin in admins] == [user.pk]:
-        raise Conflict(f"{user} is the last active platform admin. Make another user platform admin first.")
+    check_not_last_admin(user)
 
 
 def _lock(user: User) -> User:

@@ -6,6 +6,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
@@ -50,9 +51,12 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
 
 
 def revoke(*, actor: Actor, membership: Membership) -> None:
+    """Revoke a role. Raises Forbidden, or Conflict for the role of the last active platform admin."""
     scope = membership.project or membership.department
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     with transaction.atomic():
+        if scope is None and not membership.user.is_superuser:
+            check_not_last_admin(membership.user)
         audit.write_entry(
             actor,
             "revoke",
@@ -63,6 +67,19 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
         )
         announce.tenants_changed(**_scope_ids(membership))
         membership.delete()
+
+
+def check_not_last_admin(user: User) -> None:
+    """Raise Conflict if the user is the last active platform admin.
+
+    Locks the active platform admins, so that two of them cannot remove each other at the same time.
+    """
+    is_admin = Q(is_superuser=True) | Q(
+        pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")
+    )
+    admins = User.objects.select_for_update().filter(is_admin, is_active=True).order_by("pk")
+    if [admin.pk for admin in admins] == [user.pk]:
+        raise Conflict(f"{user} is the last active platform admin. Make another user platform admin first.")
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
