@@ -10,7 +10,7 @@ from pools.models import NodePool
 from pools.runtimes.base import VolumeMount
 from pools.services import edit_pool
 from projects.models import Phase, Workload
-from projects.services.tenants import create_project
+from projects.services.tenants import create_project, delete_project
 from projects.volumes import project_volumes, visible_volumes
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
@@ -47,9 +47,11 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
     return [str(problem) for problem in refused.value.problems]
 
 
-def test_department_admin_cannot_create_the_project_that_a_volume_names(stage: Stage) -> None:
-    define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
+def test_department_admin_cannot_create_the_deleted_project_that_a_volume_names(stage: Stage) -> None:
     research = stage.cast.vision.department
+    retired = create_project(actor=stage.cast.alice, department=research, name="retired")
+    define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
+    delete_project(actor=stage.cast.alice, project=retired)
     with pytest.raises(Forbidden, match="A volume of a pool allows a project named retired"):
         create_project(actor=stage.cast.bob, department=research, name="retired")
     create_project(actor=stage.cast.bob, department=research, name="fresh")
