@@ -24,6 +24,9 @@ for package in berth.cli, berth.client:
             print(error.name, module.name)
 """
 MODULES_NEEDING_EXTRAS = {
+    "asyncssh berth.cli.ssh.ports",
+    "asyncssh berth.cli.ssh.server",
+    "asyncssh berth.cli.ssh.sessions",
     "joblib berth.client.sessions.parallel",
     "textual berth.cli.top.app",
     "textual berth.cli.top.cluster_app",
