@@ -1,5 +1,6 @@
 """Admin pages for users, roles and tokens."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -12,9 +13,11 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
+from projects.actor import Actor
 from projects.models import (
     ApiToken,
     Membership,
+    Role,
 )
 from projects.services import audit
 from projects.services.people import accounts, members, passwords, tokens
@@ -90,6 +93,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[typ
         before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
         is_active = obj.is_active
         if change:
+            _check_rights(actor(request), before, obj)
             obj.is_active = before["is_active"]
         super().save_model(request, obj, form, change)
         audited_fields = [name for name in form.changed_data if "password" not in name]
@@ -118,3 +122,12 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[typ
         if "password" in str(message).lower():
             passwords.record_admin_password_change(actor=actor(request), user=obj)
         return super().log_change(request, obj, message)
+
+
+def _check_rights(acting: Actor, before: Mapping[str, Any], user: User) -> None:
+    """Raise Conflict if the change deactivates the acting user, or leaves no active platform admin."""
+    if before["is_active"] and not user.is_active:
+        accounts.check_removable(actor=acting, user=user, action="deactivate")
+    has_role = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()
+    if before["is_superuser"] and not user.is_superuser and not has_role:
+        members.check_not_last_admin(user)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,7 +12,7 @@ from django.test import Client
 
 from berth.core.errors import Conflict
 from projects.models import ApiToken, Audit, Membership
-from projects.services.people import accounts
+from projects.services.people import accounts, members
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -82,8 +83,13 @@ def test_last_platform_admin_keeps_the_role(cast: Cast, alice: Caller) -> None:
     assert not Membership.objects.filter(pk=role.pk).exists()
 
 
+def revoke(*, actor: Any, user: User) -> None:
+    members.revoke(actor=actor, membership=Membership.objects.get(user=user, role="platform_admin"))
+
+
 @pytest.mark.django_db(transaction=True)
-def test_two_admins_cannot_deactivate_each_other_at_the_same_time() -> None:
+@pytest.mark.parametrize("act", [accounts.deactivate, revoke])
+def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[..., object]) -> None:
     from tests.cast import make_cast
 
     cast = make_cast()
@@ -91,22 +97,23 @@ def test_two_admins_cannot_deactivate_each_other_at_the_same_time() -> None:
     start = threading.Barrier(2)
     refusals = []
 
-    def deactivate(actor: object, user: User) -> None:
+    def remove(actor: object, user: User) -> None:
         start.wait(30)
         try:
-            accounts.deactivate(actor=actor, user=user)  # type: ignore[arg-type]
+            act(actor=actor, user=user)
         except Conflict as error:
             refusals.append(str(error))
         finally:
             connection.close()
 
     pairs = ((cast.alice, cast.frank.user), (cast.frank, cast.alice.user))
-    threads = [threading.Thread(target=deactivate, args=pair) for pair in pairs]
+    threads = [threading.Thread(target=remove, args=pair) for pair in pairs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert User.objects.filter(username__in=("alice", "frank"), is_active=True).count() == 1
+    admins = Membership.objects.filter(role="platform_admin", user__is_active=True)
+    assert admins.count() == 1
     assert len(refusals) == 1 and "is the last active platform admin" in refusals[0]
 
 

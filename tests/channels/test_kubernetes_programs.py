@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import tarfile
@@ -240,11 +241,36 @@ def test_image_with_an_old_python_or_none_is_refused_with_the_reason(
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 
 
+def test_end_of_the_relay_ends_the_copy(container: Container) -> None:
+    channel = container.open("p-1")
+    channel.sendall(encode_frame(START, b'{"copy_to": "model"}'))
+    header = tarfile.TarInfo("model")
+    header.size = 10 * CHUNK
+    channel.sendall(encode_frame(INPUT, header.tobuf() + bytes(CHUNK)))
+    poll_until(lambda: [path for path in container.directory.iterdir() if path.name.startswith(".berth-")])
+    (call,) = container.calls
+    relay = Path(f"/proc/{call._process.pid}/task/{call._process.pid}/children").read_text().split()
+    os.kill(int(relay[0]), signal.SIGKILL)
+    assert "Berth's program ended with" in _read_status(channel)["error"]
+
+
+def _read_status(channel: socket.socket) -> dict[str, Any]:
+    reader = FrameReader(FROM_POD)
+    while True:
+        for kind, data in reader.feed(channel.recv(65536)):
+            if kind == STATUS:
+                return dict(json.loads(data))
+
+
 def test_python_that_runs_something_else_is_refused(container: Container) -> None:
+    infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "does not run Berth's program"),
         ("import sys; sys.exit('broken')", "cannot be copied to or from this pod: broken."),
         ("raise SystemExit(3)", "Berth's program ended with 3."),
+        (f"import os; os.write(1, {encode_frame(OUTPUT)!r})", "unexpected frame of kind 1"),
+        (f"import os; os.write(1, {encode_credit(1)!r})", "unexpected frame of kind 6"),
+        (f"import os; os.write(1, {encode_frame(STATUS, infinite)!r})", "does not run Berth's program"),
     ):
         container.options = [script]
         frames = exchange(container.open("p-1"), {"copy_from": "x"}, b"")

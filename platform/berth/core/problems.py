@@ -3,8 +3,11 @@
 import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
+from heapq import nlargest
+from os.path import commonprefix
 
 VALUE_MAX = 80
+COMPARED_MAX = 100  # valid words that are compared in full
 LISTED_MAX = 8  # number of visible names up to which all are listed
 SUGGESTION = "Did you mean "
 
@@ -67,8 +70,15 @@ def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
 
 
 def closest_match(word: str, valid: Iterable[str]) -> str:
-    """Return the closest valid word, or "" if no valid word is close."""
-    return next(iter(difflib.get_close_matches(word[:VALUE_MAX], sorted(valid), n=1)), "")
+    """Return the closest valid word, or "" if no valid word is close.
+
+    Of many valid words, only those with the longest common beginning are compared, because a comparison of
+    long words takes more than a millisecond.
+    """
+    word, words = word[:VALUE_MAX], sorted(valid)
+    if len(words) > COMPARED_MAX:
+        words = nlargest(COMPARED_MAX, words, key=lambda each: len(commonprefix((word, each))))  # noqa: RUF071 (not paths)
+    return next(iter(difflib.get_close_matches(word, words, n=1)), "")
 
 
 def _is_plain(step: str) -> bool:

@@ -121,6 +121,7 @@ class Program:
             except BrokenFrames as error:
                 raise ChannelRefused(f"its Python does not run Berth's program: {error}") from None
             for kind, payload in received:
+                self._check_frame(kind, payload)
                 if kind == CREDIT:
                     self._accept(decode_credit(payload))
                 elif kind in (OUTPUT, ERRORS):
@@ -129,6 +130,19 @@ class Program:
                 elif kind == STATUS:
                     self._status = _parse_status(payload)
                     return
+
+    def _check_frame(self, kind: int, payload: bytes) -> None:
+        """Raise ChannelRefused for a frame that Berth's program does not send.
+
+        The pod's processes can change the program. Each accepted frame uses up some of a window, so that no
+        pod keeps this thread busy.
+        """
+        if kind == CREDIT:
+            is_valid = 0 < decode_credit(payload) <= self._client.unacknowledged - self._accepted
+        else:
+            is_valid = kind == STATUS or (kind in (OUTPUT, ERRORS) and bool(payload))
+        if not is_valid:
+            raise ChannelRefused(f"its Python does not run Berth's program: unexpected frame of kind {kind}")
 
     def _accept(self, count: int) -> None:
         """Send credit to the client for input that the program has accepted."""
@@ -166,5 +180,5 @@ def _parse_status(payload: bytes) -> dict[str, object]:
         if "exit_code" in status:
             return {**error, "exit_code": int(status["exit_code"])}
         return {**error, "status": 422}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ChannelRefused("its Python does not run Berth's program") from None

@@ -72,13 +72,15 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
 def check_not_last_admin(user: User) -> None:
     """Raise Conflict if the user is the last active platform admin.
 
-    Locks the active platform admins, so that two of them cannot remove each other at the same time.
+    Locks the active platform admins, so that two of them cannot remove each other at the same time. They are
+    read again afterwards, because a statement that waits for a lock does not see what was deleted meanwhile.
     """
     is_admin = Q(is_superuser=True) | Q(
         pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")
     )
-    admins = User.objects.select_for_update().filter(is_admin, is_active=True).order_by("pk")
-    if [admin.pk for admin in admins] == [user.pk]:
+    admins = User.objects.filter(is_admin, is_active=True).order_by("pk").values_list("pk", flat=True)
+    list(admins.select_for_update())
+    if list(admins) == [user.pk]:
         raise Conflict(f"{user} is the last active platform admin. Make another user platform admin first.")
 
 

@@ -134,7 +134,7 @@ def preview_times(request: Request) -> HttpResponse:
         runs, problems = schedules.preview_runs(values, PREVIEWED_RUNS, timezone.now())
         context |= {
             "runs": [f"{run:%a} {run.day} {run:%b %H:%M}" for run in runs],
-            "times": describe_cron(values.cron),
+            "times": "" if problems else describe_cron(values.cron),
             "problem": _sentence(problems[0]) if problems else "",
         }
     return render(request, "projects/schedules/times.html", context)

@@ -17,6 +17,8 @@ KIND = "cluster"
 
 def record_cluster_evictions(evicted: Collection[uuid.UUID], now: datetime) -> None:
     """Write one audit record for each workload of these pods, whose rows already contain their ends."""
+    if not evicted:
+        return
     pods_by_workload: dict[uuid.UUID, list[Pod]] = defaultdict(list)
     pods = Pod.objects.filter(pk__in=evicted).select_related(
         "allocation", "node__pool", "workload__project__department"

@@ -121,7 +121,7 @@ def record_reports(
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
-                _write(changes, now)
+                record_cluster_evictions(_write(changes, now), now)
                 keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
                 apply_gang_verdicts(workloads, now, context.specs)
@@ -286,7 +286,9 @@ def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:
     """Write all changes. Return a note for each change that the database rejects."""
-    rejected = write_in_halves(changes, lambda part: _write(part, now))
+    evicted: list[uuid.UUID] = []
+    rejected = write_in_halves(changes, lambda part: evicted.extend(_write(part, now)))
+    record_cluster_evictions(evicted, now)
     for change, reason in rejected:
         log.error("the report of pod %s could not be recorded: %s", change.pod.pk, reason)
     return [
@@ -294,7 +296,8 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:
     ]
 
 
-def _write(changes: Sequence[PodChange], now: datetime) -> None:
+def _write(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:
+    """Write the changes. Return the pods that their cluster has evicted."""
     rows = [
         RowChange(change.pod.pk, [change.pod.state], {"state": change.state, "since": now, **change.columns})
         for change in changes
@@ -302,6 +305,4 @@ def _write(changes: Sequence[PodChange], now: datetime) -> None:
     written = change_rows(Pod, "state", rows)
     ended = [change.pod.pk for change in changes if change.state not in LIVE_POD_STATES]
     release_allocations([pk for pk in ended if pk in written], now)
-    evicted = [change.pod.pk for change in changes if change.is_eviction and change.pod.pk in written]
-    if evicted:
-        record_cluster_evictions(evicted, now)
+    return [change.pod.pk for change in changes if change.is_eviction and change.pod.pk in written]

@@ -58,18 +58,18 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
     raise NotListening(f"Nothing listens on port {port} in the pod.")
 
 
-def forward(connection: socket.socket, *, until_input_ends: bool = False) -> None:
+def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
     """Copy standard input to the connection, and the connection to standard output, until both have ended.
 
-    The end of one direction is passed on, and the other direction continues, unless `until_input_ends` is set
-    and the input has ended. Raises OSError.
+    The end of one direction is passed on, and the other direction continues, unless `until_first_end` is set.
+    Raises OSError.
     """
     connection.setblocking(False)
     fd = connection.fileno()
     os.set_blocking(1, False)
     flows = [_Flow(0, fd), _Flow(fd, 1)]
-    awaited = flows[:1] if until_input_ends else flows
-    while not all(flow.has_ended for flow in awaited):
+    is_over = any if until_first_end else all
+    while not is_over(flow.has_ended for flow in flows):
         poller, events = select.poll(), dict[int, int]()
         for flow in flows:
             for wanted, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):

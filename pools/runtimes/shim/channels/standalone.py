@@ -53,7 +53,7 @@ def serve() -> None:
             os._exit(1)
     inner.close()
     try:
-        forward(outer, until_input_ends=True)  # then no output is read either
+        forward(outer, until_first_end=True)
     except OSError:  # the connection has ended
         pass
     outer.close()

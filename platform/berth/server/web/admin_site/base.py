@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
+from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -72,8 +73,9 @@ class PlatformModelAdmin(ModelAdmin):
             return redirect(request.get_full_path())
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            self.delete_model(request, row)
+        with transaction.atomic():
+            for row in queryset:
+                self.delete_model(request, row)
 
 
 class ReadOnlyModelAdmin(PlatformModelAdmin):

@@ -1,11 +1,14 @@
 """Pages for requests that Django refuses: missing permissions and forms that can no longer be checked."""
 
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from berth.core.errors import BerthError, Forbidden
 from berth.server.web.authentication.login import explain_admin_site_refusal
 
+READ_ONLY = "The admin site does not allow this change, because Berth itself writes these records."
+SIGNED_OUT = "You are not signed in."
 FORM_EXPIRED = (
     "The form does not belong to this session: you have signed in or out since it was opened, or the browser "
     "blocks cookies. Open the page again and repeat the change."
@@ -18,8 +21,10 @@ class ExpiredForm(Forbidden):
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Return the page for a request that the admin site refuses."""
+    if admin.site.has_permission(request):
+        return _refusal(request, Forbidden(READ_ONLY))
     user = request.user
-    detail = explain_admin_site_refusal(user) if user.is_authenticated else ""
+    detail = explain_admin_site_refusal(user) if user.is_authenticated else SIGNED_OUT
     return _refusal(request, Forbidden(detail))
 
 
