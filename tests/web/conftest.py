@@ -34,3 +34,14 @@ def sign_in(cast: Cast) -> SignIn:
         return client
 
     return signed_in
+
+
+@pytest.fixture
+def admin_client(cast: Cast) -> Client:
+    """Return a client for alice, a platform admin with access to the admin site."""
+    user = cast.alice.user
+    user.is_staff = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+    return client

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
@@ -36,17 +35,6 @@ INLINE_SCRIPT = re.compile(
     r"<script(?![^>]*(?:\ssrc=|application/json))[^>]*>|<[^>]*\son\w+=[^>]*>", re.IGNORECASE
 )
 HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.cycle", "pools.scalingevent")
-
-
-@pytest.fixture
-def admin_client(cast: Cast) -> Client:
-    """Return a client for alice, a platform admin with access to the admin site."""
-    user = cast.alice.user
-    user.is_staff = True
-    user.save()
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 admin.autodiscover()
@@ -382,24 +370,6 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
     own = reverse("admin:auth_user_delete", args=[cast.alice.user.pk])
     page = admin_client.post(own, {"post": "yes"}, follow=True).content.decode()
     assert "You cannot delete your own account. Ask another platform admin." in page
-
-
-def test_admin_site_keeps_the_last_platform_admin(admin_client: Client, cast: Cast) -> None:
-    listing = reverse("admin:auth_user_changelist")
-    both = {"_selected_action": [cast.erin.user.pk, cast.alice.user.pk]}
-    page = admin_client.post(
-        listing, {"action": "delete_selected", "post": "yes", **both}, follow=True
-    ).content.decode()
-    assert "You cannot delete your own account." in page
-    assert User.objects.filter(username__in=("alice", "erin")).count() == 2, "all or none are deleted"
-
-    Membership.objects.filter(user=cast.alice.user).delete()
-    User.objects.filter(pk=cast.alice.user.pk).update(is_superuser=True)
-    values = {"username": "alice", "first_name": "", "last_name": "", "email": "", "is_active": "on"}
-    address = reverse("admin:auth_user_change", args=[cast.alice.user.pk])
-    page = admin_client.post(address, {**values, "is_staff": "on"}, follow=True).content.decode()
-    assert "alice is the last active platform admin." in page
-    assert User.objects.get(username="alice").is_superuser
 
 
 def test_refusal_of_the_admin_site_names_what_is_refused(admin_client: Client) -> None:

@@ -1,9 +1,16 @@
-"""Tests of the list of users on the page Access."""
+"""Tests of the list of users on the page Access, and of users on the admin site."""
 
 import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
+from projects.models import Membership
 from tests.cast import Cast
 from tests.web.conftest import SignIn
+
+admin.autodiscover()
 
 
 def path(cast: Cast, name: str = "dave", step: str = "deactivate") -> str:
@@ -46,3 +53,21 @@ def test_admin_cannot_deactivate_their_own_account(cast: Cast, sign_in: SignIn) 
     admin = sign_in("alice")
     assert path(cast, "alice") not in admin.get("/access").content.decode()
     assert admin.post(path(cast, "alice")).status_code == 409
+
+
+def test_admin_site_keeps_the_last_platform_admin(admin_client: Client, cast: Cast) -> None:
+    listing = reverse("admin:auth_user_changelist")
+    both = {"_selected_action": [cast.erin.user.pk, cast.alice.user.pk]}
+    page = admin_client.post(
+        listing, {"action": "delete_selected", "post": "yes", **both}, follow=True
+    ).content.decode()
+    assert "You cannot delete your own account." in page
+    assert User.objects.filter(username__in=("alice", "erin")).count() == 2, "all or none are deleted"
+
+    Membership.objects.filter(user=cast.alice.user).delete()
+    User.objects.filter(pk=cast.alice.user.pk).update(is_superuser=True)
+    values = {"username": "alice", "first_name": "", "last_name": "", "email": "", "is_active": "on"}
+    address = reverse("admin:auth_user_change", args=[cast.alice.user.pk])
+    page = admin_client.post(address, {**values, "is_staff": "on"}, follow=True).content.decode()
+    assert "alice is the last active platform admin." in page
+    assert User.objects.get(username="alice").is_superuser
