@@ -6,6 +6,8 @@ from django.shortcuts import render
 
 from berth.core.errors import BerthError, Forbidden
 from berth.server.web.authentication.login import explain_admin_site_refusal
+from projects.access import is_platform_admin
+from projects.actor import Actor
 
 READ_ONLY = "The admin site does not allow this change, because Berth itself writes these records."
 SIGNED_OUT = "You are not signed in."
@@ -21,10 +23,13 @@ class ExpiredForm(Forbidden):
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Return the page for a request that the admin site refuses."""
-    if admin.site.has_permission(request):
-        return _refusal(request, Forbidden(READ_ONLY))
     user = request.user
-    detail = explain_admin_site_refusal(user) if user.is_authenticated else SIGNED_OUT
+    if not user.is_authenticated:
+        detail = SIGNED_OUT
+    elif is_platform_admin(Actor.for_user(user)) and admin.site.has_permission(request):
+        detail = READ_ONLY
+    else:
+        detail = explain_admin_site_refusal(user)
     return _refusal(request, Forbidden(detail))
 
 
