@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
 
-from berth.core.errors import Conflict
+from berth.core.errors import Conflict, Forbidden
 from projects.models import ApiToken, Audit, Membership
 from projects.services.people import accounts, members
 from tests import factories as make
@@ -101,8 +101,8 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
         start.wait(30)
         try:
             act(actor=actor, user=user)
-        except Conflict as error:
-            refusals.append(str(error))
+        except (Conflict, Forbidden) as error:  # Forbidden if the other was faster
+            refusals.append(error)
         finally:
             connection.close()
 
@@ -114,7 +114,7 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
         thread.join(60)
     admins = Membership.objects.filter(role="platform_admin", user__is_active=True)
     assert admins.count() == 1
-    assert len(refusals) == 1 and "is the last active platform admin" in refusals[0]
+    assert len(refusals) == 1
 
 
 def test_user_is_described_to_admins_of_their_scopes(cast: Cast, alice: Caller, carol: Caller) -> None:
