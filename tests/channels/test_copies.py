@@ -16,6 +16,7 @@ from pools.runtimes.shim.channels.command import HANG_UP_SECONDS
 from pools.runtimes.shim.processes import process_ids
 from tests.channels.conftest import Screen, Site
 from tests.contracts.pods import poll_until
+from tests.open_files import open_files
 
 PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 
@@ -147,7 +148,7 @@ def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Si
 
 def _writes_incomplete_file(pid: int) -> bool:
     try:
-        return any(".berth-" in str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
+        return any(".berth-" in file for file in open_files(pid))
     except OSError:  # the process has ended
         return False
 

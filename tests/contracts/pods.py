@@ -259,7 +259,10 @@ def _namespace(pid: int) -> str:
 
 
 def _innermost_pid(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # the process has already exited
+        return 0
     return next(int(line.split()[-1]) for line in status.splitlines() if line.startswith("NSpid:"))
 
 

@@ -18,6 +18,7 @@ from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, RayNode, node_labe
 from pools.runtimes.ray.node.raylet import GRACE_SECONDS
 from pools.runtimes.shim.processes import descendants
 from tests.journeys.installation import free_port
+from tests.open_files import open_files
 
 SECRET = "5ec2e7" * 10
 BOOT_SECONDS = 180.0
@@ -140,14 +141,8 @@ def process_name(pid: int) -> str:
 
 def _sockets(root: int) -> set[str]:
     """Return the inodes of the sockets that a process and its descendants have open."""
-    sockets = set()
+    sockets: set[str] = set()
     for pid in [root, *descendants(root)]:
-        descriptors: list[Path] = []
         with contextlib.suppress(OSError):  # the process has already exited
-            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-        for fd in descriptors:
-            with contextlib.suppress(OSError):
-                kind, _, number = str(fd.readlink()).partition(":")
-                if kind == "socket":
-                    sockets.add(number.strip("[]"))
+            sockets |= {file[len("socket:[") : -1] for file in open_files(pid) if file.startswith("socket:")}
     return sockets

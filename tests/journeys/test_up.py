@@ -17,6 +17,7 @@ import pytest
 from berth.db.embedded import EmbeddedCluster
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until
+from tests.open_files import open_files
 
 # Saves its work on SIGTERM, as a trainer does.
 SAVE_ON_SIGTERM = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
@@ -129,7 +130,7 @@ def test_both_web_processes_accept_connections(berth: Installation) -> None:
 
 
 def open_sockets(pid: int) -> int:
-    return sum(str(file.readlink()).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(file.startswith("socket:") for file in open_files(pid))
 
 
 def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.listener import SOCKET
 from pools.runtimes.shim.processes import descendants, is_running, process_ids
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
+from tests.open_files import open_files
 from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
 
 SECRET = "correct-horse-battery-staple"
@@ -43,10 +44,6 @@ def shim(stage: LocalStage, pod_id: str) -> int:
     pid = stage.runtime._pod_dir(pod_id).shim_pid()
     assert pid
     return pid
-
-
-def open_files(pid: int) -> list[str]:
-    return [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
 
 
 def sockets(pid: int) -> set[str]:
