@@ -12,6 +12,7 @@ import pytest
 from tests.channels.ssh_user import HOST, PIPES, SshUser
 from tests.channels.test_port_forward import receive_all
 from tests.contracts.pods import poll_until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
 
@@ -39,11 +40,6 @@ def program() -> Iterator[int]:
     server.shutdown(socket.SHUT_RDWR)
     server.close()
     thread.join()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def call(port: int, payload: bytes) -> bytes:

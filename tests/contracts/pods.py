@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ from pools.runtimes.shim.processes import process_ids
 from tests.contracts.ray_cluster import RayCluster
 from tests.fakes.runtime import FakeRuntime
 
-PATIENCE = 60.0
+PATIENCE = 180.0  # seconds; a machine under load starts pods slowly
 UID = 1_900_000_007
 T = TypeVar("T")
 
@@ -264,6 +265,17 @@ def _innermost_pid(pid: int) -> int:
     except OSError:  # the process has already exited
         return 0
     return next(int(line.split()[-1]) for line in status.splitlines() if line.startswith("NSpid:"))
+
+
+def files_containing(directory: Path, *texts: str) -> list[Path]:
+    """Return the files below a directory that contain one of the texts. Files may disappear meanwhile."""
+    paths = []
+    for folder, _, names in os.walk(directory):
+        for path in (Path(folder, name) for name in names):
+            with suppress(OSError):
+                if path.is_file() and any(text.encode() in path.read_bytes() for text in texts):
+                    paths.append(path)
+    return paths
 
 
 def kill(pid: int) -> None:

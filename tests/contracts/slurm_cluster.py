@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pools.providers.commands import LocalCommands
-from tests.journeys.installation import free_port, until
+from tests.journeys.installation import until
+from tests.ports import free_port
 
 PREFIX = "berth-slurm-"
 # Root directory of a system with another version of Slurm. It shares /proc, /sys, /dev and /tmp.

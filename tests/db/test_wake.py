@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 
 import pytest
 from django.db import connection, transaction
@@ -17,7 +16,7 @@ def test_commit_wakes_the_waiter_with_its_reason() -> None:
         with transaction.atomic():
             wake("scheduler", "submitted")
             assert not waiter.wait(0.05)
-        assert waiter.wait(10) == WakeResult(frozenset({"submitted"}))
+        assert waiter.wait(60) == WakeResult(frozenset({"submitted"}))
 
 
 def test_rollback_does_not_wake_the_waiter() -> None:
@@ -34,8 +33,8 @@ def test_wake_ups_for_other_channels_are_ignored() -> None:
         wake("another loop", "b")
         wake("scheduler", "c")
         heard: set[str] = set()
-        while woken := waiter.wait(0.2):
-            heard |= woken.reasons
+        while "c" not in heard:  # notifications arrive in the order of the commits
+            heard |= waiter.wait(60).reasons
         assert heard == {"a", "c"}
 
 
@@ -46,16 +45,14 @@ def test_wake_up_ends_the_wait() -> None:
 
     with Waiter("scheduler") as waiter:
         threading.Timer(0.05, wake_from_another_thread).start()
-        started = time.monotonic()
-        assert waiter.wait(30).reasons == {"late"}
-        assert time.monotonic() - started < 20
+        assert waiter.wait(3600).reasons == {"late"}
 
 
 def test_readable_file_descriptor_ends_the_wait() -> None:
     reading, writing = os.pipe()
     with Waiter("scheduler", files=[reading]) as waiter:
         os.write(writing, b"x")
-        assert waiter.wait(10) == WakeResult(ready=frozenset({reading}))
+        assert waiter.wait(60) == WakeResult(ready=frozenset({reading}))
     os.close(reading)
     os.close(writing)
 
@@ -67,9 +64,9 @@ def test_lost_database_connection_is_restored_and_reported() -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE query LIKE 'LISTEN%%' AND datname = current_database()"
             )
-        assert waiter.wait(10).reasons == {"reconnected"}
+        assert waiter.wait(60).reasons == {"reconnected"}
         wake("scheduler", "again")
-        assert waiter.wait(10).reasons == {"again"}
+        assert waiter.wait(60).reasons == {"again"}
 
 
 def test_wait_ends_at_the_timeout() -> None:

@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from tests.conftest import ROOT
-from tests.journeys.installation import free_port, until
+from tests.journeys.installation import until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 CONTAINER = ROOT / "deploy" / "container"

@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -24,13 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 PROGRAMS = ("podman", "runc", "conmon", "catatonit", "docker-registry", "busybox")
 USER, PASSWORD = "puller", "berth-test"
 # The password's bcrypt hash. No library makes these without a further dependency.
 _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuupAN5U5wYWVs79LoNJdNIIaTJdfN5k9e\n"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
-_START_SECONDS = 30.0
+_START_SECONDS = 180.0
 ARCHITECTURE = "amd64"
 Files = Mapping[str, bytes]
 
@@ -99,7 +100,7 @@ class Registry:
         headers = {"Authorization": f"Basic {basic}", "Content-Type": kind or "application/octet-stream"}
         headers |= {"Accept": accept} if accept else {}
         request = urllib.request.Request(url, data=body, method=method, headers=headers)
-        return _DIRECT.open(request, timeout=30)
+        return _DIRECT.open(request, timeout=120)
 
     def _push_blob(self, name: str, data: bytes) -> dict[str, Any]:
         digest = _digest(data)
@@ -121,8 +122,7 @@ def running_registry(directory: Path) -> Iterator[Registry]:
     """Run a registry whose data is in this directory. It has no images at first."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "htpasswd").write_text(_HTPASSWD)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     settings = {
         "version": 0.1, "log": {"level": "error", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
@@ -195,7 +195,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
-            _DIRECT.open(f"http://{address}/v2/", timeout=5)
+            _DIRECT.open(f"http://{address}/v2/", timeout=60)
         except urllib.error.HTTPError:
             return  # it asks for a password
         except OSError:

@@ -132,13 +132,32 @@ def image_home(home: Path) -> Iterator[LocalRuntime]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def traces(stage: ImageStage) -> list[str]:
+def _entries(directory: Path) -> set[str]:
+    """Return the names in a directory, or none if another process has deleted it."""
+    try:
+        return {path.name for path in directory.iterdir()}
+    except OSError:
+        return set()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # a container of another test has ended
+        return ""
+
+
+def assert_nothing_is_left(stage: ImageStage) -> None:
+    """Wait until nothing is left of this stage's containers: podman may still be unmounting one."""
+    poll_until(lambda: _traces(stage), lambda left: left == [])
+
+
+def _traces(stage: ImageStage) -> list[str]:
     """Return what is left of this stage's containers: processes, mounts, control groups and records."""
     names = {container_name(str(pod)) for pod in (stage.root / "pods").iterdir()}
     processes = [line for _, line in _command_lines() if any(name in line for name in names)]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    bases = [_GROUPS, *(path for path in _GROUPS.iterdir() if path.is_dir())]
-    groups = [str(path) for base in bases for path in base.iterdir() if path.name in names]
+    groups = [f"{base}/{name}" for base in (_GROUPS, *_GROUPS.iterdir()) for name in names & _entries(base)]
     graph = f"{stage.store.root}/graph"
-    bundles = [path for path in Path("/run/runc").glob("*/state.json") if graph in path.read_text()]
+    bundles = [path for path in Path("/run/runc").glob("*/state.json") if graph in _text(path)]
     return [*processes, *(line for line in mounts if graph in line), *groups, *map(str, bundles)]

@@ -2,7 +2,7 @@
 
 from tests.code.code_server import SECRET, CodeServer
 from tests.contracts.pods import UID
-from tests.images.stage import ImageStage, traces
+from tests.images.stage import ImageStage, assert_nothing_is_left
 
 
 def test_pod_with_an_image_starts_in_its_own_copy_of_the_code(stage: ImageStage, busybox: str) -> None:
@@ -17,4 +17,4 @@ def test_pod_with_an_image_starts_in_its_own_copy_of_the_code(stage: ImageStage,
     *files, listed = output.splitlines()
     assert files == ["./empty", "./new", "./src/train.py"]
     assert listed.split()[2:4] == [str(UID), str(UID)]
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)

@@ -1,7 +1,6 @@
 """Tests for pods that run in a container image: what they see, and how they end."""
 
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,14 @@ import pytest
 from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.order import ContainerFiles, container_fields
+from pools.runtimes.images.store import container_name
 from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, STATUS, encode_frame
 from pools.runtimes.shim.channels.packing import Packer
-from tests.contracts.pods import UID, ended, poll_until, running
+from tests.contracts.pods import UID, ended, files_containing, poll_until, running
 from tests.contracts.test_runtime import exchange
 from tests.images.registry import Registry, busybox_layer, layer
-from tests.images.stage import ImageStage, traces
+from tests.images.stage import ImageStage, assert_nothing_is_left
+from tests.ports import free_port
 from tests.volumes.object_store import SigningServer, object_store
 
 # Prints what the pod sees, one value a line.
@@ -36,7 +37,7 @@ def test_pod_with_an_image_is_isolated_like_other_pods(stage: ImageStage, busybo
     assert int(lines[-1]) <= 5, "the pod sees only its own processes"
     assert str(stage.root) not in lines[6:-2], "the directory exists, but is not readable"
     assert (stage.root / "workspaces" / "train-1" / "x").stat().st_uid == UID
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str) -> None:
@@ -49,13 +50,14 @@ def test_secrets_exist_only_inside_the_container(stage: ImageStage, busybox: str
     assert (password, key) == ("of-the-pod", "first-line")
     assert file.split()[:4] == ["-r--------", "1", str(UID), str(UID)]
     assert "of-the-pod" not in Path(f"/proc/{init}/environ").read_text(), "podman does not know it"
-    container = [path for path in Path(stage.store.root).rglob("*.json") if path.is_file()]
-    assert container and not any(b"of-the-pod" in path.read_bytes() for path in container)
+    store = Path(stage.store.root)
+    assert files_containing(store, container_name(str(stage.root / "pods" / "p-1")))
+    assert not files_containing(store, "of-the-pod")
     assert "/run/secrets" not in Path("/proc/self/mountinfo").read_text()
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
     assert not Path(stage.runtime._pod_dir("p-1").secrets.home).exists(), "nothing is left on the machine"
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 @pytest.mark.heavy
@@ -80,7 +82,7 @@ def test_command_of_a_user_runs_inside_the_container(stage: ImageStage, busybox:
         assert b"/dev/pts/" in left_open.recv(100)
         stage.runtime.stop("p-1", 0)
         assert ended(stage.runtime, "p-1").cause == PodCause.STOPPED
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_pod_reports_exit_code_and_signal_of_the_command(stage: ImageStage, busybox: str) -> None:
@@ -102,9 +104,7 @@ def test_notice_reaches_the_command_in_its_container(stage: ImageStage, busybox:
 def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: str) -> None:
     script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
     stage.start("p-1", busybox, "sh", "-c", script)
-    running(stage.runtime, "p-1")
-    while "ready" not in stage.log("p-1"):
-        pass
+    poll_until(lambda: "ready" in stage.log("p-1"))
     stage.runtime.stop("p-1", 30)
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.cause) == (9, PodCause.STOPPED)
@@ -114,7 +114,7 @@ def test_sigterm_handler_determines_the_exit_code(stage: ImageStage, busybox: st
 def test_processes_left_by_the_command_end_with_the_pod(stage: ImageStage, busybox: str) -> None:
     report = stage.run("p-1", busybox, "(trap '' TERM; setsid sleep 1000) & exit 3")
     assert report.exit_code == 3
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, busybox: str) -> None:
@@ -126,8 +126,7 @@ def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, b
 
 
 def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     wait = "until nc 127.0.0.1 $MASTER_PORT < /dev/null 2> /dev/null; do sleep 0.05; done"
     scripts = {
         "p-0": "echo from-0 > /dev/shm/rank; echo hello | nc -l -p $MASTER_PORT; cat /dev/shm/reply",
@@ -142,7 +141,7 @@ def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, bu
     assert [ended(stage.runtime, pod_id).exit_code for pod_id in scripts] == [0, 0]
     assert stage.log("p-1").split() == ["hello", "from-0"]
     assert stage.log("p-0") == "from-1"
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 # --- the image's settings
@@ -191,7 +190,7 @@ def test_missing_command_is_reported_as_a_start_failure(stage: ImageStage, busyb
     stage.start("p-1", busybox, "python3")
     report = ended(stage.runtime, "p-1")
     assert (report.cause, report.message) == (PodCause.START_FAILED, "python3: No such file or directory")
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_pod_with_an_image_cannot_use_the_pools_environment(stage: ImageStage, busybox: str) -> None:

@@ -1,10 +1,12 @@
 """Tests for containers whose processes are killed: nothing is left, and known exit codes are kept."""
 
+import fcntl
 import hashlib
 import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from pools.runtimes.images.store import container_name
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
 from tests.contracts.pods import alive, ended, kill, poll_until, running
+from tests.images.proxy import stalling_proxy
 from tests.images.registry import Registry, busybox_layer, layer
-from tests.images.stage import ImageStage, traces
+from tests.images.stage import ImageStage, assert_nothing_is_left
 
 DIGEST = "fedcba9876543210" * 4
 
@@ -49,7 +52,7 @@ def test_killed_shim_leaves_no_container_behind(stage: ImageStage, busybox: str)
     poll_until(lambda: not alive(command) and not alive(init))
     assert ended(stage.runtime, "p-1").cause is PodCause.LOST
     stage.runtime.forget("p-1")
-    poll_until(lambda: traces(stage), lambda left: left == [])
+    assert_nothing_is_left(stage)
     assert stage.runtime.list_pods() == ()
 
 
@@ -58,7 +61,7 @@ def test_killed_conmon_does_not_affect_the_pod(stage: ImageStage, busybox: str) 
     kill(stage.find_pid("conmon", "p-1"))
     stage.end_pod("p-1", 6)
     assert ended(stage.runtime, "p-1").exit_code == 6
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_pod_ends_when_its_first_process_is_killed(stage: ImageStage, busybox: str) -> None:
@@ -66,7 +69,7 @@ def test_pod_ends_when_its_first_process_is_killed(stage: ImageStage, busybox: s
     kill(stage.init("p-1"))
     report = ended(stage.runtime, "p-1")
     assert (report.signal, report.cause) == (9, PodCause.NONE)
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 @pytest.mark.heavy
@@ -75,7 +78,7 @@ def test_killed_shim_and_conmon_leave_no_container_behind(stage: ImageStage, bus
     for pid in (stage.find_pid("conmon", "p-1"), stage.shim("p-1")):
         kill(pid)
     assert ended(stage.runtime, "p-1").cause is PodCause.LOST
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_image_pull_is_retried_after_podman_is_killed(stage: ImageStage, hanging_image: str) -> None:
@@ -85,7 +88,7 @@ def test_image_pull_is_retried_after_podman_is_killed(stage: ImageStage, hanging
     assert stage.find_pid("podman", "p-1", other_than=first)
     stage.runtime.stop("p-1", 30)
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_podman_pull_ends_when_its_shim_is_killed(stage: ImageStage, hanging_image: str) -> None:
@@ -96,45 +99,51 @@ def test_podman_pull_ends_when_its_shim_is_killed(stage: ImageStage, hanging_ima
     stage.runtime.stop("p-1", 0)
     assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
     assert not (stage.root / "pods" / "p-1" / "auth.json").exists()
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_partly_pulled_image_is_completed_by_the_next_shim(stage: ImageStage, registry: Registry) -> None:
-    data = os.urandom(8 << 20)
+    data = os.urandom(32 << 20)
     layers = [busybox_layer(), layer({"data": data}), layer({"more": data[::-1]})]
     image = registry.push("own/half", layers, Env=["PATH=/bin"])
     script = "sha256sum < /data | cut -c1-64; exit 4"
-    stage.start("p-1", image, "sh", "-c", script)
     temporary = stage.root / "pods" / "p-1" / "podman"
-    poll_until(lambda: any(path.is_file() for path in temporary.rglob("*")))
-    kill_shim_and_runtime(stage)
-    stage.start("p-1", image, "sh", "-c", script)
+    with stalling_proxy(registry, after=16 << 20) as proxy:
+        auth = registry.auth.replace(registry.address, proxy.address)
+        image = image.replace(registry.address, proxy.address)
+        stage.start("p-1", image, "sh", "-c", script, registry_auth=auth)
+        poll_until(proxy.is_stalled.is_set)
+        assert any(names for _, _, names in os.walk(temporary))
+        kill_shim_and_runtime(stage)
+        proxy.release.set()
+        stage.start("p-1", image, "sh", "-c", script, registry_auth=auth)
+        ended(stage.runtime, "p-1")
     assert ended(stage.runtime, "p-1").exit_code == 4
     assert stage.log("p-1") == hashlib.sha256(data).hexdigest()
     assert not temporary.exists() or list(temporary.iterdir()) == []
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 def test_pod_is_resumed_if_its_shim_was_killed_while_creating_the_container(
     stage: ImageStage, busybox: str
 ) -> None:
-    start_creation(stage, busybox)
-    kill_shim_and_runtime(stage)
+    with waiting_podman(stage, busybox, "exit 8"):
+        kill_shim_and_runtime(stage)
     stage.start("p-1", busybox, "sh", "-c", "exit 8")
     assert ended(stage.runtime, "p-1").exit_code == 8
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 @pytest.mark.heavy
 def test_podman_killed_during_container_creation_is_reported_as_a_start_failure(
     stage: ImageStage, busybox: str
 ) -> None:
-    start_creation(stage, busybox)
-    kill(stage.find_pid("podman", "p-1"))
+    with waiting_podman(stage, busybox, "exit 8") as podman:
+        kill(podman)
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert report.message == "the pod's container could not be created: podman was killed"
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +154,8 @@ def test_podman_killed_during_container_creation_is_reported_as_a_start_failure(
 def test_shim_killed_at_any_later_creation_step_leaves_no_container_behind(
     stage: ImageStage, busybox: str, step: str, victim: str
 ) -> None:
-    start_creation(stage, busybox)
-    podman = stage.find_pid("podman", "p-1")
+    with waiting_podman(stage, busybox, "sleep 1000") as podman:
+        pass
     pod = stage.root / "pods" / "p-1"
     name = container_name(str(pod))
     reached = {
@@ -166,14 +175,18 @@ def test_shim_killed_at_any_later_creation_step_leaves_no_container_behind(
     )
     stage.runtime.stop("p-1", 0)  # it may have ended, or be resumable
     ended(stage.runtime, "p-1")
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)
 
 
-def start_creation(stage: ImageStage, image: str) -> None:
-    """Start a pod, and wait until podman creates its container."""
+@contextmanager
+def waiting_podman(stage: ImageStage, image: str, script: str) -> Iterator[int]:
+    """Start a pod, and yield the podman that creates its container and waits for the storage's lock."""
     assert stage.run("p-0", image, "true").exit_code == 0, "the image is stored"
-    stage.start("p-1", image, "sh", "-c", "exit 8")
-    poll_until((stage.root / "pods" / "p-1" / "container").exists)
+    with (Path(stage.store.root) / "graph" / "overlay-containers" / "containers.lock").open("r+") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        stage.start("p-1", image, "sh", "-c", script)
+        poll_until((stage.root / "pods" / "p-1" / "container").exists)
+        yield stage.find_pid("podman", "p-1")
 
 
 def test_pod_with_an_image_ends_with_its_anchor_process(
@@ -188,4 +201,4 @@ def test_pod_with_an_image_ends_with_its_anchor_process(
     host.wait()
     report = ended(stage.runtime, "p-1")
     assert (report.signal, report.cause) == (15, PodCause.HOST_STOPPED)
-    assert traces(stage) == []
+    assert_nothing_is_left(stage)

@@ -11,7 +11,7 @@ from pools.runtimes.base import PodCause, PodOrder
 from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import process_ids
 from pools.runtimes.wire import decode_order, encode_order
-from tests.contracts.pods import LocalStage, ended, kill, order, running
+from tests.contracts.pods import LocalStage, ended, files_containing, kill, order, running
 
 PASSWORD, KEY = "password-in-a-variable", "first line\nsecond = line\n"
 SECRETS = {"secret_env": {"PASSWORD": PASSWORD}, "secret_files": {"key.pem": KEY}}
@@ -56,10 +56,6 @@ def leftovers(stage: LocalStage) -> list[Path]:
     return [*pod_dir.MEMORY.glob(f"{pod_dir.secrets_prefix(pods)}*"), *pods.glob("*/secrets")]
 
 
-def files_with(directory: Path, text: str) -> list[Path]:
-    return [path for path in directory.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
-
-
 def read_log(stage: LocalStage, pod_id: str = "p-1") -> str:
     return str(stage.runtime.read_log(pod_id, 0, 10_000).data.decode())
 
@@ -75,8 +71,7 @@ def test_pod_reads_its_secrets_from_a_variable_and_a_file(stage: LocalStage) -> 
 def test_neither_the_records_nor_a_command_line_contain_a_secret(stage: LocalStage) -> None:
     stage.runtime.start(long_order(stage))
     running(stage.runtime, "p-1")
-    assert not files_with(stage.root, PASSWORD)
-    assert not files_with(stage.root, "second = line")
+    assert not files_containing(stage.root, PASSWORD, "second = line")
     for pid in process_ids():
         try:
             assert PASSWORD.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -8,8 +8,9 @@ import pytest
 from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG
-from tests.journeys.installation import Installation, InstallContext, free_port, until
+from tests.journeys.installation import Installation, InstallContext, until
 from tests.journeys.slurm_pool import create_pool, installation_settings, provider_settings
+from tests.ports import free_port
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 pytestmark = [

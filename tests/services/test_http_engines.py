@@ -15,7 +15,7 @@ from projects.elastic.wires import ServingClients
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
 from projects.serving.routers import SGLangRouter
-from tests.journeys.installation import free_port
+from tests.ports import free_port
 from tests.services.stage import ServiceStage, make_stage
 from tests.serving.engine.model import Model
 from tests.serving.engine.server import Fault, Server, SimulatedEngine, serving

@@ -32,4 +32,4 @@ def start() -> Iterator[Starts]:
 
 @pytest.fixture
 def wire() -> Wire:
-    return Wire(HERE, seconds=3.0)
+    return Wire(HERE, seconds=60.0)

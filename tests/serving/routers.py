@@ -14,11 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from projects.serving.base import ServingError
 from projects.serving.wire import Wire
-from tests.journeys.installation import free_port
+from tests.ports import free_port
 from tests.serving.conftest import HERE
 
 PATIENCE = 60.0
-WIRE = Wire(HERE, seconds=5.0)
+WIRE = Wire(HERE, seconds=60.0)
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -18,7 +18,7 @@ from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Fault, Server
 from tests.serving.engine.weights import Weights
 
-WIRE = Wire(HERE, seconds=2.0)
+WIRE = Wire(HERE, seconds=60.0)
 
 
 class Stage(Protocol):
@@ -90,20 +90,26 @@ class HttpStage:
         self.servers[engine].server_close()
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        futures = [self.pool.submit(self._chat, engine) for _ in range(requests)]
         model = self.servers[engine].engine.model
-        until = time.monotonic() + 30
+        model.is_held = True
+        futures = [self.pool.submit(self._chat, engine) for _ in range(requests)]
+        until = time.monotonic() + 60
         while model.running + model.queued < requests:
             assert time.monotonic() < until
             time.sleep(0.005)
-        return lambda: [future.result() for future in futures]
+
+        def answered() -> list[bool]:
+            model.is_held = False
+            return [future.result() for future in futures]
+
+        return answered
 
     def held(self, engine: str) -> str:
         return self.servers[engine].engine.weights.held.decode().removeprefix("weights ")
 
     @staticmethod
     def _chat(engine: str) -> bool:
-        return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=10.0).is_success
+        return WIRE.post(engine, "/v1/chat/completions", {"max_tokens": 20}, seconds=120.0).is_success
 
 
 SYNCING: dict[str, Callable[[Starts], Stage]] = {
@@ -184,7 +190,7 @@ def test_engine_kind_without_weight_sync_raises_an_error(plain: Stage) -> None:
     one, other = plain.begin(), plain.begin()
     adapter = plain.adapter
     calls: list[Callable[[], object]] = [
-        lambda: adapter.copy_weights(one, other, group="g", seconds=2.0),
+        lambda: adapter.copy_weights(one, other, group="g", seconds=60.0),
         lambda: adapter.set_weight_version(one, "2"),
         lambda: adapter.pause(one), lambda: adapter.resume(one), lambda: adapter.flush(one),
     ]  # fmt: skip
@@ -201,7 +207,7 @@ def test_error_names_the_unsupported_operation() -> None:
 @pytest.mark.shows("RLX-29")
 def test_weights_are_copied_between_inference_engines(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin(weights="1")
-    syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=5.0)
+    syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)
     assert (syncing.held(seed), syncing.held(added)) == ("7", "7")
     assert syncing.adapter.weight_version(added) == "1"
     syncing.adapter.set_weight_version(added, "7")
@@ -211,7 +217,7 @@ def test_weights_are_copied_between_inference_engines(syncing: Stage) -> None:
 def test_weight_copy_to_a_stopped_engine_fails_without_side_effects(syncing: Stage) -> None:
     seed, added = syncing.begin(weights="7"), syncing.begin()
     syncing.end(added)
-    call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=2.0)  # noqa: E731
+    call = lambda: syncing.adapter.copy_weights(seed, added, group="copy-1", seconds=60.0)  # noqa: E731
     assert error_kind(call) is ErrorKind.UNREACHABLE
     assert syncing.held(seed) == "7"
 
@@ -283,7 +289,7 @@ def test_running_requests_are_unknown_without_a_valid_count(start: Starts) -> No
 def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start(ranks=2)
-    call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=2.0)  # noqa: E731
+    call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=60.0)  # noqa: E731
     assert error_kind(call) is ErrorKind.REFUSED
     assert not [path for path, _ in seed.engine.received if path.startswith("/init")]
 
@@ -301,8 +307,7 @@ def test_weight_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: S
     added = start()
     added.engine.faults["/init_weights_send_group_for_remote_instance"] = Fault(hang_up=True)
     added.engine.weights.join = lambda *_: None  # type: ignore[method-assign]
-    began = time.monotonic()
-    call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=10.0)  # noqa: E731
+    seed.engine.weights.join = lambda *_: threading.Event().wait()  # type: ignore[assignment,method-assign]
+    call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=3600.0)  # noqa: E731
     assert error_kind(call) is ErrorKind.UNREADABLE
-    assert time.monotonic() - began < 8
     assert threading.active_count() < 100

@@ -4,6 +4,7 @@ Incomplete, missing or invalid values are treated as unknown.
 """
 
 import math
+import threading
 import time
 from typing import Any
 
@@ -18,7 +19,6 @@ from projects.serving.scraping import Target, scrape
 from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import Starts
-from tests.serving.engine.server import Fault
 
 
 def parse(*lines: str) -> Reading:
@@ -163,19 +163,20 @@ def test_unresponsive_engine_is_missing_from_the_sample() -> None:
 
 
 @pytest.mark.shows("RLX-64")
-def test_engines_are_queried_in_parallel_with_a_timeout(start: Starts, wire: Wire) -> None:
-    class Plain(FakeEngines):
-        def metrics(self, engine: str) -> str:
-            return wire.get(engine, "/metrics").raise_for_status().text()
+def test_engines_are_queried_in_parallel_with_a_timeout() -> None:
+    together, never = threading.Barrier(5), threading.Event()
 
-    servers = [start() for _ in range(6)]
-    for server in servers:
-        server.engine.faults["/metrics"] = Fault(slow=0.5)
-    servers[5].engine.faults["/metrics"] = Fault(slow=20.0)
-    targets = [Target(f"engine_{number}", server.address, Plain()) for number, server in enumerate(servers)]
-    began = time.monotonic()
-    seen = scrape(targets, now=time.time, seconds=3.0)
-    assert time.monotonic() - began < 10
+    class Engines(FakeEngines):
+        def metrics(self, engine: str) -> str:
+            if engine == "silent":
+                never.wait()
+            together.wait(60)  # each answers only while the others are queried too
+            return "sglang:num_running_reqs 0\n"
+
+    targets = [Target(f"engine_{number}", "answering", Engines()) for number in range(5)]
+    seen = scrape([*targets, Target("engine_5", "silent", Engines())], now=time.time, seconds=5.0)
+    together.abort()
+    never.set()
     assert len(seen.sample.readings) == 5
     assert seen.errors["engine_5"].kind is ErrorKind.TIMEOUT
 

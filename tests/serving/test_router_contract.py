@@ -12,13 +12,13 @@ from projects.serving.base import ErrorKind, RouterClient, ServingError
 from projects.serving.routers import SGLangRouter
 from projects.serving.wire import Wire
 from tests.fakes.serving import FakeRouter
-from tests.journeys.installation import free_port
+from tests.ports import free_port
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Server
 from tests.serving.routers import older_router, sglang_router
 from tests.serving.static_list import FileStage, listed
 
-WIRE = Wire(HERE, seconds=5.0)
+WIRE = Wire(HERE, seconds=60.0)
 POOL = ThreadPoolExecutor(8)
 
 
@@ -36,7 +36,7 @@ class Stage(Protocol):
 
 class HttpStage:
     def __init__(self, address: str, start: Starts) -> None:
-        self.client, self.address, self.start = SGLangRouter(WIRE, address, seconds=10.0), address, start
+        self.client, self.address, self.start = SGLangRouter(WIRE, address, seconds=120.0), address, start
         self.servers: dict[str, Server] = {}
 
     def engine(self) -> str:
@@ -52,7 +52,7 @@ class HttpStage:
 
     def ask(self, tokens: int) -> Any:
         body = {"text": "x" * tokens, "sampling_params": {"max_new_tokens": tokens}}
-        return WIRE.post(self.address, "/generate", body, seconds=20.0)
+        return WIRE.post(self.address, "/generate", body, seconds=120.0)
 
 
 class FakeStage:
@@ -160,8 +160,9 @@ def routed(request: pytest.FixtureRequest, start: Starts) -> Iterator[HttpStage]
 
 
 def start_requests(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
-    futures = [POOL.submit(stage.ask, 60) for _ in range(count)]
     model, until = stage.servers[engine].engine.model, time.monotonic() + 60
+    model.is_held = True
+    futures = [POOL.submit(stage.ask, 60) for _ in range(count)]
     while model.running < count:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -174,9 +175,11 @@ def test_requests_in_flight_complete_after_their_engine_is_marked_unhealthy(rout
     routed.client.register(engine, model="default")
     futures = start_requests(routed, engine, 3)
     routed.client.mark_unhealthy(engine)
-    assert routed.servers[engine].engine.model.running == 3
+    model = routed.servers[engine].engine.model
+    assert model.running == 3
+    model.is_held = False
     assert [future.result().is_success for future in futures] == [True] * 3
-    assert routed.servers[engine].engine.model.served == 3
+    assert model.served == 3
 
 
 def test_engine_that_never_becomes_healthy_is_not_registered(routed: HttpStage) -> None:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 
 import pytest
 
@@ -36,13 +35,11 @@ def test_unresolvable_host_name_is_reported_as_unreachable(wire: Wire) -> None:
     assert catch_error(wire, "http://engine.invalid:30000").kind is ErrorKind.UNREACHABLE
 
 
-@pytest.mark.parametrize("fault", [Fault(slow=0.8), Fault(drip=True)])
+@pytest.mark.parametrize("fault", [Fault(slow=3600.0), Fault(drip=True)])
 def test_slow_or_trickling_response_times_out(start: Starts, fault: Fault) -> None:
     server = start()
     server.engine.faults["/server_info"] = fault
-    began = time.monotonic()
     assert catch_error(QUICK, server.address, "/server_info").kind is ErrorKind.TIMEOUT
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("fault", [Fault(half=True), Fault(hang_up=True)])

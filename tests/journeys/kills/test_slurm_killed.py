@@ -19,11 +19,12 @@ from tests.contracts.slurm_cluster import (
 )
 from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.installation import Installation, InstallContext, command_line, free_port, until
+from tests.journeys.installation import Installation, InstallContext, command_line, until
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
 from tests.journeys.kills.slurm_access import Access, ProgramAccess, RestAccess, faulty_proxy
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 from tests.journeys.slurm_pool import ROLE, create_pool, provider_settings
+from tests.ports import free_port
 
 pytestmark = [
     pytest.mark.heavy,

@@ -17,10 +17,11 @@ from berth.client.sessions.options import build_options
 from tests.contracts.kubernetes_cluster import GPU
 from tests.images.python_layer import python_layer
 from tests.images.registry import Registry
-from tests.journeys.installation import ROOT, Installation, InstallContext, free_port, until
+from tests.journeys.installation import ROOT, Installation, InstallContext, until
 from tests.journeys.on_kubernetes.link import link_to
 from tests.journeys.on_kubernetes.prod import Prod, Users, sign_in_users
 from tests.journeys.test_ports import Browser
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 COMMON: Any = {"project": "vision", "cpus": 0.1, "memory_mib": 256, "start_timeout": 180.0}

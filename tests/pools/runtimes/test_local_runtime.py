@@ -200,7 +200,7 @@ def test_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
 def test_concurrent_start_requests_run_one_pod(stage: LocalStage) -> None:
     starters = [start_in_another_process(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
     assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
-    running(stage.runtime, "p-1")
+    log_lines(stage)
     stage.runtime.stop("p-1", 0)
     ended(stage.runtime, "p-1")
     assert log_lines(stage) == ["ran"]

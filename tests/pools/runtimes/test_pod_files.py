@@ -14,7 +14,7 @@ from pools.runtimes.pod_files import DEPTH_MAX, SKIPPED_MAX, list_files, read_fi
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.node.agent import CONCURRENT, Agent
-from tests.journeys.installation import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture

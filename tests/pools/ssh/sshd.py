@@ -14,6 +14,7 @@ import pytest
 
 from pools.providers.ssh.endpoint import Endpoint, normalize_host_key
 from tests.journeys.installation import until
+from tests.ports import free_port
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 needs_sshd = pytest.mark.skipif(
@@ -63,12 +64,6 @@ def generate_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> tup
     """Create a key pair. Return the private and the public key."""
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(path)], check=True)
     return path.read_text(), normalize_host_key(path.with_suffix(".pub").read_text())
-
-
-def free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

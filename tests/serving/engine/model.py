@@ -47,6 +47,7 @@ class Model:
         self.max_tokens, self.ranks = max_tokens, ranks
         self.queued = self.running = self.used = self.generated = self.served = self.flushed = 0
         self.paused, self._abort_before, self._count = False, 0, 0
+        self.is_held = False  # whether requests stay incomplete, so that tests can look at them
         self._turn = threading.Condition()
         self._registry = CollectorRegistry()
         self._gauges = Gauges(self._registry, name, ranks)
@@ -114,7 +115,7 @@ class Model:
             step = min(left, STEP_SECONDS)
             time.sleep(step)
             self._raise_if_aborted(number)
-            if not self.paused:
+            if not (self.paused or self.is_held):
                 left -= step
         with self._turn:
             self.generated += tokens
