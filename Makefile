@@ -18,12 +18,14 @@ BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 INSTALL := $(PY) requirements/install.py
-# What `make run` installs beyond the client.
-RUN_EXTRAS := server embedded top aws docs joblib otel ssh
+# What `make run` installs beyond the client and the server.
+RUN_EXTRAS := embedded top aws docs joblib otel ssh
 # The command line, the Python client and what they import, which run on Python 3.10 too.
 CLIENT := $(addprefix platform/berth/,cli client core documents worker) pools/plugins scheduler/engine scheduler/simulator
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
-	--no-emit-index-url --no-emit-find-links
+	--no-emit-index-url --no-emit-find-links --no-emit-package berth-platform
+# The client's and the server's dependencies.
+PROJECTS := pyproject.toml deploy/server/pyproject.toml
 
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
@@ -42,7 +44,7 @@ help:
 	@echo "make demo-reset   recreate the demo organization"
 	@echo "make docs         build the documentation site that Berth serves under /docs"
 	@echo "make screenshots  take the screenshots of the documentation again"
-	@echo "make lock         pin the dependencies of pyproject.toml again"
+	@echo "make lock         pin the dependencies again"
 	@echo "make release      build the files of a release in dist/"
 
 run: $(BASE)
@@ -109,8 +111,8 @@ screenshots: $(DEV) chromium
 
 lock: | $(PY)
 	@$(PIP) --require-hashes -r requirements/uv.txt
-	@$(COMPILE) $(ARGS) pyproject.toml $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
-	@$(COMPILE) $(ARGS) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
+	@$(COMPILE) $(ARGS) $(PROJECTS) $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
+	@$(COMPILE) $(ARGS) $(PROJECTS) --extra dev -c requirements/base.txt -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
 	@$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
 
@@ -123,7 +125,7 @@ $(PY):
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Could not create a virtual environment. On Debian: apt-get install python3-venv"; exit 1; }
 
-$(BASE): requirements/base.txt requirements/build.txt requirements/uv.txt requirements/install.py pyproject.toml | $(PY)
+$(BASE): requirements/base.txt requirements/build.txt requirements/uv.txt requirements/install.py $(PROJECTS) | $(PY)
 	@echo "Installing dependencies into $(VENV) ..."
 	@$(call or_explain,$(PIP) --no-compile --require-hashes -r requirements/uv.txt)
 	@$(call or_explain,$(INSTALL) --require-hashes -r requirements/base.txt -r requirements/build.txt)

@@ -1,4 +1,4 @@
-"""Build the files of a release: source distribution, wheel, SBOM and checksums.
+"""Build the files of a release: source distribution, both wheels, SBOM and checksums.
 
 python deploy/release.py               build into dist/; requires a dated changelog entry
 python deploy/release.py --draft       allow an unreleased version and uncommitted files
@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tomllib
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+SERVER = ROOT / "deploy" / "server"
 LOCK = ROOT / "requirements" / "base.txt"
 CHECKSUMS = "SHA256SUMS"
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)", re.MULTILINE)
@@ -55,8 +57,9 @@ def release(out: Path, *, draft: bool = False) -> list[Path]:
 
     Raises ReleaseError if the release cannot be built.
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    version = project["version"]
+    client, server = read_project(ROOT), read_project(SERVER)
+    check_versions(client, server)
+    version = client["version"]
     if not draft:
         check_changelog((ROOT / "CHANGELOG.md").read_text(), version)
         if changed := _git("status", "--porcelain"):
@@ -65,18 +68,43 @@ def release(out: Path, *, draft: bool = False) -> list[Path]:
     if any(out.iterdir()):
         raise ReleaseError(f"{out} is not empty. Empty it, or choose another directory with --out.")
     commit_time = int(_git("log", "-1", "--format=%ct"))
-    _build(out, commit_time)
-    distribution = project["name"].replace("-", "_")
+    _build(ROOT, ("sdist", "wheel"), out, commit_time)
+    _build(SERVER, ("wheel",), out, commit_time)
+    distribution = client["name"].replace("-", "_")
     sbom_file = out / f"{distribution}-{version}.cdx.json"
-    sbom_file.write_text(json.dumps(build_sbom(project, LOCK.read_text(), commit_time), indent=2) + "\n")
+    sbom = build_sbom(client, server, LOCK.read_text(), commit_time)
+    sbom_file.write_text(json.dumps(sbom, indent=2) + "\n")
     files = [
         out / f"{distribution}-{version}.tar.gz",
         out / f"{distribution}-{version}-py3-none-any.whl",
+        out / f"{server['name'].replace('-', '_')}-{version}-py3-none-any.whl",
         sbom_file,
     ]
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (out / CHECKSUMS).write_text("".join(lines))
     return [*files, out / CHECKSUMS]
+
+
+def read_project(folder: Path) -> dict[str, Any]:
+    """Return the `project` table of the folder's pyproject.toml."""
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def check_versions(client: dict[str, Any], server: dict[str, Any]) -> None:
+    """Raise ReleaseError unless client and server have the same version and require it of each other."""
+    version = client["version"]
+    required_server = f"{server['name']}=={version}"
+    required_client = f"{client['name']}=={version}"
+    if (
+        server["version"] != version
+        or client["optional-dependencies"]["server"] != [required_server]
+        or required_client not in server["dependencies"]
+    ):
+        raise ReleaseError(
+            f"pyproject.toml has version {version}. Set it in deploy/server/pyproject.toml too, and in "
+            f"the requirements {required_server} and {required_client}."
+        )
 
 
 def check_changelog(changelog: str, version: str) -> None:
@@ -91,14 +119,12 @@ def check_changelog(changelog: str, version: str) -> None:
         raise ReleaseError(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")
 
 
-def build_sbom(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
+def build_sbom(client: dict[str, Any], server: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
     """Return the CycloneDX 1.6 SBOM of a server installation. Packages are in lock file order."""
-    name, version = project["name"], project["version"]
-    components = [_build_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
-    extras = project.get("optional-dependencies", {})
-    requirements = [*project["dependencies"], *itertools.chain.from_iterable(extras.values())]
-    declared = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
-    direct = [part["bom-ref"] for part in components if part["name"] in declared]
+    name, version = client["name"], client["version"]
+    packages = [_build_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip())]
+    extras = itertools.chain.from_iterable(client.get("optional-dependencies", {}).values())
+    wheels = [_describe_wheel(client, "application"), _describe_wheel(server, "library")]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -106,19 +132,39 @@ def build_sbom(project: dict[str, Any], lock: str, time: int) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "timestamp": datetime.fromtimestamp(time, UTC).isoformat(),
-            "component": {
-                "type": "application",
-                "bom-ref": f"{name}=={version}",
-                "name": name,
-                "version": version,
-                "purl": f"pkg:pypi/{name}@{version}",
-                "description": project["description"],
-                "licenses": [{"license": {"id": project["license"]}}],
-            },
+            "component": wheels[0],
         },
-        "components": components,
-        "dependencies": [{"ref": f"{name}=={version}", "dependsOn": direct}],
+        "components": [wheels[1], *packages],
+        "dependencies": [
+            _list_direct(client, [*client["dependencies"], *extras], [*wheels, *packages]),
+            _list_direct(server, server["dependencies"], [*wheels, *packages]),
+        ],
     }
+
+
+def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the component that stands for one of Berth's own wheels."""
+    name, version = project["name"], project["version"]
+    return {
+        "type": kind,
+        "bom-ref": f"{name}=={version}",
+        "name": name,
+        "version": version,
+        "purl": f"pkg:pypi/{name}@{version}",
+        "description": project["description"],
+        "licenses": [{"license": {"id": project["license"]}}],
+    }
+
+
+def _list_direct(
+    project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return which components the project requires itself."""
+    names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+    direct = [
+        part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]
+    ]
+    return {"ref": f"{project['name']}=={project['version']}", "dependsOn": direct}
 
 
 def _build_component(entry: str) -> dict[str, Any]:
@@ -149,10 +195,11 @@ def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _build(out: Path, time: int) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(out)]
+def _build(folder: Path, targets: Iterable[str], out: Path, time: int) -> None:
+    options = itertools.chain.from_iterable(("-t", target) for target in targets)
+    command = [sys.executable, "-m", "hatchling", "build", *options, "-d", str(out)]
     env = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
-    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         raise ReleaseError(f"hatchling failed:\n{process.stdout}{process.stderr}")
 

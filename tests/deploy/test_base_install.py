@@ -1,4 +1,4 @@
-"""Tests for the wheel without extras, installed from the package index on each Python that Berth supports."""
+"""Tests for the client's wheel without extras, installed from the package index on each supported Python."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.interpreters import find_python
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-PACKAGES_MAX, MEBIBYTES_MAX = 30, 45
+PACKAGES_MAX, MEGABYTES_MAX = 30, 45
 IMPORT_ALL = """
 import importlib, pkgutil, berth.cli, berth.client
 for package in berth.cli, berth.client:
@@ -49,6 +49,12 @@ class BaseInstall:
             env=env, cwd=self.folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
+    def add(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Install packages with the pip of the tests."""
+        python = str(self.folder / "bin" / "python")
+        command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
     @property
     def packages(self) -> Path:
         return self.folder / "lib" / f"python{self.version}" / "site-packages"
@@ -56,9 +62,17 @@ class BaseInstall:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def server_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(ROOT / "deploy" / "server", tmp_path_factory.mktemp("server-wheel"))
+
+
+def build_wheel(folder: Path, out: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(command, cwd=folder, capture_output=True, check=True)
     return next(out.glob("*.whl"))
 
 
@@ -71,10 +85,10 @@ def install(
         pytest.skip(f"Python {request.param} is not installed on this machine")
     folder = tmp_path_factory.mktemp("base") / "venv"
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
-    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
+    install = BaseInstall(request.param, folder)
+    done = install.add(str(wheel))
     assert done.returncode == 0, done.stderr
-    return BaseInstall(request.param, folder)
+    return install
 
 
 @pytest.mark.parametrize(
@@ -122,14 +136,28 @@ def test_server_command_names_the_missing_extra_or_python_version(install: BaseI
         assert missing in done.stderr
 
 
-def test_server_process_needs_python_3_11(install: BaseInstall) -> None:
-    done = install.run("python", "-m", "berth.server.up")
+def test_base_install_stays_below_the_size_limit(install: BaseInstall) -> None:
+    packages = sorted(path.name for path in install.packages.glob("*.dist-info"))
+    size = sum(path.stat().st_size for path in install.packages.rglob("*") if path.is_file()) / 10**6
+    assert len(packages) <= PACKAGES_MAX, packages
+    assert size < MEGABYTES_MAX
+
+
+def test_server_process_of_a_checkout_needs_python_3_11(install: BaseInstall) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'platform')!r}); import berth.server"
+    done = install.run("python", "-c", code)
     is_refused = done.stderr.startswith("berth: The server needs Python 3.11 or newer.")
     assert is_refused == (install.version == "3.10"), done.stderr
 
 
-def test_base_install_stays_below_the_size_limit(install: BaseInstall) -> None:
-    packages = sorted(path.name for path in install.packages.glob("*.dist-info"))
-    size = sum(path.stat().st_size for path in install.packages.rglob("*") if path.is_file()) / 2**20
-    assert len(packages) <= PACKAGES_MAX, packages
-    assert size < MEBIBYTES_MAX
+def test_server_wheel_needs_python_3_11_and_adds_its_files_to_the_client(
+    install: BaseInstall, server_wheel: Path, tmp_path: Path
+) -> None:
+    done = install.add("--no-deps", "--target", str(tmp_path), str(server_wheel))
+    if install.version == "3.10":
+        assert "requires a different Python" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "berth" / "templates" / "base.html").is_file()
+    clients = {path.relative_to(install.packages) for path in install.packages.rglob("*.py")}
+    assert clients.isdisjoint(path.relative_to(tmp_path) for path in tmp_path.rglob("*.py"))

@@ -6,19 +6,18 @@ import re
 import subprocess
 import sys
 import tarfile
-import tomllib
 import uuid
 import zipfile
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from deploy.release import ReleaseError, build_sbom, check_changelog
+from deploy.release import ReleaseError, build_sbom, check_changelog, check_versions, read_project
 from tests.conftest import ROOT
 
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, SERVER = read_project(ROOT), read_project(ROOT / "deploy" / "server")
+WHEELS = ("berth_platform", "berth_platform_server")
 LOCK = """\
 annotated-doc==0.0.7 \\
     --hash=sha256:{a} \\
@@ -45,14 +44,29 @@ def test_checksums_cover_all_other_release_files(dist: Path) -> None:
     names = {file.name for file in dist.iterdir()} - {"SHA256SUMS"}
     assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in names}
     prefix = f"berth_platform-{PROJECT['version']}"
-    assert names == {f"{prefix}.tar.gz", f"{prefix}-py3-none-any.whl", f"{prefix}.cdx.json"}
+    server = f"berth_platform_server-{PROJECT['version']}-py3-none-any.whl"
+    assert names == {f"{prefix}.tar.gz", f"{prefix}-py3-none-any.whl", server, f"{prefix}.cdx.json"}
 
 
-def test_wheel_and_source_archive_contain_the_required_files(dist: Path) -> None:
-    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
-        names = set(wheel.namelist())
-    assert {"berth/cli/main.py", "berth/templates/base.html", "scheduler/models.py"} <= names
-    assert not [name for name in names if name.startswith(("tests/", "docs/", "deploy/"))]
+def list_wheel(file: Path) -> set[str]:
+    """Return the files of the wheel, without its metadata."""
+    with zipfile.ZipFile(file) as wheel:
+        return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def test_wheels_share_no_file_and_together_contain_every_tracked_one(dist: Path) -> None:
+    client, server = (list_wheel(next(dist.glob(f"{name}-*.whl"))) for name in WHEELS)
+    folders = ("platform", "pools", "projects", "scheduler", "templates")
+    command = ["git", "ls-files", "-co", "--exclude-standard", *folders]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    names = [name.removeprefix("platform/") for name in listed if (ROOT / name).is_file()]
+    assert client | server == {re.sub("^templates/", "berth/templates/", name) for name in names}
+    assert client & server == set()
+    assert {"berth/cli/main.py", "scheduler/simulator/simulation.py"} <= client
+    assert {"berth/server/asgi.py", "berth/templates/base.html", "projects/__init__.py"} <= server
+
+
+def test_source_archive_contains_what_builds_both_wheels(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as source:
         folder = f"berth_platform-{PROJECT['version']}"
         inside = {name.removeprefix(f"{folder}/") for name in source.getnames()}
@@ -60,6 +74,8 @@ def test_wheel_and_source_archive_contain_the_required_files(dist: Path) -> None
         "Makefile",
         "requirements/base.txt",
         "deploy/release.py",
+        "deploy/server/hatch_build.py",
+        "deploy/server/pyproject.toml",
         "deploy/container/Containerfile",
     } <= inside
 
@@ -70,11 +86,12 @@ def test_bill_of_materials_lists_every_locked_package(dist: Path) -> None:
     pinned = {line.split()[0] for line in lock.splitlines() if "==" in line}
     listed = {f"{part['name']}=={part['version']}" for part in bill["components"]}
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert listed == pinned
-    assert len(bill["components"]) == len(pinned) > 50
+    assert listed == {*pinned, f"{SERVER['name']}=={SERVER['version']}"}
+    assert len(bill["components"]) == len(pinned) + 1 > 50
     for part in bill["components"]:
         assert part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}"
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", part["name"])
+    for part in bill["components"][1:]:
         hashes = [entry["content"] for entry in part["externalReferences"][0]["hashes"]]
         assert hashes and all(re.fullmatch(r"[0-9a-f]{64}", content) for content in hashes)
 
@@ -95,12 +112,16 @@ def test_bill_of_materials_has_unique_references_and_the_direct_dependencies(dis
         *(component["bom-ref"] for component in bill["components"]),
     ]
     assert len(set(references)) == len(references)
-    (root,) = bill["dependencies"]
-    assert root["ref"] == references[0]
-    assert set(root["dependsOn"]) < set(references[1:])
-    direct = {reference.partition("==")[0] for reference in root["dependsOn"]}
-    assert {"httpx", "typer", "django", "psycopg", "drf-spectacular"} <= direct
-    assert "sqlparse" not in direct
+    client, server = bill["dependencies"]
+    assert [client["ref"], server["ref"]] == references[:2]
+    assert set(client["dependsOn"]) < set(references[1:])
+    assert set(server["dependsOn"]) < {references[0], *references[2:]}
+    of_client, of_server = (
+        {reference.partition("==")[0] for reference in part["dependsOn"]} for part in (client, server)
+    )
+    assert {"berth-platform-server", "httpx", "typer", "boto3"} <= of_client
+    assert {"berth-platform", "django", "psycopg", "drf-spectacular"} <= of_server
+    assert "sqlparse" not in of_client | of_server
 
 
 def test_bill_of_materials_contains_no_host_name(dist: Path) -> None:
@@ -109,7 +130,7 @@ def test_bill_of_materials_contains_no_host_name(dist: Path) -> None:
 
 
 def test_component_lists_the_hash_of_each_file() -> None:
-    first, second = build_sbom(PROJECT, LOCK, 0)["components"]
+    _, first, second = build_sbom(PROJECT, SERVER, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [entry["content"][0] for entry in first["externalReferences"][0]["hashes"]] == ["a", "b"]
     assert second["purl"] == "pkg:pypi/psycopg@3.3.9"
@@ -117,12 +138,21 @@ def test_component_lists_the_hash_of_each_file() -> None:
 
 def test_requirement_without_a_hash_is_rejected() -> None:
     with pytest.raises(ReleaseError, match="no hash for django"):
-        build_sbom(PROJECT, "django==5.2.1\n", 0)
+        build_sbom(PROJECT, SERVER, "django==5.2.1\n", 0)
 
 
 def test_unpinned_requirement_is_rejected() -> None:
     with pytest.raises(ReleaseError, match="make lock"):
-        build_sbom(PROJECT, "django>=5\n", 0)
+        build_sbom(PROJECT, SERVER, "django>=5\n", 0)
+
+
+def test_client_and_server_must_have_the_same_version() -> None:
+    check_versions(PROJECT, SERVER)
+    for key, value in (("version", "9.9.9"), ("dependencies", ["berth-platform==9.9.9"])):
+        with pytest.raises(ReleaseError, match=r"deploy/server/pyproject\.toml"):
+            check_versions(PROJECT, {**SERVER, key: value})
+    with pytest.raises(ReleaseError, match="Set it in"):
+        check_versions({**PROJECT, "version": "9.9.9"}, SERVER)
 
 
 def test_changelog_must_begin_with_a_dated_version() -> None:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 from berth.core.problems import Problem, format_value
+from berth.core.version import server_python_error
 
 
 class ExitCode(IntEnum):
@@ -73,8 +74,12 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return a message that names the extra to install, or None if one of Berth's own modules is missing."""
+    """Return a message that names the missing extra, or None if one of the client's modules is missing."""
     package = (error.name or "").partition(".")[0]
+    if error.name == "berth.server":
+        if (message := server_python_error()) is not None:
+            return ExitCode.USAGE, [message]
+        package = "berth-platform-server"
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
     extra = {"textual": "top", "asyncssh": "ssh"}.get(package, "server")

@@ -16,9 +16,16 @@ def installed_version(fallback: str = "unknown") -> str:
 
 def require_server_python() -> None:
     """Exit with status 2 and an error on stderr if this Python is too old for the server."""
-    if sys.version_info < (3, 11):
-        sys.stderr.write(
-            "berth: The server needs Python 3.11 or newer. This is Python "
-            f"{sys.version.split()[0]}. Install 'berth-platform[server]' with a newer Python.\n"
-        )
+    if (error := server_python_error()) is not None:
+        sys.stderr.write(f"berth: {error}\n")
         sys.exit(2)
+
+
+def server_python_error() -> str | None:
+    """Return why this Python cannot run the server, or None if it can."""
+    if sys.version_info >= (3, 11):
+        return None
+    return (
+        f"The server needs Python 3.11 or newer. This is Python {sys.version.split()[0]}. "
+        "Install 'berth-platform[server]' with a newer Python."
+    )

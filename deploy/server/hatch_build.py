@@ -1,0 +1,36 @@
+"""Hook of hatchling that selects the server's files: all files of Berth that the client's wheel lacks."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# Folders of the checkout, and their places in the wheel.
+FOLDERS = {
+    "platform/berth": "berth",
+    "pools": "pools",
+    "projects": "projects",
+    "scheduler": "scheduler",
+    "templates": "berth/templates",
+}
+
+
+class ServerFiles(BuildHookInterface[Any]):
+    """Adds the files to the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        checkout = Path(self.root).parents[1]
+        build_data["force_include"].update(server_files(checkout))
+
+
+def server_files(checkout: Path) -> Iterator[tuple[str, str]]:
+    """Yield each file of the server with its place in the wheel."""
+    tool = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]
+    client = {checkout / path for path in tool["hatch"]["build"]["targets"]["wheel"]["only-include"]}
+    for folder, place in FOLDERS.items():
+        for file in sorted((checkout / folder).rglob("*")):
+            is_cached = "__pycache__" in file.parts or file.suffix == ".pyc"
+            if file.is_file() and not is_cached and client.isdisjoint([file, *file.parents]):
+                yield str(file), f"{place}/{file.relative_to(checkout / folder).as_posix()}"
