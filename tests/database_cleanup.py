@@ -16,7 +16,7 @@ CONSTANT_TABLES = (
     "projects_workloaddeletion",  # tells the caches of this process that the cleanup has deleted workloads
 )  # fmt: skip
 # Time in which leftover requests and threads can end before they are disconnected.
-PROBE_TIMEOUT_SECONDS = 10.0
+PROBE_TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 
 # Triggers of these tables keep a history append-only, and announce changes. Those of workloads are wanted.

@@ -97,7 +97,7 @@ def test_concurrent_requests_take_effect_once(requests: int) -> None:
     together = Barrier(requests)
 
     def submit(_: int) -> Any:
-        together.wait(timeout=10)
+        together.wait(timeout=120)
         try:
             return Caller(secret).post("workloads", TRAINING, Idempotency_Key="k1")
         finally:

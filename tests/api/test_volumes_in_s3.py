@@ -263,7 +263,7 @@ def test_store_that_hangs_takes_few_requests_and_no_connection_to_the_database(
 
     with ThreadPoolExecutor(CALLS_MAX) as threads:
         waiting = [threads.submit(fetch, number) for number in range(CALLS_MAX)]
-        assert [calls.get(timeout=60) for _ in waiting] == [False] * CALLS_MAX
+        assert [calls.get(timeout=180) for _ in waiting] == [False] * CALLS_MAX
         refused = agent.get(place)
         assert (refused.status_code, "Try again" in refused.json()["detail"]) == (503, True)
         responds.set()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.channels.ssh_user import SshUser
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @dataclass

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from berth.client import AsyncClient
 from berth.client.errors import CopyFailed, Forbidden, Invalid, Unreachable
 from pools.runtimes.shim.channels.command import HANG_UP_SECONDS
+from pools.runtimes.shim.channels.frames import CHUNK, INPUT, START, encode_frame
 from pools.runtimes.shim.processes import process_ids
 from tests.channels.conftest import Screen, Site
 from tests.contracts.pods import poll_until
@@ -130,7 +133,7 @@ def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Si
 
     def pause_and_stop(size: int, total: int | None) -> None:
         if size > 2**20 and not receivers:
-            receivers.extend(pid for pid in process_ids() if _writes_incomplete_file(pid))
+            receivers.extend(pid for pid in process_ids() if _writes_incomplete_file(pid, str(site.pod.pk)))
             for pid in receivers:
                 os.kill(pid, signal.SIGSTOP)
             raise Stopped
@@ -146,9 +149,30 @@ def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Si
         poll_until(lambda: client.workloads.exec(site.workload_id, command).output, lambda seen: seen == b"")
 
 
-def _writes_incomplete_file(pid: int) -> bool:
+def test_copy_whose_client_receives_nothing_more_still_deletes_its_file(site: Site) -> None:
+    """Sending to the client fails although its connection has not ended yet."""
+    pod_id = str(site.pod.pk)
+    work = site.runtime.root / "pods" / pod_id / "work"
+    header = tarfile.TarInfo("model")
+    header.size = 10 * CHUNK
+    with site.runtime.open_channel(pod_id) as channel:
+        channel.sendall(encode_frame(START, b'{"copy_to": "model"}'))
+        channel.sendall(encode_frame(INPUT, header.tobuf() + bytes(CHUNK)))
+        poll_until(lambda: [path for path in work.iterdir() if path.name.startswith(".berth-")])
+        (receiver,) = poll_until(
+            lambda: [pid for pid in process_ids() if _writes_incomplete_file(pid, pod_id)]
+        )
+        os.kill(receiver, signal.SIGSTOP)
+        channel.shutdown(socket.SHUT_RD)
+        channel.sendall(encode_frame(INPUT, bytes(CHUNK)))
+        time.sleep(1)  # the file would remain if its process were killed by now
+        os.kill(receiver, signal.SIGCONT)
+        poll_until(lambda: not list(work.iterdir()))
+
+
+def _writes_incomplete_file(pid: int, pod_id: str) -> bool:
     try:
-        return any(".berth-" in file for file in open_files(pid))
+        return any(".berth-" in file and pod_id in file for file in open_files(pid))
     except OSError:  # the process has ended
         return False
 
@@ -179,5 +203,5 @@ def test_copy_on_a_terminal_shows_its_progress(site: Site, tmp_path: Path) -> No
     (tmp_path / "large").write_bytes(bytes(2**20))
     screen = Screen(site, "cp", str(tmp_path / "large"), "train:")
     screen.wait_for("copying")
-    assert screen.program.wait(60) == 0
+    assert screen.program.wait(180) == 0
     screen.close()

@@ -15,8 +15,8 @@ def test_shell_on_a_terminal_is_resized_and_returns_its_exit_code(site: Site) ->
     screen.wait_for("/dev/pts/")
     screen.wait_for("42")
     screen.resize(33, 99)
-    screen.type("stty size\n")
-    screen.wait_for("33 99")
+    screen.type("until [ \"$(stty size)\" = '33 99' ]; do sleep 0.1; done; echo re''sized\n")
+    screen.wait_for("resized")
     other = Screen(site, "exec", "-it", "train", "--", "sh")
     other.type("echo se''cond\n")
     other.wait_for("second")
@@ -26,7 +26,7 @@ def test_shell_on_a_terminal_is_resized_and_returns_its_exit_code(site: Site) ->
     screen.type("\x03")  # Ctrl-C ends the command, not the shell
     screen.wait_for("^C\r\n% ")  # what is typed before the prompt may be discarded
     screen.type("exit 7\n")
-    assert screen.program.wait(60) == 7
+    assert screen.program.wait(180) == 7
     mark = f"sleep 5000.{time.monotonic_ns()}"
     other.type(f"nohup {mark} &\n setsid {mark} &\n {mark}\n")
     poll_until(lambda: len(site.processes(mark)) == 3)

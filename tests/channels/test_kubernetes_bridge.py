@@ -34,7 +34,7 @@ from pools.runtimes.shim.channels.frames import (
 )
 from tests.contracts.pods import poll_until
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class FakeSession:

@@ -36,7 +36,7 @@ from tests.channels.test_port_forward import forward, receive_all
 from tests.contracts.kubernetes_stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def _serve_port(cluster: ServerConnection) -> None:

@@ -15,7 +15,7 @@ from pools.kubernetes.channels.session import PROTOCOL
 from pools.kubernetes.credentials import Connection
 from pools.runtimes.base import ChannelRefused
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 PORT = (8888).to_bytes(2, "little")
 BEGIN = (b"\0" + PORT, b"\1" + PORT)
 Node = Callable[[ServerConnection], Awaitable[None]]

@@ -34,7 +34,7 @@ from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
 from tests.contracts.test_runtime import exchange
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 MISSING = (
     'Internal error occurred: OCI runtime exec failed: exec failed: "python3": executable file not found in '
     "$PATH: unknown"

@@ -61,8 +61,11 @@ def test_no_process_is_left_after_the_client_or_the_agent_is_gone(node: Node, ki
     connection = node.agent.open_channel("p-1")
     script = f"setsid sleep {node.mark} & echo started; wait"
     connection.sendall(encode_frame(START, b'{"command": ["sh", "-c", "%s"]}' % script.encode()))
-    assert FrameReader(FROM_POD).feed(connection.recv(4096)) == [(OUTPUT, b"started\n")]
-    assert node.has_sleep
+    reader, frames = FrameReader(FROM_POD), list[tuple[int, bytes]]()
+    while not frames:
+        frames = reader.feed(connection.recv(4096))
+    assert frames == [(OUTPUT, b"started\n")]
+    poll_until(lambda: node.has_sleep)
     if killed == "agent":
         node.program.kill()
         assert connection.recv(4096) == b""

@@ -64,7 +64,7 @@ def berth_process(environment: dict[str, str]) -> Berth:
             env={**environment, **more},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

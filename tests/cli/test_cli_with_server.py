@@ -285,7 +285,7 @@ def test_ctrl_c_ends_watch_without_a_traceback(
         assert watching.stdout
         assert watching.stdout.readline().startswith("NAME")
         watching.send_signal(signal.SIGINT)
-        _, errors = watching.communicate(timeout=60)
+        _, errors = watching.communicate(timeout=180)
     finally:
         watching.kill()
     assert watching.returncode == 130
@@ -297,7 +297,7 @@ def packages_loaded_by(code: str) -> set[str]:
     listing = "print(*(name for name in sys.modules if sys.modules[name]))"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {code}; {listing}"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=180, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])},
     )  # fmt: skip
     return {name.partition(".")[0] for name in done.stdout.split()}

@@ -37,7 +37,7 @@ def run_without(packages: tuple[str, ...], *arguments: str) -> subprocess.Comple
 def python_without(packages: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
     code = BLOCKED.format(packages=packages) + code
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False, cwd=ROOT
     )
 
 

@@ -45,7 +45,7 @@ class CodeServer:
         content = archive()
         start_answer(request, 200, len(content))
         request.wfile.write(content[: len(content) // 2])
-        self.release.wait(60)
+        self.release.wait(600)
 
     def close(self) -> None:
         self.release.set()

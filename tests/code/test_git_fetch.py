@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from berth.core.spec.git import GitSpec
-from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRefusal, fetch_commit
+from projects.code.git import (
+    FetchedCommit,
+    FetchRequest,
+    GitFailure,
+    GitPolicy,
+    GitRefusal,
+    fetch_commit,
+    scratch,
+)
 from projects.code.git.scratch import key_base, scratch_directory, sweep
 from tests.code.git_server import HttpsServer, Repository, git, https_server, new_repository
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, ssh_server
@@ -47,7 +55,7 @@ class Fetcher:
         named = {"secret": "deploy-key"} if secret else {}
         spec = GitSpec.model_validate({"url": url, **named, **section})
         hosts = frozenset({f"{spec.address.host}:{spec.address.effective_port}"})
-        policy = GitPolicy(**{"hosts": hosts, "seconds": 60, **self.policy})
+        policy = GitPolicy(**{"hosts": hosts, "seconds": 240, **self.policy})
         return fetch_commit(FetchRequest(spec, policy, self.base, secret), self._store)
 
     def _store(self, chunks: Mapping[str, bytes]) -> None:
@@ -72,9 +80,16 @@ def over_ssh(tmp_path: Path) -> Iterator[Fetcher]:
     assert_nothing_is_left(tmp_path / "scratch")
 
 
+@pytest.fixture(autouse=True)
+def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep keys apart from those of other tests that run at the same time."""
+    (tmp_path / "memory").mkdir()
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path / "memory")
+
+
 def assert_nothing_is_left(base: Path) -> None:
     assert not list(base.glob("*"))
-    assert not [path for path in key_base(base).glob("*/key") if path.stat().st_uid == os.getuid()]
+    assert not list(key_base(base).glob("*/*"))
 
 
 def command_lines() -> list[bytes]:

@@ -122,7 +122,7 @@ def test_database_login_requires_the_password(cluster: EmbeddedCluster, place: P
         for login in (role_url(cluster, ROLE), role_url(cluster, ROLE, "guess"), role_url(cluster, "berth"),
                       role_url(cluster, "postgres"), role_url(cluster, "root")):  # fmt: skip
             with pytest.raises(psycopg.OperationalError, match=r"no password|authentication|reject"):
-                psycopg.connect(login, connect_timeout=5)
+                psycopg.connect(login, connect_timeout=120)
         assert query_one(cluster.url(), "SELECT 1") == 1
 
 
@@ -160,7 +160,7 @@ def test_database_cluster_from_an_older_release_is_restricted_in_place(
 ) -> None:
     with run_server(older_cluster, log=place / "log"):
         with pytest.raises(psycopg.OperationalError, match="reject"):
-            psycopg.connect(role_url(older_cluster, "berth"), connect_timeout=5)
+            psycopg.connect(role_url(older_cluster, "berth"), connect_timeout=120)
         assert query_one(older_cluster.url(), "SELECT name FROM runs") == "first"
         not_ours = (
             "SELECT count(*) FROM pg_class"

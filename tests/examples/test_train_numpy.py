@@ -21,7 +21,7 @@ from berth.examples.crew import Leader
 from berth.examples.network import initial_state
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Run:

@@ -23,7 +23,7 @@ from tests.cast import make_cast
 from tests.conftest import env_of_children
 from tests.web_process import web_processes
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 CHUNK = b"x" * 65536
 # Starts the web process with a shorter time limit for request headers.
 IMPATIENT_PROGRAM = """

@@ -67,7 +67,7 @@ async def test_thread_of_an_aborted_request_is_not_reused_until_its_call_ends() 
     def block() -> None:
         busy.append(threading.get_ident())
         loop.call_soon_threadsafe(started.set)
-        may_end.wait(60)
+        may_end.wait(300)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await sync_to_async(block if scope["blocks"] else requests.append)(*scope["arguments"])
@@ -78,7 +78,7 @@ async def test_thread_of_an_aborted_request_is_not_reused_until_its_call_ends() 
     await started.wait()
     aborted.cancel()
     await asyncio.wait({aborted})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await app({"blocks": False, "arguments": ("served",)}, receive, send)
     assert requests == ["served"]
     may_end.set()

@@ -25,7 +25,7 @@ from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.pod_dir import PodDir
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 MEMORY_LIMIT_MIB, TOO_MUCH_MIB = 48, 64
 PROCESSES_MAX, TOO_MANY = 20, 24
 LONG_AGO = 1.0

@@ -29,7 +29,7 @@ class Terminal:
         line = shlex.join([sys.executable, "-m", "berth.cli.main", *words])
         done = subprocess.run(
             ["script", "-qec", line, "/dev/null"], env=self._environment() | {"TERM": "xterm"},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=120,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=180,
         )  # fmt: skip
         return done.stdout
 
@@ -46,7 +46,7 @@ class Terminal:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=180,
         )
         assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -163,7 +163,7 @@ class Visitor:
 
     def _open(self, request: urllib.request.Request) -> tuple[int, str]:
         try:
-            with self.opener.open(request, timeout=30) as answer:
+            with self.opener.open(request, timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -14,7 +14,7 @@ from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
 
 pytestmark = pytest.mark.timeout(300)
-PATIENCE = 150.0
+PATIENCE = 240.0
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_berth_top_shows_autoscaler_engines_conditions_and_history(story: Story)
     settings = story.client.settings
     env = {**os.environ, "BERTH_URL": settings.address, "BERTH_TOKEN": settings.token}
     command = [sys.executable, "-m", "berth.cli.main", "top", "--service", SERVICE, "--once"]
-    shown = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180, check=True).stdout
     assert "autoscaler on, running" in shown
     assert "engines    1, allowed 1 to 4" in shown
     assert "engines reporting 1, token usage 0" in shown

@@ -31,7 +31,7 @@ class Browser:
 
     def get(self, path: str) -> httpx.Response:
         headers = {"Host": self.host, **({"Cookie": self.cookie} if self.cookie else {})}
-        return httpx.get(self.here + path, headers=headers, trust_env=False, timeout=20)
+        return httpx.get(self.here + path, headers=headers, trust_env=False, timeout=120)
 
     def exchange(self, text: str, path: str = "/socket") -> str:
         connection = socket.create_connection(("127.0.0.1", urlsplit(self.here).port or 80))

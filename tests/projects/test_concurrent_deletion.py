@@ -122,7 +122,7 @@ def test_only_one_of_concurrent_submission_and_deletion_succeeds(cast: Cast) -> 
         def run(
             name: str, work: Callable[[], object], barrier: Any = barrier, answers: Any = answers
         ) -> None:
-            barrier.wait(10)
+            barrier.wait(120)
             try:
                 work()
                 answers[name] = "done"

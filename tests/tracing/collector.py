@@ -33,11 +33,11 @@ class Collector:
     def named(self, name: str) -> list[ReceivedSpan]:
         return [span for span in self.spans if span.name == name]
 
-    def wait_for(self, *names: str, seconds: float = 20) -> None:
+    def wait_for(self, *names: str, seconds: float = 120) -> None:
         """Wait until a span of each name has arrived. Spans are sent in batches."""
         self.until(lambda: all(self.named(name) for name in names), seconds)
 
-    def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
+    def until(self, done: Callable[[], bool], seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not done():
             assert time.monotonic() < deadline, sorted({span.name for span in self.spans})

@@ -123,7 +123,7 @@ def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: P
     pod_file = tmp_path / "pod"
     pod = int(until(lambda: pod_file.read_text() if pod_file.exists() else None))
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.communicate(timeout=30)[0] == "stopped\n"
+    assert supervisor.communicate(timeout=180)[0] == "stopped\n"
     assert (tmp_path / "saved").read_text() == "yes"
     assert not Path(f"/proc/{pod}").exists()
 

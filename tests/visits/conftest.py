@@ -50,7 +50,7 @@ class VisitSetup:
     def ask(self, path: str, method: str = "GET", cookie: str = "", **options: Any) -> httpx.Response:
         headers = {"Host": self.host, **({"Cookie": cookie} if cookie else {}), **options.pop("headers", {})}
         url = f"http://127.0.0.1:{self.port}{path}"
-        return httpx.request(method, url, headers=headers, timeout=20, trust_env=False, **options)
+        return httpx.request(method, url, headers=headers, timeout=120, trust_env=False, **options)
 
     def enter(self, actor: Actor | None = None) -> str:
         """Redeem a new link and return the cookie's value."""

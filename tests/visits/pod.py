@@ -83,7 +83,7 @@ def serve_all(*apps: App) -> Iterator[list[int]]:
             servers.append(server)
             threads.append(thread)
             thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not all(server.started for server in servers) and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
@@ -92,7 +92,7 @@ def serve_all(*apps: App) -> Iterator[list[int]]:
             for server in servers:
                 server.should_exit = True
             for thread in threads:
-                thread.join(10)
+                thread.join(60)
 
 
 async def _begin(send: Any, headers: list[tuple[bytes, bytes]], status: int = 200) -> None:

@@ -31,7 +31,7 @@ def open_socket(
     headers = {"Cookie": cookie or visit_setup.visit()}
     return connect(
         f"ws://{visit_setup.host}{path}", sock=socket.create_connection(("127.0.0.1", visit_setup.port)),
-        proxy=None, additional_headers=headers, compression=None, open_timeout=20,
+        proxy=None, additional_headers=headers, compression=None, open_timeout=120,
         **({"origin": visit_setup.origin} | options),
     )  # fmt: skip
 
@@ -144,11 +144,11 @@ def test_long_body_is_streamed_with_or_without_a_length(visit_setup: VisitSetup)
 def test_endless_response_is_streamed_until_the_visitor_disconnects(visit_setup: VisitSetup) -> None:
     headers = {"Host": visit_setup.host, "Cookie": visit_setup.visit()}
     with httpx.stream(
-        "GET", f"http://127.0.0.1:{visit_setup.port}/endless", headers=headers, timeout=20
+        "GET", f"http://127.0.0.1:{visit_setup.port}/endless", headers=headers, timeout=120
     ) as answer:
         lines = answer.iter_lines()
         assert next(lines) == "data: tick"
-    assert visit_setup.server.left.wait(20)
+    assert visit_setup.server.left.wait(120)
 
 
 def test_truncated_response_raises_a_transport_error(visit_setup: VisitSetup) -> None:
@@ -258,7 +258,7 @@ def test_open_visit_is_closed_when_access_is_revoked(
     headers = {"Host": visit_setup.host, "Cookie": cookie}
     with open_socket(visit_setup, cookie=cookie) as line:
         url = f"http://127.0.0.1:{visit_setup.port}/endless"
-        with httpx.stream("GET", url, headers=headers, timeout=20) as answer:
+        with httpx.stream("GET", url, headers=headers, timeout=120) as answer:
             lines = answer.iter_lines()
             assert next(lines)
             end(visit_setup, session)
@@ -266,7 +266,7 @@ def test_open_visit_is_closed_when_access_is_revoked(
                 list(lines)
         with pytest.raises(ConnectionClosed):
             line.recv(20)
-    assert visit_setup.server.left.wait(20)
+    assert visit_setup.server.left.wait(120)
 
 
 def test_visits_end_when_the_pod_stops(visit_setup: VisitSetup) -> None:

@@ -25,7 +25,7 @@ from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.session_cookies import session_cookie
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 application = URLRouter(websocket_urlpatterns)
 
 

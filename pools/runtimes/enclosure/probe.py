@@ -20,7 +20,7 @@ from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
 from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.shim.records import Record, read_record, write_record
 
-PROBE_SECONDS = 20.0
+PROBE_SECONDS = 60.0
 STRAY_SECONDS = 600.0  # older probe directories were left by killed processes
 PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."

@@ -101,7 +101,7 @@ class Host:
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-S", "-c", self.installer, *arguments], env=self.env, text=True,
-            capture_output=True, check=False, timeout=60,
+            capture_output=True, check=False, timeout=180,
         )  # fmt: skip
 
     def install(self, *arguments: str) -> "subprocess.CompletedProcess[str]":

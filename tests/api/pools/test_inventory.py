@@ -148,6 +148,6 @@ def test_error_for_an_invalid_reservation_names_the_variable(tmp_path: Path) -> 
         "BERTH_RESERVED_CPUS": "two", "BERTH_URL": "http://127.0.0.1:1", "BERTH_POOL": "metal",
     }  # fmt: skip
     command = [sys.executable, "-S", str(write_agent(tmp_path)), "run"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 1
     assert done.stderr == "berth-agent: BERTH_RESERVED_CPUS is 'two'. Set it to a number of at least 0.\n"

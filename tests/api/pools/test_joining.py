@@ -342,7 +342,7 @@ def test_agent_joins_and_runs_the_start_script(
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
         Machine.objects.update(departed_at=timezone.now())
-        assert running.wait(timeout=60) == REJECTED, "the agent of an unknown machine exits"
+        assert running.wait(timeout=180) == REJECTED, "the agent of an unknown machine exits"
     finally:
         running.kill()
         running.wait()

@@ -146,7 +146,7 @@ async def test_followed_log_streams_over_asgi_as_the_pod_writes(
     runtime.write(str(pod.pk), b"two\n")
     await wire.until(b"two\n")
     runtime.end(str(pod.pk), exit_code=0)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 120)
     assert wire.body == b"one\ntwo\n"
     assert not wire.sent[-1].get("more_body", False)
 
@@ -160,7 +160,7 @@ async def test_followed_log_stops_when_the_client_disconnects(
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
     wire.disconnected.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 120)
     calls = len(runtime.calls)
     runtime.write(str(pod.pk), b"two\n")
     await asyncio.sleep(0.1)

@@ -41,7 +41,7 @@ QUIET = [
     # Routing requests through the driver would do the same, but it turns the cache off.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost",
 ]
-PATIENCE = 30_000  # milliseconds; enough for a page on a busy machine
+PATIENCE = 90_000  # milliseconds; enough for a page on a busy machine
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 780}
 

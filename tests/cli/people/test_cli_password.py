@@ -85,7 +85,7 @@ def test_missing_terminal_is_an_error_that_names_the_options(
 ) -> None:
     refused = subprocess.run(
         [*RUN, *words], stdin=subprocess.DEVNULL, env={**environment, "BERTH_TOKEN": token_of(cast.dave)},
-        start_new_session=True, capture_output=True, text=True, timeout=60, check=False,
+        start_new_session=True, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert (refused.returncode, refused.stdout.strip()) == (2, "")
     *_, message = refused.stderr.splitlines()

@@ -54,7 +54,7 @@ class Ec2Proxy:
 
     def __post_init__(self) -> None:
         # Reading the certificates of the system would take longer than most tests.
-        self.http = httpx.Client(base_url=self.moto, timeout=30, verify=False)
+        self.http = httpx.Client(base_url=self.moto, timeout=120, verify=False)
         self._lock = threading.Lock()
 
     # --- set by the test

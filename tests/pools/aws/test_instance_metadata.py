@@ -85,7 +85,7 @@ def run(surroundings: MachineEnvironment, state: Path) -> None:
     }  # fmt: skip
     command = [sys.executable, "-S", str(write_agent(state))]
     assert (
-        subprocess.run(command, env=env, check=False, timeout=60, capture_output=True).returncode == REJECTED
+        subprocess.run(command, env=env, check=False, timeout=180, capture_output=True).returncode == REJECTED
     )
 
 

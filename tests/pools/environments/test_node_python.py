@@ -150,7 +150,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
     try:
         assert agent.stdout
         assert agent.stdout.readline() == b"up\n"
-        with httpx.Client(trust_env=False, timeout=30) as client:
+        with httpx.Client(trust_env=False, timeout=120) as client:
             node_agent = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
             entrypoint = node_agent.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
             assert PYTHON_3_9 in entrypoint, "the shim runs on the same Python"

@@ -10,7 +10,8 @@ from pools.kubernetes.worker import THREADS, StillRunning, Worker
 
 
 def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker("cluster", 30, lambda: None)
+    worker = Worker("cluster", 120, lambda: None)
+    monkeypatch.setattr(worker_module, "WAIT_MAX", 3600.0)
     go_on = threading.Event()
     has_finished = worker._has_finished
 
@@ -21,24 +22,25 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
         assert worker.run("pod", "log", lambda: "second") == "first"
         worker.patience = 0
         with pytest.raises(StillRunning):
-            worker.run("pod", "log", lambda: str(go_on.wait(30)))
+            worker.run("pod", "log", lambda: str(go_on.wait(120)))
         return True
 
     monkeypatch.setattr(worker, "_has_finished", overtaken)
     assert worker.run("pod", "log", lambda: "first") == "first"
     go_on.set()
-    worker.patience = 30
+    worker.patience = 120
     worker._wait_from = 0
     assert worker.run("pod", "log", lambda: "a third call") == "True"
     worker.close()
 
 
-def test_caller_keeps_waiting_while_other_calls_finish() -> None:
+def test_caller_keeps_waiting_while_other_calls_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is queued behind others, and takes longer than the caller's patience."""
-    worker = Worker("cluster", 0.2, lambda: None)
+    monkeypatch.setattr(worker_module, "WAIT_MAX", 3600.0)
+    worker = Worker("cluster", 2.0, lambda: None)
     clock = threading.Event()
     for number in range(10 * THREADS):
-        worker.begin(f"pod-{number}", "start", lambda: clock.wait(0.05))
+        worker.begin(f"pod-{number}", "start", lambda: clock.wait(0.25))
     assert worker.run("last", "start", lambda: "started") == "started"
     worker.close()
 
@@ -50,12 +52,12 @@ def test_unread_results_neither_block_further_calls_nor_accumulate(monkeypatch: 
     worker = Worker("cluster", 0, late.release)
     for number in range(3):
         with pytest.raises(StillRunning):
-            worker.run(f"pod-{number}", "start", lambda: go_on.wait(30))
+            worker.run(f"pod-{number}", "start", lambda: go_on.wait(120))
     with pytest.raises(StillRunning):
         worker.run("refused", "start", lambda: "never called")
     go_on.set()
     for _ in range(3):
-        assert late.acquire(timeout=30)
+        assert late.acquire(timeout=120)
     worker.begin("further", "start", lambda: "started")
     assert list(worker._calls) == ["further"]
     worker.close()

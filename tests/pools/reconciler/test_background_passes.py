@@ -13,7 +13,7 @@ from tests.fakes.provider import FakeProvider
 from tests.pools.stage import START, pool
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PATIENCE = 20
+PATIENCE = 120
 
 
 class SlowProvider(FakeProvider):

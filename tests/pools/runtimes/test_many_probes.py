@@ -12,7 +12,7 @@ from pools.runtimes.ray import probes
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 
-HANG_SECONDS = 20
+HANG_SECONDS = 120
 
 
 class FakeAgent:

@@ -45,7 +45,7 @@ def test_starts_that_begin_together_overlap(
     runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_sent = threading.Barrier(3)
-    send_orders_to(monkeypatch, lambda pod_id: all_sent.wait(30))
+    send_orders_to(monkeypatch, lambda pod_id: all_sent.wait(120))
     orders = [pod(f"p-{number}") for number in range(3)]
     for each in [*orders, *orders]:
         runtime.begin_start(each)
@@ -79,7 +79,7 @@ def test_stop_waits_for_a_start_that_has_begun(
     go_on = threading.Event()
 
     def receive(pod_id: str) -> None:
-        go_on.wait(30)
+        go_on.wait(120)
         calls.append("start")
 
     send_orders_to(monkeypatch, receive)

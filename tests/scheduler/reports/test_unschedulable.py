@@ -160,14 +160,14 @@ def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
 
     def hold() -> None:
         with dry_run_slot(project):
-            inside.wait(30)
-            over.wait(30)
+            inside.wait(120)
+            over.wait(120)
         connection.close()
 
     others = [threading.Thread(target=hold) for _ in range(MAX_DRY_RUNS)]
     for thread in others:
         thread.start()
-    inside.wait(30)
+    inside.wait(120)
     try:
         with pytest.raises(RateLimited, match="vision already has the maximum of 3 dry runs in progress"):
             dry_run(actor=stage.cast.alice, document=training("asked", project="vision"))

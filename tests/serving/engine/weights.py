@@ -6,7 +6,7 @@ import struct
 import threading
 from dataclasses import dataclass, field
 
-RENDEZVOUS_SECONDS = 10.0
+RENDEZVOUS_SECONDS = 60.0
 SENDER, RECEIVER = 0, 1
 
 

@@ -26,7 +26,7 @@ from tests.fakes.runtime import FakeRuntime
 from tests.session_cookies import session_cookie
 from tests.web.conftest import SignIn
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 UNSAFE_TEXT = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 START_SECONDS = 30.0  # time for the client to send its request
 INVALID = 422  # HTTP status
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
+DISCONNECTED = "the client has disconnected"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
 
@@ -60,8 +61,8 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
     relay = Relay(socket.socket(fileno=connection), signals)
     try:
         relay.serve(lambda request: start_command(pod, libc, request, mark))
-    except (OSError, BrokenFrames):
-        pass
+    except (OSError, BrokenFrames):  # sending may fail before the end of the connection is seen
+        relay.hang_up()
     os._exit(0)
 
 
@@ -133,7 +134,7 @@ class Relay:
         ready = dict(poller.poll(max(seconds, 0.0) * 1000))
         own = ready.pop(self._connection.fileno(), 0)
         if own & (select.POLLHUP | select.POLLERR | select.POLLRDHUP):
-            self._hang_up()
+            raise OSError(DISCONNECTED)
         if own & select.POLLIN:
             self._receive()
         if own & select.POLLOUT:
@@ -148,7 +149,7 @@ class Relay:
     def _receive(self) -> None:
         data = self._connection.recv(CHUNK)
         if not data:
-            self._hang_up()
+            raise OSError(DISCONNECTED)
         for kind, payload in self._frames.feed(data):
             if kind == START:
                 if self._requests:
@@ -215,13 +216,13 @@ class Relay:
         while self._connection.recv(CHUNK):
             pass
 
-    def _hang_up(self) -> None:
-        """End the command as a closed terminal does. Raises OSError."""
-        if self._command is not None:
-            self._command.hang_up()
-            deadline = time.monotonic() + self._command.hang_up_seconds
-            while not self._command.has_exited and time.monotonic() < deadline:
-                select.select([self._signals], [], [], max(deadline - time.monotonic(), 0.0))
+    def hang_up(self) -> None:
+        """End a running command as a closed terminal does, and give it time to end."""
+        if self._command is None or self._command.failure or self._command.has_exited:
+            return
+        self._command.hang_up()
+        deadline = time.monotonic() + self._command.hang_up_seconds
+        while not self._command.has_exited and time.monotonic() < deadline:
+            if select.select([self._signals], [], [], max(deadline - time.monotonic(), 0.0))[0]:
                 os.read(self._signals, 4096)
-                self._command.reap()
-        raise OSError("the client has disconnected")
+            self._command.reap()
