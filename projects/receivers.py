@@ -19,7 +19,14 @@ from projects.services.workloads.ports import end_visits
 
 @receiver(signals.changed)
 def authorize_and_audit_pool_change(
-    sender: Any, *, actor: Actor, action: str, obj: Any, before: Any = None, after: Any = None, **_: Any
+    sender: Any,
+    *,
+    actor: Actor,
+    action: audit.AuditAction,
+    obj: Any,
+    before: Any = None,
+    after: Any = None,
+    **_: Any,
 ) -> None:
     """Authorize and audit a pool change. A denied change rolls back the caller's transaction."""
     require(actor, Action.ADMINISTER)

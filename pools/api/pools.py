@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names, unknown_word
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
@@ -35,6 +36,7 @@ from pools.api.capacity import pool_capacity
 from pools.api.draining import ScaledPoolResponse, scaled_pool_response
 from pools.api.pool_shapes import CreatePoolBody, NodePoolResponse, PoolValues, to_pool_response
 from pools.models import NodePool, ScalingEvent
+from pools.models.scaling import ScalingKind
 from pools.providers.base import Shape
 from pools.providers.preview import Preview, PreviewedNode
 
@@ -278,6 +280,7 @@ class PoolHistory(PoolView):
     @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingEventResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, HistoryQuery)
+        check_names(unknown_word("kind", query.kind, ScalingKind.values))
         rows = filter_by(selectors.scaling_events(self.get_pool(name)), kind=query.kind)
         is_admin = self.is_allowed("administer")
         return Response(page(rows, query, LATEST, lambda events: _event_responses(events, is_admin=is_admin)))

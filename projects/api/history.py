@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.db.known_names import Names, check_names
+from berth.db.known_names import Names, check_names, unknown_word
 from berth.server.api.pagination import NEWEST, Order, each, filter_by, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -26,7 +26,9 @@ from projects.known_names import (
     unknown_project,
     unknown_user,
 )
+from projects.known_words import EVENT_KINDS, OBJECT_TYPES
 from projects.models import Event, Project
+from projects.services.audit import ACTIONS
 
 OLDEST = Order("oldest", ("id",))
 
@@ -87,6 +89,7 @@ class Events(ApiView):
                 "workload", "a workload", query.workload,
                 (selectors.workloads(self.actor), "pk"), (events, "workload_id"),
             ),
+            unknown_word("kind", query.kind, EVENT_KINDS, Names(events, "kind")),
         )  # fmt: skip
         rows = filter_by(
             events,
@@ -115,6 +118,8 @@ class AuditTrail(ApiView):
             unknown_user(self.actor, query.actor, Names(entries, "actor"), path="actor"),
             unknown_project(self.actor, query.project, project_history(self.actor)),
             unknown_department(self.actor, query.department, department_history(self.actor)),
+            unknown_word("action", query.action, ACTIONS, Names(entries, "action")),
+            unknown_word("object_type", query.object_type, OBJECT_TYPES, Names(entries, "object_type")),
         )
         rows = filter_by(
             entries,

@@ -1,12 +1,26 @@
 """Write audit log entries with the actor, the action and the changed values."""
 
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from django.db.models import Model
 
 from berth.db.new_rows import new_row
 from projects.actor import Actor
 from projects.models import Audit, Department, Project
+
+AuditAction = Literal[
+    "activate", "begin_weight_update", "cancel", "close_copy", "close_forward", "close_sftp", "close_shell",
+    "close_ssh", "configure_autoscaler", "cordon", "create", "deactivate", "delete", "delete_budget",
+    "delete_files", "delete_schedule", "delete_secret", "delete_template", "disable_autoscaler", "drain",
+    "edit", "enable_autoscaler", "end_session", "end_weight_update", "forget_host", "grant", "identify",
+    "issue", "issue_join_token", "open_copy", "open_forward", "open_port", "open_sftp", "open_shell",
+    "open_ssh", "pause", "pause_schedule", "prune", "read_files", "remove_machine", "remove_quota",
+    "resume", "resume_schedule", "retry", "revoke", "revoke_join_token", "run_schedule", "save", "scale",
+    "scale_in", "scale_out", "set_budget", "set_password", "set_quota", "set_schedule", "set_secret",
+    "set_template", "stop_by_rule", "submit", "subscribe", "suspend", "suspend_idle", "terminate", "test",
+    "uncordon", "unsubscribe", "upgrade_agent",
+]  # fmt: skip
+ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
 class EntryValues(TypedDict, total=False):
@@ -19,12 +33,12 @@ class EntryValues(TypedDict, total=False):
     change_id: int | None
 
 
-def write_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryValues]) -> None:
+def write_entry(actor: Actor, action: AuditAction, obj: Model, **values: Unpack[EntryValues]) -> None:
     """Write an audit entry in the caller's transaction."""
     build_entry(actor, action, obj, **values).save(force_insert=True)
 
 
-def build_entry(actor: Actor, action: str, obj: Model, **values: Unpack[EntryValues]) -> Audit:
+def build_entry(actor: Actor, action: AuditAction, obj: Model, **values: Unpack[EntryValues]) -> Audit:
     """Return an unsaved audit entry."""
     project, department = values.get("project"), values.get("department")
     if project is not None:

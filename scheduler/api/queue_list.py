@@ -42,7 +42,10 @@ class PendingWorkloadResponse(ResponseModel):
 
 
 class QueueResponse(ResponseModel):
-    workloads: int = Field(description="Pending workloads of the pool, including those not visible to you.")
+    workloads: int = Field(
+        description="Pending workloads of the pool, including those not visible to you. An array counts as "
+        "one workload; its queued tasks are separate items."
+    )
     gpus: float
     items: list[PendingWorkloadResponse]
     next: str | None

@@ -1,11 +1,13 @@
 """Page of the queues, with each workload's sort key."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
@@ -13,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.db.known_names import unknown_word
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
@@ -20,6 +23,7 @@ from pools.models import Node, NodePool
 from pools.models.node import PENDING
 from projects.access import visible_pools
 from projects.known_names import unknown_pool, unknown_project
+from projects.known_words import REASONS
 from projects.models import Phase
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
@@ -67,11 +71,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     columns = [column for column in COLUMNS if pool is None or column.key != "pool"]
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
-    reasons: list[tuple[str, int]] = []
-    projects: list[str] = []
-    by_pool: Counter[str] = Counter()
+    choices = _Choices([], [], {}, 0, 0)
     if pools:
-        reasons, projects, by_pool = _filter_choices(queued_workloads(request.actor, None), pool)
+        choices = _filter_choices(queued_workloads(request.actor, None), pool)
         rows = queued_workloads(request.actor, pool)
         if filters["reason"]:
             rows = rows.filter(reason=filters["reason"])
@@ -94,41 +96,76 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     unknown = (
         unknown_pool(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
         unknown_project(request.actor, filters["project"]),
+        unknown_word("reason", filters["reason"], REASONS),
     )
     context = {
-        "pools": [(each.name, by_pool[each.name]) for each in pools],
+        "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
-        "all_queued": by_pool.total(),
+        "all_queued": choices.all_queued,
         "listing": listing,
         "rows": listing.rows if listing else [],
         "filters": filters,
         "unknown": describe_unknown(*unknown),
         "is_filtered": bool(any(filters.values()) or (listing and listing.search)),
-        "reasons": reasons,
-        "queued": sum(count for _, count in reasons),
-        "projects": projects,
+        "reasons": choices.reasons,
+        "queued": choices.queued,
+        "projects": choices.projects,
         "length": queue_length(pool) if pools else None,
         "no_scheduler": not is_scheduler_running(timezone.now()),
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
 
 
-def _filter_choices(
-    rows: QuerySet[Any], pool: NodePool | None
-) -> tuple[list[tuple[str, int]], list[str], Counter[str]]:
-    """Return the reasons of the pool's queued workloads, most frequent first, their projects, and the number
-    of queued workloads by pool.
-    """
-    counts = rows.order_by().values_list("queue_pool", "reason", "project__name").annotate(n=Count("pk"))
-    reasons: Counter[str] = Counter()
-    by_pool: Counter[str] = Counter()
-    projects = set()
-    for name, reason, project, count in counts:
-        by_pool[name] += count
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """Choices of the filters, with numbers of workloads. An array counts as one workload."""
+
+    reasons: list[tuple[str, int]]  # most frequent first
+    projects: list[str]
+    by_pool: Mapping[str, int]
+    queued: int  # in the pool
+    all_queued: int
+
+
+def _filter_choices(rows: QuerySet[Any], pool: NodePool | None) -> _Choices:
+    groups = (
+        rows.order_by()
+        .values_list("queue_pool", "reason", "project__name")
+        .annotate(
+            n=Count("pk", filter=Q(array__isnull=True)),
+            arrays=ArrayAgg("array", filter=Q(array__isnull=False), distinct=True, default=[]),
+        )
+    )
+    reasons: dict[str, _Count] = defaultdict(_Count)
+    by_pool: dict[str, _Count] = defaultdict(_Count)
+    here, everywhere, projects = _Count(), _Count(), set()
+    for name, reason, project, singles, arrays in groups:
+        counts = [by_pool[name], everywhere]
         if pool is None or name == pool.name:
-            reasons[reason] += count
+            counts += [reasons[reason], here]
             projects.add(project)
-    return reasons.most_common(), sorted(projects), by_pool
+        for count in counts:
+            count.singles += singles
+            count.arrays |= set(arrays)
+    return _Choices(
+        Counter({reason: count.total for reason, count in reasons.items()}).most_common(),
+        sorted(projects),
+        {name: count.total for name, count in by_pool.items()},
+        here.total,
+        everywhere.total,
+    )
+
+
+@dataclass(slots=True)
+class _Count:
+    """Number of workloads outside arrays, and the IDs of arrays."""
+
+    singles: int = 0
+    arrays: set[UUID] = field(default_factory=set)
+
+    @property
+    def total(self) -> int:
+        return self.singles + len(self.arrays)
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:

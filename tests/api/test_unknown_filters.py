@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from projects.known_words import REASONS
 from projects.services import tenants
+from scheduler.engine.plan import Reason
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -48,6 +50,14 @@ FILTERS = [
     ("utilization/workloads", "project", "visoin", "vision"),
     ("utilization/workloads", "pool", "loca", "local"),
 ]
+# path, parameter, a misspelled word, and the word
+WORDS = [
+    ("workloads", "reason", "Backof", "Backoff"),
+    ("audit", "action", "opn_shell", "open_shell"),
+    ("audit", "object_type", "quotas", "quota"),
+    ("events", "kind", "submited", "submitted"),
+    ("node-pools/local/history", "kind", "autoscal", "autoscale"),
+]
 HIDDEN = {"project": "speech", "department": "product", "user": "grace", "actor": "grace"}
 HIDDEN |= {"submitted_by": "grace", "preemptor": "speech", "workload": "hidden"}
 
@@ -76,6 +86,21 @@ def test_unknown_name_in_a_filter_is_refused_with_the_nearest_visible_name(
         "path": parameter, "message": "does not exist", "received": repr(typed),
         "allowed": f"Did you mean `{meant}`?",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "parameter", "typed", "meant"), WORDS)
+def test_unknown_word_in_a_filter_is_refused_with_the_nearest_word(
+    objects: Cast, dave: Caller, path: str, parameter: str, typed: str, meant: str
+) -> None:
+    assert dave.get(path, **{parameter: meant}).status_code == 200
+    assert problem(dave.get(path, **{parameter: typed})) == {
+        "path": parameter, "message": "is not an allowed value", "received": repr(typed),
+        "allowed": f"Did you mean `{meant}`?",
+    }  # fmt: skip
+
+
+def test_every_pending_reason_is_an_allowed_filter() -> None:
+    assert REASONS[: len(Reason)] == tuple(Reason)
 
 
 @pytest.mark.parametrize(

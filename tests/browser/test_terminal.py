@@ -104,7 +104,7 @@ def test_several_terminals_work_by_keyboard_and_end_with_the_session(
         assert faults == []
         Session.objects.all().delete()
         expect(page.locator("#terminal-status")).to_contain_text("You are signed out")
-        assert Audit.objects.filter(action="open shell").count() == 2
+        assert Audit.objects.filter(action="open_shell").count() == 2
 
 
 @pytest.mark.heavy

@@ -95,7 +95,7 @@ class Site:
         """Return the processes whose command line contains the mark."""
         return [pid for pid in process_ids() if mark in _command_line(pid)]
 
-    def audit(self, kind: str = " shell") -> list[tuple[str, str, object]]:
+    def audit(self, kind: str = "_shell") -> list[tuple[str, str, object]]:
         rows = Audit.objects.filter(action__endswith=kind).order_by("id")
         return [(row.actor, row.action, row.after) for row in rows]
 

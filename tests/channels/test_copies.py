@@ -84,8 +84,8 @@ def test_files_and_directories_are_copied_both_ways(site: Site, tmp_path: Path) 
             code, errors = run(site, "cp", *arguments, cwd=local)
             assert (code, message in errors) == (expected, True), (arguments, code, errors)
             assert errors.count("\n") <= 1
-    audited = [row[1:] for row in site.audit(" copy")]
-    assert audited[0] == ("open copy", {"pod": "worker-0", "run": 1, "direction": "to pod"})
+    audited = [row[1:] for row in site.audit("_copy")]
+    assert audited[0] == ("open_copy", {"pod": "worker-0", "run": 1, "direction": "to pod"})
     assert "data.csv" not in str(audited)
 
     with site.client(site.cast.erin) as client, pytest.raises(Forbidden, match="You need the role"):

@@ -45,7 +45,7 @@ def test_command_has_the_user_variables_and_directory_of_its_pod(site: Site) -> 
         killed = client.workloads.exec(site.workload_id, ["sh", "-c", "kill -9 $$"], pod="worker-0")
         assert killed.exit_code == 128 + 9
     entries = poll_until(site.audit, lambda rows: len(rows) == 6)
-    assert [entry[:2] for entry in entries[:2]] == [("dave", "open shell"), ("dave", "close shell")]
+    assert [entry[:2] for entry in entries[:2]] == [("dave", "open_shell"), ("dave", "close_shell")]
     assert entries[1][2] == {"pod": "worker-0", "run": 1, "seconds": entries[1][2]["seconds"], "exit_code": 3}  # type: ignore[index]
     assert "typed" not in str(entries), "the audit contains no contents"
 
@@ -107,7 +107,7 @@ def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> Non
     end_by(lambda: accounts.deactivate(actor=site.cast.alice, user=bob.user), bob)
     assert "The pod has ended" in end_by(lambda: site.runtime.stop(str(site.pod.pk), 0))
     closed = poll_until(
-        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 5
+        lambda: [row for row in site.audit() if row[1] == "close_shell"], lambda rows: len(rows) == 5
     )
     assert [row[0] for row in closed] == ["dave", "dave", "carol", "bob", "dave"]
     assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
@@ -225,13 +225,13 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
             poll_until(OpenChannel.objects.count, lambda count: count == 2)
             assert delete_expired()["interrupted channels"] == 1
             assert site.audit()[-1][1:] == (
-                "close shell", {"pod": "worker-0", "run": 1, "seconds": 600, "exit_code": None}
+                "close_shell", {"pod": "worker-0", "run": 1, "seconds": 600, "exit_code": None}
             )  # fmt: skip
             assert OpenChannel.objects.count() == 1, "the other command still runs"
             assert delete_expired()["interrupted channels"] == 0
         poll_until(lambda: not OpenChannel.objects.exists())
     record_closed(channel=abandoned, at=timezone.now(), exit_code=0)
-    assert [row[1] for row in site.audit()].count("close shell") == 2, "each end is recorded once"
+    assert [row[1] for row in site.audit()].count("close_shell") == 2, "each end is recorded once"
 
     channels = [
         record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at) for _ in range(3)
@@ -250,9 +250,9 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
 def test_audit_log_records_the_end_of_channels_to_a_deleted_workload(site: Site) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
     record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
-    before = Audit.objects.get(action="open shell")
+    before = Audit.objects.get(action="open_shell")
     Workload.objects.all().delete()
     assert delete_expired()["interrupted channels"] == 1
-    after = Audit.objects.get(action="close shell")
+    after = Audit.objects.get(action="close_shell")
     same = ("actor", "object_type", "object_id", "object_name", "project_id", "department_id", "request_id")
     assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]

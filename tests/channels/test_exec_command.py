@@ -35,7 +35,7 @@ def test_shell_on_a_terminal_is_resized_and_returns_its_exit_code(site: Site) ->
     screen.close()
     other.close()
     closed = poll_until(
-        lambda: [row for row in site.audit() if row[1] == "close shell"], lambda rows: len(rows) == 2
+        lambda: [row for row in site.audit() if row[1] == "close_shell"], lambda rows: len(rows) == 2
     )
     assert sorted(str(row[2]["exit_code"]) for row in closed) == ["7", "None"]  # type: ignore[index]
 

@@ -155,9 +155,9 @@ def test_directories_are_copied_both_ways_and_links_that_leave_them_are_left_out
             client.workloads.copy_from(berth.workload_id, "missing", str(tmp_path / "x"))
         with pytest.raises(CopyFailed, match="no/such: No such directory"):
             client.workloads.copy_to(berth.workload_id, str(tree / "large"), "no/such/file")
-    rows = berth.audit(" copy")
+    rows = berth.audit("_copy")
     assert [row[1:] for row in rows[:1]] == [
-        ("open copy", {"pod": "worker-0", "run": 1, "direction": "to pod"})
+        ("open_copy", {"pod": "worker-0", "run": 1, "direction": "to pod"})
     ]
 
 

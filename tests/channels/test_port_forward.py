@@ -73,9 +73,9 @@ def test_several_connections_transfer_data_in_both_directions(site: Site, progra
     assert (running.returncode, errors) == (130, b"")
     program.shutdown(socket.SHUT_RDWR)
     thread.join()
-    opened = poll_until(lambda: site.audit(" forward"), lambda rows: len(rows) == 16)
+    opened = poll_until(lambda: site.audit("_forward"), lambda rows: len(rows) == 16)
     port = str(program.getsockname()[1])
-    assert opened[0] == ("dave", "open forward", {"pod": "worker-0", "run": 1, "port": port})
+    assert opened[0] == ("dave", "open_forward", {"pod": "worker-0", "run": 1, "port": port})
 
 
 def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(

@@ -74,11 +74,11 @@ def test_sessions_share_a_connection_and_background_processes_end_with_it(
     done = user.run(*control, HOST, f"nohup sleep {mark} > /dev/null 2>&1 & echo started")
     assert done.stdout == b"started\n"
     assert user.run(*control, HOST, "echo second").stdout == b"second\n"
-    poll_until(lambda: len([row for row in user.site.audit() if row[1] == "close shell"]) == 2)
+    poll_until(lambda: len([row for row in user.site.audit() if row[1] == "close_shell"]) == 2)
     assert user.site.processes(f"sleep {mark}"), "the process outlives the session that started it"
     master.kill()
     poll_until(lambda: not user.site.processes(f"sleep {mark}"))
-    (opened, *_), (_, _, after) = poll_until(lambda: user.site.audit(" ssh"), lambda rows: len(rows) == 2)
+    (opened, *_), (_, _, after) = poll_until(lambda: user.site.audit("_ssh"), lambda rows: len(rows) == 2)
     assert opened == "dave"
     assert set(after) == {"pod", "run", "seconds", "exit_code"}  # type: ignore[call-overload]
 

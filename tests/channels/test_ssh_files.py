@@ -45,8 +45,8 @@ def test_scp_copies_directories_in_both_directions(user: SshUser, tree: Path, tm
     assert user.run(HOST, "ls -l tree/inner/program").stdout.startswith(b"-rwxr-x---")
     done = user.run(f"{HOST}:missing", str(tmp_path), program="scp")
     assert (done.returncode, b"No such file" in done.stderr) == (1, True)
-    actions = poll_until(lambda: [row[1] for row in user.site.audit(" sftp")], lambda rows: len(rows) == 6)
-    assert actions.count("close sftp") == 3
+    actions = poll_until(lambda: [row[1] for row in user.site.audit("_sftp")], lambda rows: len(rows) == 6)
+    assert actions.count("close_sftp") == 3
 
 
 def test_sftp_lists_changes_and_resumes_files(user: SshUser, tree: Path, tmp_path: Path) -> None:

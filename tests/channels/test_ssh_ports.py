@@ -72,8 +72,8 @@ def test_several_connections_are_forwarded_to_the_pod_under_the_rules_of_port_fo
         connection.sendall(b"editor")
         connection.shutdown(socket.SHUT_WR)
         assert receive_all(connection) == b"rotide"
-    opened = [row for row in user.site.audit(" forward") if row[1] == "open forward"]
-    assert opened[0] == ("dave", "open forward", {"pod": "worker-0", "run": 1, "port": str(program)})
+    opened = [row for row in user.site.audit("_forward") if row[1] == "open_forward"]
+    assert opened[0] == ("dave", "open_forward", {"pod": "worker-0", "run": 1, "port": str(program)})
 
 
 def test_ports_that_cannot_be_forwarded_are_refused_with_the_reason(user: SshUser) -> None:

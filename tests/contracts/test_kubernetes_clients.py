@@ -84,8 +84,8 @@ def test_ports_are_forwarded_by_berth_and_by_openssh(user: SshUser) -> None:
         assert connection.recv(2) == bytes((5, 0))
         connection.sendall(bytes((5, 1, 0, 1, 127, 0, 0, 1)) + PORT.to_bytes(2, "big"))
         assert connection.recv(10, socket.MSG_WAITALL)[1] == 0
-    opened = [row for row in user.site.audit(" forward") if row[1] == "open forward"]
-    assert opened[0] == ("dave", "open forward", {"pod": "worker-0", "run": 1, "port": str(PORT)})
+    opened = [row for row in user.site.audit("_forward") if row[1] == "open_forward"]
+    assert opened[0] == ("dave", "open_forward", {"pod": "worker-0", "run": 1, "port": str(PORT)})
 
 
 @pytest.fixture

@@ -60,8 +60,8 @@ def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
     assert kinds == ["submitted", "suspended", "pending", "cancelled"]
     audited = Audit.objects.filter(object_type="workload", before__isnull=False).order_by("id")
     assert list(audited.values_list("action", "before__phase", "after__phase")) == [
-        ("suspended", "pending", "suspended"), ("resume", "suspended", "pending"),
-        ("cancelled", "pending", "cancelled"),
+        ("suspend", "pending", "suspended"), ("resume", "suspended", "pending"),
+        ("cancel", "pending", "cancelled"),
     ]  # fmt: skip
 
 

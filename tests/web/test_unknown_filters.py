@@ -21,6 +21,13 @@ PAGES = [
     ("/queue?pool=loca", "Did you mean <code>local</code>?"),
     ("/queue?project=visoin", "Did you mean <code>vision</code>?"),
     ("/fair-share?pool=loca", "Did you mean <code>local</code>?"),
+    (
+        "/queue?reason=Backof",
+        "The reason &#x27;Backof&#x27; is not an allowed value. Did you mean <code>Backoff</code>?",
+    ),
+    ("/workloads?reason=Backof", "Did you mean <code>Backoff</code>?"),
+    ("/activity?action=opn_shell", "Did you mean <code>open_shell</code>?"),
+    ("/activity?kind=quotas", "Did you mean <code>quota</code>?"),
     ("/?pool=loca", "Did you mean <code>local</code>?"),
 ]
 

@@ -1,13 +1,13 @@
 """Refuse filters by names that occur nowhere, instead of returning an empty list."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value, suggest_visible
+from berth.core.problems import Problem, format_value, suggest, suggest_visible
 
 COMPARED_MAX = 20_000  # rows of each source whose names are compared with an unknown name
 
@@ -50,3 +50,10 @@ def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names
         return None
     visible = set().union(*(source.list() for source in sources))
     return Problem(path, "does not exist", format_value(name), suggest_visible(name, visible, noun))
+
+
+def unknown_word(path: str, word: str | None, words: Collection[str], *history: Names) -> Problem | None:
+    """Return the problem with a word that is neither one of `words` nor in the history, or None."""
+    if not word or word in words or any(names.include(word) for names in history):
+        return None
+    return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

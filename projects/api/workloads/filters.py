@@ -7,13 +7,14 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.db.known_names import Names, check_names
+from berth.db.known_names import Names, check_names, unknown_word
 from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects import selectors
 from projects.actor import Actor
 from projects.api.workloads.schemas import PhaseName, WorkloadKindName
 from projects.known_names import unknown_department, unknown_id, unknown_pool, unknown_project, unknown_user
+from projects.known_words import REASONS
 from projects.models import Workload
 from projects.models.workloads import HAS_LABELS
 
@@ -81,6 +82,7 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
         unknown_pool(actor, query.pool, Names(rows, "pool__name", in_pool)),
         unknown_user(actor, query.submitted_by, path="submitted_by"),
         unknown_id("array", "an array", query.array, (selectors.arrays(actor), "pk")),
+        unknown_word("reason", query.reason, REASONS, Names(rows, "reason")),
     )
     rows = filter_by(
         rows,

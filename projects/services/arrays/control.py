@@ -17,7 +17,7 @@ from projects.actor import Actor
 from projects.engine import lifecycle
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.arrays import WAITING_REASON
-from projects.services import announce, events
+from projects.services import announce, audit, events
 from projects.services.arrays import progress
 from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
@@ -37,7 +37,7 @@ LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
 class _Stop:
     """Cancellation or suspension of tasks. `unstarted` are the phases of tasks without pods."""
 
-    action: str
+    action: audit.AuditAction
     to: str
     reason: str
     unstarted: Sequence[str]

@@ -79,7 +79,7 @@ def _lock_autoscaler(service: Service) -> Autoscaler:
 
 def _audit_change(
     actor: Actor,
-    action: str,
+    action: audit.AuditAction,
     service: Service,
     row: Autoscaler,
     before: dict[str, Any],

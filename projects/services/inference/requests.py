@@ -231,6 +231,5 @@ def _dry_run_message(removed: Sequence[InferenceEngine]) -> str:
 
 def _audit(actor: Actor, request: ScaleRequest) -> None:
     after: dict[str, Any] = {"num_replicas": request.num_replicas, "engine_urls": request.engine_urls}
-    audit.write_entry(
-        actor, request.direction, request, after=after, project=request.service.workload.project
-    )
+    action: audit.AuditAction = "scale_out" if request.direction == "scale_out" else "scale_in"
+    audit.write_entry(actor, action, request, after=after, project=request.service.workload.project)

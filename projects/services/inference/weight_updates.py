@@ -48,5 +48,5 @@ def _set_updating_since(row: Service, since: datetime | None) -> None:
     announce.workload_changed(row.workload)
 
 
-def _audit_update(actor: Actor, action: str, row: Service) -> None:
+def _audit_update(actor: Actor, action: audit.AuditAction, row: Service) -> None:
     audit.write_entry(actor, action, row, project=row.workload.project)

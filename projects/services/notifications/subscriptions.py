@@ -162,5 +162,7 @@ def _scope_columns(scope: SubscriptionScope) -> dict[str, User | Tenant | None]:
     return {"user": None, "project": None, "department": None, **owner_columns(scope)}
 
 
-def _audit_change(actor: Actor, action: str, row: Subscription, after: dict[str, object] | None) -> None:
+def _audit_change(
+    actor: Actor, action: audit.AuditAction, row: Subscription, after: dict[str, object] | None
+) -> None:
     audit.write_entry(actor, action, row, after=after, project=row.project, department=row.department)

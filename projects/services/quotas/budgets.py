@@ -138,7 +138,11 @@ def _next_version(version: int) -> int:
 
 
 def _audit_change(
-    actor: Actor, action: str, budget: Budget, before: dict[str, Any] | None, after: dict[str, Any] | None
+    actor: Actor,
+    action: audit.AuditAction,
+    budget: Budget,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
 ) -> None:
     if before and after:
         before, after = audit.changed_values(before, after)

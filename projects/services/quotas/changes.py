@@ -39,10 +39,10 @@ def record(
 
 
 def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
+    action: audit.AuditAction = "set_quota"
     if entry.after is None:
         action, before, after = "remove_quota", entry.before, None
     else:
-        action = "set_quota"
         before, after = audit.changed_values(entry.before or {}, entry.after)
     audit.write_entry(
         actor, action, entry.quota, before=before if entry.before else None, after=after,

@@ -188,7 +188,7 @@ def _save(actor: Actor, schedule: Schedule) -> None:
 
 def _audit_change(
     actor: Actor,
-    action: str,
+    action: audit.AuditAction,
     schedule: Schedule,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,

@@ -143,7 +143,8 @@ def _cancel_or_suspend(
                 now=at,
                 explanation=None,
             )
-        _audit(actor, reason.lower(), locked, after=(fresh := reload_workload(workload)))
+        action: audit.AuditAction = "cancel" if to == Phase.CANCELLED else "suspend"
+        _audit(actor, action, locked, after=(fresh := reload_workload(workload)))
         wake("scheduler")
     return fresh
 
@@ -181,7 +182,9 @@ def reload_workload(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _audit(actor: Actor, action: str, workload: Workload, after: Workload | None = None) -> None:
+def _audit(
+    actor: Actor, action: audit.AuditAction, workload: Workload, after: Workload | None = None
+) -> None:
     before = {"phase": workload.phase}
     phase = None if after is None else {"phase": after.phase}
     audit.write_entry(actor, action, workload, before=before, after=phase, project=workload.project)

@@ -157,7 +157,7 @@ def _check_version(template: Template | None, expected: int | None) -> None:
 
 def _audit_change(
     actor: Actor,
-    action: str,
+    action: audit.AuditAction,
     template: Template,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,

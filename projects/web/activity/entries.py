@@ -35,9 +35,15 @@ VERBS = {
     "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
     "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
     "set_password": "changed the password of",
-    "submit": "submitted", "subscribe": "created", "suspended": "suspended", "cancelled": "cancelled",
+    "submit": "submitted", "subscribe": "created", "suspend": "suspended", "suspend_idle": "suspended idle",
     "terminate": "terminated", "test": "tested", "uncordon": "uncordoned", "unsubscribe": "deleted",
-    "upgrade_agent": "upgraded the agent of",
+    "upgrade_agent": "upgraded the agent of", "stop_by_rule": "stopped",
+    "delete_files": "deleted files of", "read_files": "read files of",
+    "open_shell": "opened a shell in", "close_shell": "closed a shell in",
+    "open_copy": "started copying files of", "close_copy": "finished copying files of",
+    "open_forward": "opened a forwarded port of", "close_forward": "closed a forwarded port of",
+    "open_ssh": "opened an SSH session in", "close_ssh": "closed an SSH session in",
+    "open_sftp": "opened an SFTP session in", "close_sftp": "closed an SFTP session in",
 }  # fmt: skip
 WRITES = {
     "set_quota": "changed",

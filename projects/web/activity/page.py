@@ -7,11 +7,16 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.db.known_names import Names, unknown_word
+from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
+from projects.known_names import unknown_user
+from projects.known_words import OBJECT_TYPES
 from projects.models import Audit
 from projects.selectors import audit
+from projects.services.audit import ACTIONS
 from projects.web.activity.entries import NOUNS, Entry, describe_entries
 from projects.web.activity.values import format_changes
 
@@ -46,6 +51,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
     if file := requested_csv(request, listing):
         return file
+    unknown = (
+        unknown_word("action", filters["action"], ACTIONS, Names(audit(request.actor), "action")),
+        unknown_word(
+            "object type", filters["kind"], OBJECT_TYPES, Names(audit(request.actor), "object_type")
+        ),
+        unknown_user(request.actor, filters["actor"], Names(audit(request.actor), "actor")),
+    )
     everything = audit(request.actor).order_by()
     kinds = everything.order_by("object_type").values_list("object_type", flat=True).distinct()
     entries = describe_entries(request.actor, listing.rows)
@@ -59,6 +71,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         ],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
         "kinds": [(kind, NOUNS.get(kind, kind)) for kind in kinds],
+        "unknown": describe_unknown(*unknown),
         "is_filtered": any(filters.values()),
     }
     return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")

@@ -8,8 +8,10 @@ from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from berth.core.problems import Problem
+from berth.db.known_names import Names, unknown_word
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
+from projects.known_words import REASONS
 from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
@@ -83,7 +85,11 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
 
 
 def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
-    return [unknown_project(actor, filters.project), unknown_pool(actor, filters.pool)]
+    return [
+        unknown_project(actor, filters.project),
+        unknown_pool(actor, filters.pool),
+        unknown_word("reason", filters.reason, REASONS, Names(workloads(actor), "reason")),
+    ]
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:

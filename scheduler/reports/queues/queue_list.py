@@ -9,7 +9,7 @@ from django.db.models.functions import Cast, Coalesce, Collate, Concat, LPad
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Phase, Workload
-from projects.selectors import workloads
+from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -18,10 +18,13 @@ NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class QueueLength:
-    """Length of the whole queue, including workloads that the user may not see."""
+    """Length of the whole queue, including workloads that the user may not see.
+
+    An array counts as one workload, as in lists of workloads. Its queued tasks are rows of the queue.
+    """
 
     workloads: int
-    array_tasks: int  # number of the workloads that are tasks of arrays
+    array_tasks: int  # queued tasks of arrays
     gpu_milli: int
     held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
@@ -52,7 +55,7 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
 def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
     sums = Workload.objects.filter(_pending_in(pool)).aggregate(
-        n=Count("pk", filter=queued),
+        n=workload_count(queued),
         array_tasks=Count("pk", filter=queued & Q(array__isnull=False)),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),

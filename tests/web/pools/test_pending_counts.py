@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from berth.server.web.charts.bars import WIDTH, quota_bar
-from projects.models import WorkloadArray
+from projects.models import Workload, WorkloadArray
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.queues.queue_list import queue_length
 from scheduler.web.quotas.queue_rows import pending_by_project
@@ -63,8 +63,8 @@ def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cas
     length = queue_length(cast.pool)
     assert (length.workloads, length.array_tasks, length.held_tasks, length.unschedulable) == (2, 1, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()
-    assert "2 workloads, including 1 array task, in the queue" in text
-    assert "20 array tasks wait for earlier tasks." in text
+    assert "2 workloads in the queue" in text
+    assert "An array counts as one workload. 1 array task is queued, and 20 wait for earlier tasks." in text
     assert "1 pending workload can never start as specified." in text
 
 
@@ -79,3 +79,12 @@ def test_long_queue_does_not_shorten_the_allocated_part_of_a_bar() -> None:
         ("requested", 667, 293),
         ("requested", WIDTH - 20, 20),
     ]
+
+
+def test_queue_counts_an_array_as_one_workload(sign_in: SignIn, cast: Cast, pending: None) -> None:
+    Workload.objects.filter(array__isnull=False, array_index=1).update(held=False, reason="OverQuota")
+    page = sign_in("alice").get("/queue")
+    assert (queue_length(cast.pool).workloads, queue_length(cast.pool).array_tasks) == (2, 2)
+    assert page.context["queued"] == page.context["all_queued"] == 2
+    assert page.context["reasons"] == [("OverQuota", 2)]
+    assert len(page.context["rows"]) == 3, "each queued task has its own row"
