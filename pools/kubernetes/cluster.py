@@ -4,8 +4,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from berth.core.clock import SystemClock
 from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.manifests import namespace_manifest
@@ -14,6 +16,8 @@ from pools.kubernetes.nodes import INSTALLATION_LABEL
 from pools.kubernetes.settings import KubernetesSettings
 from pools.kubernetes.worker import PATIENCE, Worker
 from pools.runtimes.base import RuntimeFailure
+
+SYSTEM_NOW = SystemClock().now
 
 
 class ForeignNamespace(Exception):
@@ -52,9 +56,12 @@ class UnusableCluster:
 class Clusters:
     """Clusters by connection. A cluster is created on first use and retained while a pool uses it."""
 
-    def __init__(self, installation: Callable[[], str], patience: float = PATIENCE) -> None:
+    def __init__(
+        self, installation: Callable[[], str], patience: float = PATIENCE,
+        now: Callable[[], datetime] = SYSTEM_NOW,
+    ) -> None:  # fmt: skip
         """Create an empty collection. `patience` is how many seconds callers wait for a cluster."""
-        self._installation, self._patience = installation, patience
+        self._installation, self._patience, self._now = installation, patience, now
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
         self._lock = threading.Lock()
@@ -82,7 +89,7 @@ class Clusters:
     def _connect(self, connection: Connection) -> Cluster:
         """Return a new cluster. Its threads start only when they are needed."""
         api, installation = Api(connection), self._installation()
-        mirror = Mirror(api, installation, self._on_change, self._on_deleted)
+        mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def retain(self, used: Collection[Cluster]) -> None:

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from pools.kubernetes.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
@@ -23,23 +24,25 @@ DENIED_RETRY_SECONDS = 30.0  # for quotas, because the permission to list them i
 DENIED = (403, 404)
 SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
-KINDS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods", "resourcequotas": "/api/v1/resourcequotas"}
-QUOTAS = "resourcequotas"
+NODES, QUOTAS = "nodes", "resourcequotas"
+KINDS = {NODES: "/api/v1/nodes", "pods": "/api/v1/pods", QUOTAS: "/api/v1/resourcequotas"}
 Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
     """Background threads that track the cluster's state. The first read starts the threads.
 
-    `on_change` is called when a quota or the report of one of this installation's pods changes, and
-    `on_deleted` with the last state of each deleted pod.
+    `on_change` is called when a node, a quota or the report of one of this installation's pods changes, and
+    `on_deleted` with the last state of each deleted pod. `nodes_changed_at` is when the mirror last noticed
+    that nodes were added or removed or accept different pods.
     """
 
     def __init__(
         self, api: Api, installation: str, on_change: Callable[[], None],
-        on_deleted: Callable[[Mapping[str, Any]], None],
+        on_deleted: Callable[[Mapping[str, Any]], None], now: Callable[[], datetime],
     ) -> None:  # fmt: skip
-        self._api, self._installation = api, installation
+        self._api, self._installation, self._now = api, installation, now
+        self.nodes_changed_at: datetime | None = None
         self._on_change, self._on_deleted = on_change, on_deleted
         self._lock = threading.Lock()
         self._objects: dict[str, dict[Key, Mapping[str, Any]]] = {kind: {} for kind in KINDS}
@@ -62,7 +65,7 @@ class Mirror:
 
     def nodes(self) -> list[Mapping[str, Any]]:
         """Return all nodes. Raises Unreachable while the API server does not respond."""
-        return self._read("nodes", SYNC_SECONDS)
+        return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
         """Return all pods that are placed or belong to this installation. Raises Unreachable.
@@ -184,6 +187,8 @@ class Mirror:
         self._mark_synced(kind)
         if kind == QUOTAS and before != listed:
             self._on_change()
+        if kind == NODES and _node_states(before) != _node_states(listed):
+            self._announce_nodes()
         for key, item in before.items():
             if kind == "pods" and key not in listed and key not in newer and self.is_own(item):
                 self._on_deleted(item)
@@ -224,15 +229,24 @@ class Mirror:
                 self._objects[kind][key] = trimmed
             if kind == "pods" and is_own:
                 self._own_pods = None
+            after = self._objects[kind].get(key)
             # Readers wait for this lock. They therefore see the change that woke them.
+            if kind == NODES:
+                if _node_state(before) != _node_state(after):
+                    self._announce_nodes()
+                return
             if kind == QUOTAS:
-                is_news = before != self._objects[kind].get(key)
+                is_news = before != after
             else:
                 is_news = is_own and (
                     is_deleted or before is None or read_report(before) != read_report(item)
                 )
             if is_news:
                 self._on_change()
+
+    def _announce_nodes(self) -> None:
+        self.nodes_changed_at = self._now()
+        self._on_change()
 
     def _mark_synced(self, kind: str) -> None:
         self._errors.pop(kind, None)
@@ -245,7 +259,7 @@ class Mirror:
     def _trim(self, kind: str, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the part of an object that the mirror stores, or None if the mirror ignores the object."""
         metadata, status = item["metadata"], item.get("status") or {}
-        if kind == "nodes":
+        if kind == NODES:
             names = ("name", "uid", "labels", "deletionTimestamp")
             states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
@@ -272,6 +286,24 @@ class Mirror:
 def _key(item: Mapping[str, Any]) -> Key:
     metadata = item["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
+
+
+def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tuple[Any, ...] | None]:
+    return {key: _node_state(node) for key, node in nodes.items()}
+
+
+def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+    """Return what decides which pods a node accepts. The times of its kubelet's reports are left out."""
+    if node is None:
+        return None
+    metadata, spec, status = node["metadata"], node["spec"], node["status"]
+    conditions = status.get("conditions") or ()
+    ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
+    is_deleted = "deletionTimestamp" in metadata
+    return (
+        metadata.get("uid"), is_deleted, spec.get("unschedulable"), spec.get("taints"), ready,
+        status.get("allocatable"),
+    )  # fmt: skip
 
 
 def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,8 +45,13 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 
 
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Return whether a listing is due: at each tick of the pool, and more often while nodes boot."""
+    """Return whether a listing is due: at each tick of the pool, and more often while nodes boot.
+
+    If the provider has noticed a change since the last listing, the next one is due at once.
+    """
     if pool.ticked_at is None or context.now < pool.ticked_at:  # first tick, or the clock was set back
+        return True
+    if context.changed_at is not None and context.changed_at >= pool.ticked_at:
         return True
     interval = timedelta(seconds=pool.reconcile_tick)
     if context.now >= pool.ticked_at + interval:

@@ -26,13 +26,15 @@ def reconcile(
     now: datetime,
     fence: Fence = transaction.atomic,
     work_to_lose: Mapping[int, Work] | None = None,
+    changed_at: datetime | None = None,
 ) -> bool:
     """Run one pass. Return whether the pass changed anything.
 
     `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
-    first. A pass without due changes only reads the pool and its nodes.
+    first. `changed_at` is when the provider last noticed that instances changed; a listing is then due. A
+    pass without due changes only reads the pool and its nodes.
     """
-    context = PassContext(provider, now, fence, uuid.uuid4().hex)
+    context = PassContext(provider, now, fence, uuid.uuid4().hex, changed_at)
     pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)
     has_changed = False
     if observe.is_listing_due(pool, nodes, context):

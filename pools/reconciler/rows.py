@@ -27,13 +27,15 @@ class PassContext:
     """Context of one pass.
 
     `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes the pass's
-    own order from an order of an earlier pass.
+    own order from an order of an earlier pass. `changed_at` is when the provider last noticed that instances
+    changed, or None if it cannot notice.
     """
 
     provider: Provider
     now: datetime
     fence: Fence
     name: str
+    changed_at: datetime | None = None
 
 
 def lock_pool(pool_id: int) -> NodePool:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -64,6 +64,7 @@ class Wiring:
     clock: Clock
     providers: Mapping[str, Callable[[NodePool], Provider]]
     runtimes: Mapping[str, Runtime]
+    changes: Mapping[str, Callable[[NodePool], datetime | None]] = field(default_factory=dict)
 
     def provider_for(self, pool: NodePool) -> Provider:
         provider = _lookup(self.providers, pool.provider, f"provider of pool {pool.name}")(pool)
@@ -71,6 +72,14 @@ class Wiring:
         if isinstance(runtime, RayRuntime):
             provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
         return trace_provider(provider, pool.provider)
+
+    def changed_at(self, pool: NodePool) -> datetime | None:
+        """Return when the pool's provider last noticed that instances changed.
+
+        The result is None before the first change, and for providers that only list their instances.
+        """
+        last_change = self.changes.get(pool.provider)
+        return last_change(pool) if last_change is not None else None
 
     def runtime_for(self, pool: NodePool) -> Runtime:
         return _lookup(self.runtimes, pool.runtime, f"runtime of pool {pool.name}")
@@ -89,7 +98,7 @@ def _build_wiring(fakes: str) -> Wiring:
     upkeep = SshUpkeep(clock.now, installation, Visitor())
     raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = prepared(local_provider)
-    clusters = Clusters(installation)
+    clusters = Clusters(installation, now=clock.now)
     access = KubernetesAccess(clusters)
     kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools)
     clusters.listen(kubernetes.notify, kubernetes.record_deletion)
@@ -116,6 +125,7 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Runtime.RAY.value: RayRuntime(home / "ray", ray_nodes),
             NodePool.Runtime.KUBERNETES.value: kubernetes,
         },
+        changes={NodePool.Provider.KUBERNETES.value: access.nodes_changed_at},
     )
     return _with_fakes(wiring, import_module(fakes)) if fakes else wiring
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 
 from berth.core.errors import Invalid
@@ -72,6 +73,11 @@ class KubernetesAccess:
         if isinstance(access, UnusableCluster):
             raise ProviderError(ProviderErrorKind.CREDENTIALS, access.reason)
         return access
+
+    def nodes_changed_at(self, pool: NodePool) -> datetime | None:
+        """Return when nodes of the pool's cluster last changed. None: no change has been noticed yet."""
+        access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
+        return access.cluster.mirror.nodes_changed_at if isinstance(access, PoolAccess) else None
 
     @contextmanager
     def open(self, pool: NodePool) -> Iterator[PoolAccess]:

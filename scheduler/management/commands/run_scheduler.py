@@ -78,13 +78,17 @@ def build_scheduler() -> Scheduler:
         provider = wiring.provider_for(pool)
 
         def run_pass() -> bool:
-            return reconcile(
+            changed_at = wiring.changed_at(pool)
+            has_changed = reconcile(
                 pool.pk,
                 provider=provider,
                 now=now,
                 fence=lambda: fenced_transaction(held_lease),
                 work_to_lose=work_to_lose,
+                changed_at=changed_at,
             )
+            # If instances have changed during this pass, the next pass must follow at once.
+            return has_changed or wiring.changed_at(pool) != changed_at
 
         # A pass over remote machines may block, so it runs in the background.
         return (

@@ -117,6 +117,34 @@ def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Pr
     assert reasons == {"the pod was deleted in Kubernetes, for example by `kubectl drain`."}
 
 
+def test_change_of_a_node_is_seen_before_the_next_tick_of_the_pool(users: Users, prod: Prod) -> None:
+    def obstacle() -> str:
+        with users.admin.client() as admin:
+            nodes = list(admin.nodes.list(pool="prod"))
+        (node,) = (each for each in nodes if str(each.instance_id).startswith("node-1/"))
+        return node.obstacle
+
+    def set_taints(*taints: dict[str, str]) -> None:
+        change = {"op": "add", "path": "/spec/taints", "value": list(taints)}
+        patch(prod.admin, "/api/v1/nodes/node-1", change)
+
+    users.admin.berth("pool", "edit", "prod", "--set", "reconcile_tick=86400")
+    cordon(prod, "node-1")
+    try:
+        until(lambda: obstacle() == "the node is cordoned in Kubernetes")
+        cordon(prod, "node-1", is_cordoned=False)
+        # The node controller of the cluster removes its taint of cordoned nodes a moment later.
+        until(lambda: obstacle() == "")
+        set_taints({"key": "broken", "effect": "NoSchedule"})
+        until(lambda: obstacle() == "the node has the taint broken:NoSchedule")
+        set_taints()
+        until(lambda: obstacle() == "")
+    finally:
+        cordon(prod, "node-1", is_cordoned=False)
+        set_taints()
+        users.admin.berth("pool", "edit", "prod", "--set", "reconcile_tick=1")
+
+
 def test_workload_moves_so_that_a_larger_one_fits_on_its_node(
     users: Users, prod: Prod, client: Client
 ) -> None:

@@ -1,7 +1,7 @@
 """Tests for a pool on Kubernetes: its rows follow the cluster."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -30,8 +30,11 @@ pytestmark = pytest.mark.django_db
 class Fleet:
     cluster: FakeCluster
     url: str
-    clusters: Clusters
+    clusters: Clusters = field(init=False)
     now: Any = START
+
+    def __post_init__(self) -> None:
+        self.clusters = Clusters(lambda: "test", now=lambda: self.now)
 
     def create(self, name: str = "prod", **values: Any) -> NodePool:
         defaults = {
@@ -40,12 +43,16 @@ class Fleet:
         }  # fmt: skip
         return services.create_pool(actor=SYSTEM, name=name, provider="kubernetes", **{**defaults, **values})
 
-    def reconcile(self, pool: NodePool) -> None:
-        self.now += timedelta(seconds=20)
+    def reconcile(self, pool: NodePool, seconds: float = 20) -> None:
+        """Run a pass after so many simulated seconds."""
+        self.now += timedelta(seconds=seconds)
         provider = KubernetesProvider(
             lambda: self.access.for_pool(pool), lambda: self.access.open(pool), lambda: self.now
         )
-        reconcile(pool.pk, provider=provider, now=self.now, fence=transaction.atomic)
+        reconcile(
+            pool.pk, provider=provider, now=self.now, fence=transaction.atomic,
+            changed_at=self.access.nodes_changed_at(pool),
+        )  # fmt: skip
 
     def settle(self, pool: NodePool, **expected: Any) -> dict[str, Any]:
         """Reconcile until the first node of the pool has these values. Return the values."""
@@ -65,13 +72,14 @@ class Fleet:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    cluster, clusters = FakeCluster(), Clusters(lambda: "test")
+    cluster = FakeCluster()
     for number in range(2):
         cluster.add_node(f"gpu-{number}", gpus=2, labels={"gpus": "yes"})
     cluster.add_node("control-plane")
     with serve(cluster) as url:
-        yield Fleet(cluster, url, clusters)
-        clusters.close()
+        fleet = Fleet(cluster, url)
+        yield fleet
+        fleet.clusters.close()
 
 
 def test_pool_claims_the_selected_nodes_with_their_individual_capacity(fleet: Fleet) -> None:
@@ -103,6 +111,43 @@ def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> N
     assert first.state == "cordoned"
     fleet.cluster.change_node("gpu-0", unschedulable=False)
     fleet.settle(pool, obstacle="")
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "obstacle"),
+    [
+        (lambda cluster: cluster.change_node("gpu-0", unschedulable=True), "ready",
+         "the node is cordoned in Kubernetes"),
+        (lambda cluster: cluster.change_node("gpu-0", taints=[{"key": "broken", "effect": "NoExecute"}]),
+         "ready", "the node has the taint broken:NoExecute"),
+        (lambda cluster: cluster.set_ready("gpu-0", "False", "out of disk"), "ready",
+         "the node is not ready: out of disk"),
+        (lambda cluster: cluster.remove_node("gpu-0"), "ended", ""),
+    ],
+)  # fmt: skip
+def test_change_of_a_node_wakes_the_scheduler_and_is_stored_before_the_next_tick_of_the_pool(
+    fleet: Fleet, change: Callable[[FakeCluster], None], state: str, obstacle: str
+) -> None:
+    pool, wakes = fleet.create(), []
+    fleet.clusters.listen(lambda: wakes.append(fleet.access.nodes_changed_at(pool)), lambda pod: None)
+    fleet.settle(pool, state="ready", obstacle="")
+    fleet.now += timedelta(seconds=1)
+    change(fleet.cluster)
+    poll_until(lambda: fleet.now in wakes)
+    fleet.reconcile(pool, seconds=0)
+    first = pool.nodes.get(instance_id__startswith="gpu-0/")
+    assert (first.state, first.obstacle) == (state, obstacle)
+
+
+def test_kubelet_that_only_repeats_its_status_does_not_make_a_listing_due(fleet: Fleet) -> None:
+    pool = fleet.create()
+    fleet.settle(pool, state="ready", obstacle="")
+    changed_at = fleet.access.nodes_changed_at(pool)
+    fleet.now += timedelta(seconds=1)
+    fleet.cluster.set_ready("gpu-0", "True", "kubelet is posting ready status")
+    mirror = fleet.access.for_pool(pool).cluster.mirror
+    poll_until(lambda: "is posting" in str(mirror.nodes()))
+    assert fleet.access.nodes_changed_at(pool) == changed_at
 
 
 def test_removed_node_is_marked_lost_and_another_node_is_claimed(fleet: Fleet) -> None:
