@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 LOG_PATIENCE = timedelta(minutes=10)
 VANISHED = "the pod no longer exists in the cluster"
+STOPPED = PodReport(PodState.EXITED, cause=PodCause.STOPPED)
 
 
 class PodCalls:
@@ -40,8 +41,6 @@ class PodCalls:
         self.code = CodeDeliveries(notify)
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
-        self._stopped: set[str] = set()  # pods that this process has stopped and that have not ended
-        self._given_up: dict[str, PodReport] = {}  # final reports of pods that are being deleted
 
     def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
@@ -133,7 +132,8 @@ class PodCalls:
             return
         metadata, spec = pod["metadata"], pod["spec"]
         if not metadata.get("deletionTimestamp"):
-            self._stopped.add(pod_id)
+            # A crash of the machine may lose this record, but the pod's row also says that Berth stops it.
+            self._ledger.plan_end(pod_id, STOPPED, durable=False)
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)
             return
@@ -154,35 +154,45 @@ class PodCalls:
         return pod if cluster.mirror.is_own(pod) else None
 
     def give_up(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
-        """Delete a pod that cannot start, and record this as its end."""
-        self._given_up[pod_id] = report  # the watch may report the deletion before this call ends
-        try:
-            with failures(cluster.api.server):
-                cluster.api.delete(path, 0)
-            return self.end(pod_id, report)
-        finally:
-            del self._given_up[pod_id]
+        """Delete a pod that cannot start, and record this as its end.
+
+        The end is recorded as planned first, because Berth may crash before this call ends, and the watch may
+        report the deletion before that.
+        """
+        self._ledger.plan_end(pod_id, report, durable=True)
+        with failures(cluster.api.server):
+            cluster.api.delete(path, 0)
+        return self.end(pod_id, report)
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
         """Record the end of a pod whose object was deleted, from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
-            self.end(pod_id, self._given_up.get(pod_id) or deleted_pod_report(pod))
+            self.end(pod_id, deleted_pod_report(pod))
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end.
 
         The recorded time is never in the future, although the cluster's clock may be ahead. A pod that Berth
-        has stopped needs no reason.
+        has deleted ends with the planned reason.
         """
         now = datetime.now(UTC)
-        if pod_id in self._stopped and report.cause is PodCause.EVICTED:
-            report = replace(report, cause=PodCause.STOPPED, message="")
-        self._stopped.discard(pod_id)
+        if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
+            report = replace(report, cause=planned.cause, message=planned.message)
         self._created.discard(pod_id)
         self.code.forget(pod_id)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
+
+    def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
+        """Return the end that Berth planned for a deleted pod.
+
+        Berth gives up only pods that have not started. If the pod has started since, the plan is obsolete.
+        """
+        entry = self._ledger.find(pod_id)
+        planned = entry.planned if entry is not None else None
+        is_obsolete = planned is not None and planned.cause is not PodCause.STOPPED and report.started_at
+        return None if is_obsolete else planned
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the log, and delete the pod's object and its record."""

@@ -25,13 +25,14 @@ class Entry:
 
     `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if
     the node may have received the pod. Otherwise, no job was submitted for the pod, and the pod
-    cannot run.
+    cannot run. `planned` is the report with which Berth intends to end the pod.
     """
 
     instance_id: str
     workspace: str
     ended: PodReport | None = None
     received: bool = True
+    planned: PodReport | None = None
 
 
 class Ledger:
@@ -52,8 +53,11 @@ class Ledger:
         record = read_record(str(self._pods / validate_name(pod_id)))
         if record is None or "instance" not in record:  # a crash of the machine may empty an unsynced file
             return None
-        ended = decode_report(json.loads(record["ended"])) if "ended" in record else None
-        return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no")
+        ended, planned = (
+            decode_report(json.loads(record[name])) if name in record else None
+            for name in ("ended", "planned")
+        )
+        return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no", planned)
 
     def has_ended(self, pod_id: str) -> bool:
         entry = self.find(pod_id)
@@ -100,7 +104,14 @@ class Ledger:
         with self._lock:
             entry = self.find(pod_id) or Entry("", "", received=False)
             if entry.ended is None and not entry.received:
-                self._write(pod_id, [*_placement_record(entry), _end_field(report)])
+                self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
+
+    def plan_end(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
+        """Record that Berth ends the pod, before it does, so that the reason is still known after a crash."""
+        with self._lock:
+            entry = self.find(pod_id)
+            if entry is not None and entry.ended is None and entry.planned != report:
+                self._write(pod_id, _placement_record(replace(entry, planned=report)), durable=durable)
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the end of the pod.
@@ -111,7 +122,8 @@ class Ledger:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
                 return report if entry is None or entry.ended is None else entry.ended
-            self._write(pod_id, [*_placement_record(entry), _end_field(report)])
+            ended = replace(entry, planned=None)
+            self._write(pod_id, [*_placement_record(ended), _report_field("ended", report)])
             return report
 
     def forget(self, pod_id: str) -> None:
@@ -156,11 +168,13 @@ class Ledger:
 
 def _placement_record(entry: Entry) -> Record:
     placed = [("instance", entry.instance_id), ("workspace", entry.workspace)]
+    if entry.planned is not None:
+        placed.append(_report_field("planned", entry.planned))
     return placed if entry.received else [*placed, ("received", "no")]
 
 
-def _end_field(report: PodReport) -> tuple[str, str]:
-    return "ended", json.dumps(encode_report(report)).replace("\\u0000", "?")
+def _report_field(name: str, report: PodReport) -> tuple[str, str]:
+    return name, json.dumps(encode_report(report)).replace("\\u0000", "?")
 
 
 def _is_temporary_file(name: str) -> bool:

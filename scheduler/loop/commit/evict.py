@@ -12,8 +12,8 @@ from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.loop.commit.locked_rows import Key
-from scheduler.models import Eviction
 from scheduler.reports.evictions.records import audit_numbers
+from scheduler.reports.evictions.rows import eviction_row
 from scheduler.reports.visibility import project_in_handle, workload_display_name
 
 REASONS = {
@@ -104,30 +104,22 @@ def _write_audit_record(
     decided: Decided, bundle: Bundle, workload: Workload, gpu_milli: int, context: CommitContext
 ) -> None:
     preemptor = context.locked.workloads.get(decided.preemptor) if decided.preemptor else None
-    project, pool = workload.project, context.view.pools[bundle.pool]
-    eviction = Eviction(
+    pool = context.view.pools[bundle.pool]
+    row = eviction_row(
+        workload,
+        pool.pk,
+        pool.name,
         at=context.now,
-        cycle=context.cycle,
         kind=str(decided.kind),
-        pool_id=pool.pk,
-        pool_name=pool.name,
-        workload_id=workload.pk,
-        workload_name=workload.name,
-        project_id=project.pk,
-        project_name=project.name,
-        department_id=project.department_id,
-        department_name=project.department.name,
-        preemptor_id=preemptor.pk if preemptor else None,
-        preemptor_name=preemptor.name if preemptor else "",
-        preemptor_project_id=preemptor.project_id if preemptor else None,
-        preemptor_project_name=preemptor.project.name if preemptor else "",
         rule=decided.rule,
+        pods=decided.pods,
+        preemptor=preemptor,
+        cycle=context.cycle,
         numbers=audit_numbers(
             decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None
         ),
-        pods=[{"role": role, "index": index} for role, index in decided.pods],
         entire_workload=decided.whole,
         gpu_milli=gpu_milli,
         lost_gpu_seconds=decided.lost_gpu_seconds,
     )
-    context.new_rows.evictions.append(eviction)
+    context.new_rows.evictions.append(row)

@@ -23,6 +23,7 @@ from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.models import Eviction
+from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
 
 log = logging.getLogger(__name__)
 
@@ -84,24 +85,18 @@ def _rule(node: Node) -> str:
 
 
 def _audit_record(workload: Workload, pods: Sequence[Pod], now: datetime) -> Eviction:
-    node, project = pods[0].node, workload.project
-    started = workload.started_at or now
-    since = max(started, workload.last_checkpoint_at or started)
-    return Eviction(
+    node, gpu_milli = pods[0].node, workload.gpu_milli_now
+    return eviction_row(
+        workload,
+        node.pool_id,
+        node.pool.name,
         at=now,
         kind="drain",
-        pool_id=node.pool_id,
-        pool_name=node.pool.name,
-        workload_id=workload.pk,
-        workload_name=workload.name,
-        project_id=project.pk,
-        project_name=project.name,
-        department_id=project.department_id,
-        department_name=project.department.name,
         rule=_rule(node),
+        pods=[(pod.role, pod.index) for pod in pods],
         numbers={"node": node.name, "drain_started_at": str(node.drain_started_at)},
-        pods=[{"role": pod.role, "index": pod.index} for pod in pods],
-        entire_workload=True,
-        gpu_milli=workload.gpu_milli_now,
-        lost_gpu_seconds=int((now - since).total_seconds()) * workload.gpu_milli_now // 1000,
+        gpu_milli=gpu_milli,
+        lost_gpu_seconds=lost_gpu_seconds(
+            gpu_milli, workload.started_at or now, workload.last_checkpoint_at, now
+        ),
     )

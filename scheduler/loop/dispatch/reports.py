@@ -21,7 +21,7 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.cluster_evictions import record_cluster_evictions
+from scheduler.loop.dispatch.cluster_evictions import find_cluster_evictions, record_cluster_evictions
 from scheduler.loop.dispatch.gangs import (
     apply_gang_verdicts,
     evaluate_gangs,
@@ -121,10 +121,11 @@ def record_reports(
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
-                record_cluster_evictions(_write(changes, now), now)
+                evictions = find_cluster_evictions(_write(changes, now), _failed_or_lost(changes))
                 keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
                 apply_gang_verdicts(workloads, now, context.specs)
+                record_cluster_evictions(evictions, now)
                 if not only_starts:
                     recount_gpus(workloads, context.specs)
                 crash_point("reports.before_end")
@@ -154,9 +155,11 @@ def _record_separately(
     """
     with fenced_transaction(context.held_lease):
         workloads = lock_gangs(affected)
-        rejections = _write_changes(changes, now)
+        rejections, evicted = _write_changes(changes, now)
+        evictions = find_cluster_evictions(evicted, _failed_or_lost(changes))
         keep_files(_failed_pods(changes), workloads, now, context.specs)
         notes = evaluate_gangs(workloads, now, context.specs)
+        record_cluster_evictions(evictions, now)
         recount_gpus(workloads, context.specs)
     return rejections, notes
 
@@ -284,16 +287,23 @@ def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID
     return failed
 
 
-def _write_changes(changes: Sequence[PodChange], now: datetime) -> list[str]:
-    """Write all changes. Return a note for each change that the database rejects."""
+def _failed_or_lost(changes: Iterable[PodChange]) -> list[uuid.UUID]:
+    return [change.pod.pk for change in changes if change.state in (PodState.FAILED, PodState.LOST)]
+
+
+def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[str], list[uuid.UUID]]:
+    """Write all changes.
+
+    Return a note for each change that the database rejects, and the pods that their cluster has evicted.
+    """
     evicted: list[uuid.UUID] = []
     rejected = write_in_halves(changes, lambda part: evicted.extend(_write(part, now)))
-    record_cluster_evictions(evicted, now)
     for change, reason in rejected:
         log.error("the report of pod %s could not be recorded: %s", change.pod.pk, reason)
-    return [
+    notes = [
         f"The report of pod {change.pod.pk} could not be recorded: {reason}" for change, reason in rejected
     ]
+    return notes, evicted
 
 
 def _write(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:

@@ -58,7 +58,10 @@ class Submitted:
 
 @dataclass
 class Stage:
-    """The installation and what happens to it. `happened` counts the events by name."""
+    """The installation and what happens to it.
+
+    `happened` counts the events by name, and `deleted` contains the workloads that lost a deleted pod.
+    """
 
     berth: Installation
     prod: Prod
@@ -68,6 +71,7 @@ class Stage:
     random: random.Random
     workloads: list[Submitted] = field(default_factory=list)
     happened: Counter[str] = field(default_factory=Counter)
+    deleted: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=count)
 
     # --- work
@@ -142,6 +146,7 @@ class Stage:
         pods = [pod for pod in self.prod.objects("pods") if "berth.dev/pool" in labels(pod)]
         if pods:
             metadata = self.random.choice(pods)["metadata"]
+            self.deleted.add(metadata["labels"]["berth.dev/workload"])
             self.prod.api.delete(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", 1)
 
     def refuse_for_a_while(self) -> None:
@@ -243,6 +248,10 @@ def test_random_kills_do_not_lose_duplicate_or_leak_pods(stage: Stage) -> None:
         row = stage.ask(partial(stage.clients[work.project].workloads.get, work.id))
         assert (row.phase, row.restarts) == ("completed", 0), (work.name, row.phase, row.message)
         assert [len(names) for names in pods] == [work.steps] * work.replicas, work.name
+
+    # Only what others have deleted counts as evicted by the cluster.
+    evictions = stage.ask(lambda: list(stage.admin.evictions.list(kind="cluster")))
+    assert {str(record.workload) for record in evictions} <= stage.deleted
 
     # Nothing of Berth is left in the cluster, its records or its database, and what others have is unchanged.
     until(lambda: own_objects(prod) == [], 300, details=lambda: own_objects(prod))

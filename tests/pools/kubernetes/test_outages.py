@@ -1,6 +1,7 @@
 """Tests for outages of the API server, lost responses and records, and other users of the cluster."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Refusal
+from tests.pools.kubernetes.test_clock_skew import make_older
 
 
 @pytest.fixture
@@ -170,6 +172,44 @@ def test_pod_that_others_delete_says_why_and_one_that_berth_stops_does_not(
     assert [ended(stage.runtime, pod_id).message for pod_id in ("drained", "stopped")] == [message, ""]
     causes = [ended(stage.runtime, pod_id).cause for pod_id in ("drained", "stopped")]
     assert causes == [PodCause.EVICTED, PodCause.STOPPED]
+
+
+def test_pods_that_berth_deletes_just_before_a_crash_are_not_reported_as_evicted(
+    stage: FakeKubernetesStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)
+    stage.runtime.start(stage.order("unplaceable", "train", devices=(0,)))
+    stage.runtime.start(stage.long("stopped"))
+    running(stage.runtime, "stopped")
+    # The process dies between the deletion of a pod and the record of its end.
+    monkeypatch.setattr(stage.runtime.ledger, "end", lambda pod_id, report: report)
+    poll_until(lambda: stage.runtime.get_reports(["unplaceable"])["unplaceable"].progress != "")
+    make_older(stage, "unplaceable", timedelta(seconds=31))
+    ended(stage.runtime, "unplaceable")
+    stage.runtime.stop("stopped", 1)
+    poll_until(lambda: [pod["metadata"]["name"] for pod in stage.cluster.store.of_kind("pods")] == ["theirs"])
+    stage.restart()
+    reports = [ended(stage.runtime, pod_id) for pod_id in ("unplaceable", "stopped")]
+    assert [report.cause for report in reports] == [PodCause.LOST, PodCause.STOPPED]
+    assert "could not place the pod: 0/1 nodes are available" in reports[0].message
+    assert reports[1].message == ""
+
+
+def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
+    stage: FakeKubernetesStage,
+) -> None:
+    stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)
+    stage.runtime.start(stage.order("p-1", "train", devices=(0,)))
+    poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].progress != "")
+    stage.cluster.refusals["delete", "pods"] = Refusal(500, "InternalError", "try again")
+    make_older(stage, "p-1", timedelta(seconds=31))
+    poll_until(lambda: report(stage, "p-1") is None)
+    stage.cluster.store.remove("pods", "others", "theirs")
+    stage.cluster._schedule(stage.cluster.pod("p-1"))
+    poll_until(lambda: report(stage, "p-1"), lambda seen: seen is not None and seen.state is PodState.RUNNING)
+    stage.cluster.refusals.clear()
+    stage.cluster.delete_pod(stage.namespace, "p-1", 1)
+    assert ended(stage.runtime, "p-1").cause is PodCause.EVICTED
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,20 @@ def test_workload_that_loses_all_pods_at_once_has_one_record(stage: Stage) -> No
     assert Eviction.objects.count() == 1
 
 
+def test_record_counts_all_pods_if_an_eviction_stops_the_entire_workload(stage: Stage) -> None:
+    workload = running_gang(stage)
+    node = stage.pods(workload)[0].node.name
+    stage.clock.advance(60)
+    evict(stage, workload, 0)
+    # The program of the other replica fails because it has lost its peer.
+    stage.runtime.end(str(stage.pods(workload, "running")[1].pk), exit_code=1)
+    stage.tick()
+    record = Eviction.objects.get()
+    assert record.rule == f"Decided outside Berth: on {node}, {DRAINED}."
+    assert (record.entire_workload, record.gpu_milli, record.lost_gpu_seconds) == (True, 2000, 120)
+    assert record.pods == [{"role": "worker", "index": 0}, {"role": "worker", "index": 1}]
+
+
 @pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])
 def test_pod_that_is_lost_with_its_node_is_not_evicted(stage: Stage, cause: PodCause) -> None:
     workload = running_gang(stage)

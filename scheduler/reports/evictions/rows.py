@@ -1,0 +1,47 @@
+"""Build audit rows of evictions from the rows of the evicted workloads."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from projects.models import Workload
+from scheduler.models import Eviction
+
+
+def eviction_row(
+    workload: Workload, pool_id: int, pool_name: str, *, at: datetime, kind: str, rule: str,
+    pods: Iterable[tuple[str, int]], preemptor: Workload | None = None, **columns: Any,
+) -> Eviction:  # fmt: skip
+    """Return an unsaved audit row of an evicted workload.
+
+    `pods` contains the roles and indexes of the evicted pods. `columns` contains the values that differ
+    between kinds: the GPUs, the lost work and the numbers behind the decision.
+    """
+    project = workload.project
+    row = Eviction(
+        at=at,
+        kind=kind,
+        pool_id=pool_id,
+        pool_name=pool_name,
+        workload_id=workload.pk,
+        workload_name=workload.name,
+        project_id=project.pk,
+        project_name=project.name,
+        department_id=project.department_id,
+        department_name=project.department.name,
+        rule=rule,
+        pods=[{"role": role, "index": index} for role, index in pods],
+        **columns,
+    )
+    if preemptor is not None:
+        row.preemptor_id = preemptor.pk
+        row.preemptor_name = preemptor.name
+        row.preemptor_project_id = preemptor.project_id
+        row.preemptor_project_name = preemptor.project.name
+    return row
+
+
+def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
+    """Return the work between the start or, if it is later, the last checkpoint, and the end."""
+    since = max(since, checkpoint_at or since)
+    return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000
