@@ -2,9 +2,11 @@
 
 Signals are sent inside the change's transaction, so that a receiver can reject the change by raising. Signals
 carry `actor`, `action` (such as edit or drain), `obj`, and `before` and `after` as dictionaries of changed
-values, or None.
+values, or None. `proposed` is sent for a preview of a change, with `obj`, `before` and `after`, so that a
+receiver can reject the preview as it would reject the change.
 """
 
 from django.dispatch import Signal
 
 changed = Signal()
+proposed = Signal()

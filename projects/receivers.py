@@ -36,6 +36,12 @@ def authorize_and_audit_pool_change(
     announce.tenants_changed()
 
 
+@receiver(signals.proposed)
+def check_proposed_pool(sender: Any, *, before: Any = None, after: Any = None, **_: Any) -> None:
+    """Reject a preview for the same reasons as the change."""
+    check_volume_projects(before or {}, after or {})
+
+
 def check_volume_projects(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Raise Invalid if a volume of a pool names a project that does not exist.
 

@@ -26,7 +26,7 @@ from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
 from pools.services.ssh.hosts import remove_all_hosts, sync_hosts, with_kept_host_keys
 from pools.services.ssh.keys import split_keys, store_keys
-from pools.signals import changed
+from pools.signals import changed, proposed
 
 FIXED_WHILE_USED = ("provider", "runtime")
 # Fields that affect whether a node boots. Changing any of them resets the failed boots.
@@ -62,6 +62,7 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
     """
     values, ssh_keys = split_keys(values)
     pool, _ = _new_pool(name, values)
+    proposed.send(NodePool, obj=pool, before=None, after=pool_settings(pool))
     pool.unstored_ssh_keys = ssh_keys
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     try:
@@ -123,7 +124,12 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     edited = copy(pool)
     values, _ = split_keys(changes)
     columns, _ = environments.split_values(values)
+    columns = dict(with_kept_host_keys(edited, columns))
     apply_values(edited, environments.merge_environment(edited, columns))
+    if any(name in changes for name in FIXED_WHILE_USED):
+        _check_unused(edited)
+    before, after = _changed_settings(pool_settings(pool), pool_settings(edited))
+    proposed.send(NodePool, obj=edited, before=before, after=after)
     edited.nodes_desired = _desired_within_bounds(edited)
     return edited
 
@@ -250,19 +256,19 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
             )
         before, built = pool_settings(locked), locked.built_environment_id
         yield locked
-        after = pool_settings(locked)
-        names = [name for name in after | before if after.get(name) != before.get(name)]
-        if names or locked.built_environment_id != built:
+        before, after = _changed_settings(before, pool_settings(locked))
+        if after or locked.built_environment_id != built:
             locked.version += 1
             locked.save()
-        changed.send(
-            NodePool,
-            actor=actor,
-            action=action,
-            obj=locked,
-            before={name: before.get(name) for name in names},
-            after={name: after.get(name) for name in names},
-        )
+        changed.send(NodePool, actor=actor, action=action, obj=locked, before=before, after=after)
+
+
+def _changed_settings(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the changed settings, with their values before and after the change."""
+    names = [name for name in {**after, **before} if after.get(name) != before.get(name)]
+    return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
 
 
 def _boot_values(pool: NodePool) -> list[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from pools.kubernetes.cluster import Clusters
 from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
 from tests.api.conftest import Caller
@@ -34,11 +33,12 @@ def page(cast: Cast) -> Client:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    cluster, clusters = FakeCluster(), Clusters(lambda: "test")
+    cluster = FakeCluster()
     cluster.add_node("gpu-0", gpus=2, labels={"gpus": "yes"})
     with serve(cluster) as url:
-        yield Fleet(cluster, url, clusters)
-        clusters.close()
+        fleet = Fleet(cluster, url)
+        yield fleet
+        fleet.clusters.close()
 
 
 @pytest.fixture

@@ -72,9 +72,11 @@ def test_dry_run_rejects_the_same_values_as_creation(
         ({"name": "local"}, "name"),
         ({"provider_settings": {"context": "other"}}, "provider_settings.context"),
         ({"gpus_per_node": -1}, "gpus_per_node"),
+        ({"volumes": [{"name": "data", "source": "/data", "projects": ["visionx"]}]}, "volumes[0].projects"),
     ):
-        refused = alice.post(PATH, {**values, **changes})
-        assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, path)
+        for target in (PATH, "node-pools"):
+            refused = alice.post(target, {**values, **changes})
+            assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, path), target
 
 
 def test_dry_run_ignores_the_idempotency_key(

@@ -162,6 +162,16 @@ def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller
         assert [item["path"] for item in refused.json()["errors"]] == ["ready_threshold"]
 
 
+def test_edit_and_its_preview_are_refused_alike(alice: Caller, nodes: list[Node]) -> None:
+    for changes, status in (
+        ({"volumes": [{"name": "data", "source": "/data", "projects": ["visionx"]}]}, 422),
+        ({"provider": "local", "runtime": "local"}, 409),
+    ):
+        edited, previewed = edit(alice, changes), alice("PATCH", "node-pools/local", changes, dry_run="true")
+        assert (edited.status_code, previewed.status_code) == (status, status), previewed.content
+        assert {**edited.json(), "request_id": ""} == {**previewed.json(), "request_id": ""}
+
+
 def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) -> None:
     assert bob("PATCH", "node-pools/local", {"nodes_max": 2}, dry_run="true").status_code == 403
 

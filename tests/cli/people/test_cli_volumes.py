@@ -59,13 +59,16 @@ def test_volume_for_an_unknown_project_is_refused_unless_the_project_was_deleted
 ) -> None:
     admin = {"BERTH_TOKEN": token_of(cast.alice)}
     edit = ("pool", "edit", "local", "--volume")
-    refused = berth(*edit, "data=/mnt/data,projects=visionx", **admin)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "volumes[0].projects: does not exist; received 'visionx'. Did you mean `vision`?" in refused.stderr
+    error = "volumes[0].projects: does not exist; received 'visionx'. Did you mean `vision`?"
+    for more in ((), ("--dry-run",)):
+        refused = berth(*edit, "data=/mnt/data,projects=visionx", *more, **admin)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert error in refused.stderr
     assert NodePool.objects.get(name="local").volumes == []
     assert berth(*edit, "data=/mnt/data,projects=speech", **admin).returncode == 0
     cast.speech.delete()
-    assert berth(*edit, "data=/mnt/other,projects=speech", **admin).returncode == 0
+    for more in (("--dry-run",), ()):
+        assert berth(*edit, "data=/mnt/other,projects=speech", *more, **admin).returncode == 0
 
 
 def test_commands_in_the_guides_define_show_and_mount_a_volume_in_s3(berth: Berth, cast: Cast) -> None:
