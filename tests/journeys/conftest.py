@@ -2,15 +2,18 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from berth.db.embedded import EmbeddedCluster
 from tests import prepared
+from tests.code.git_server import HttpsServer, Repository, https_server, new_repository
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, InstallContext, empty_installation
+from tests.pools.ssh.sshd import SSHD, SshServer, ssh_server
 
 
 @pytest.fixture(scope="session")
@@ -94,14 +97,44 @@ def workspaces() -> Iterator[Path]:
         yield Path(place)
 
 
+@dataclass(frozen=True)
+class GitServers:
+    """A repository that is served over HTTPS and, if this machine has an SSH server, over SSH."""
+
+    repository: Repository
+    https: HttpsServer
+    ssh: SshServer | None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the settings of an installation that may reach the servers."""
+        hosts = [f"127.0.0.1:{self.https.port}"]
+        hosts += [f"{self.ssh.address}:{self.ssh.port}"] if self.ssh else []
+        return {"BERTH_GIT_HOSTS": ",".join(hosts), "BERTH_GIT_CA": str(self.https.ca_file)}
+
+
 @pytest.fixture(scope="package")
-def shared_berth(pod_paths: dict[str, str], workspaces: Path) -> Iterator[Installation]:
+def git_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServers]:
+    place = tmp_path_factory.mktemp("git")
+    repository = new_repository(place / "repositories")
+    with ExitStack() as stack:
+        https = stack.enter_context(https_server(place / "https", repository.path.parent))
+        ssh = stack.enter_context(ssh_server(place / "sshd")) if Path(SSHD).exists() else None
+        yield GitServers(repository, https, ssh)
+
+
+@pytest.fixture(scope="package")
+def shared_berth(
+    pod_paths: dict[str, str], workspaces: Path, git_servers: GitServers
+) -> Iterator[Installation]:
     """Run an installation from its first start, shared by all journeys that end their own workloads.
 
     They change no quotas. The tests in test_up.py come last and stop the installation.
     The home directory is outside pytest's directory, which the database user cannot enter.
     """
-    settings = {"BERTH_WORKSPACE_ROOT": str(workspaces), "BERTH_WEB_PROCESSES": "2"}
+    settings = {
+        "BERTH_WORKSPACE_ROOT": str(workspaces), "BERTH_WEB_PROCESSES": "2", **git_servers.settings
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
         installation = Installation(Path(place) / "home", settings=pod_paths | settings)
         installation.names["web-2"] = "berth: web-2 "

@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.heavy]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.heavy]
 WORKS = "sleep 600 # of the backup journey"
 
 

@@ -13,7 +13,7 @@ from tests.journeys.command import Terminal
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 PATIENCE = 240.0
 
 

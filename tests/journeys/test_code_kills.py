@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, InstallContext, until
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 FILES, FILE_BYTES = 24, 4 * 2**20
 
 

@@ -14,7 +14,7 @@ from projects.serving.routers import SGLangRouter
 from tests.journeys.service_story import AUTOSCALER, SERVICE, Story, play, running_service
 from tests.serving.routers import WIRE
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 FIELDS = {
     "request_id", "action", "status", "triggered_at", "completed_at", "from_engines", "to_engines", "delta",
     "reason", "triggered_conditions", "metrics_snapshot", "error_message",

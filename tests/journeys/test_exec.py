@@ -15,7 +15,7 @@ from tests.journeys.command import Terminal
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, child_pids, command_line, until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_examples_of_the_guide_run_in_the_pod_and_leave_nothing_when_the_web_processes_are_killed(

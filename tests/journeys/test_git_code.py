@@ -3,50 +3,35 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from berth.client import Client
-from tests.code.git_server import HttpsServer, Repository, https_server, new_repository
+from tests.code.git_server import HttpsServer, Repository
 from tests.journeys.command import Terminal, sign_in
+from tests.journeys.conftest import GitServers
 from tests.journeys.guide import guide_examples, run_as_written
-from tests.journeys.installation import Installation, InstallContext, until
-from tests.pools.ssh.sshd import SshServer, needs_sshd, ssh_server
+from tests.journeys.installation import Installation, until
+from tests.pools.ssh.sshd import needs_sshd
 
-pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    repository = new_repository(tmp_path_factory.mktemp("repositories"))
-    repository.commit({"train.py": "print('loss 0.5')\n"})
-    return repository
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def https(tmp_path_factory: pytest.TempPathFactory, repository: Repository) -> Iterator[HttpsServer]:
-    with https_server(tmp_path_factory.mktemp("https"), repository.path.parent) as server:
-        yield server
+def repository(git_servers: GitServers) -> Repository:
+    git_servers.repository.commit({"train.py": "print('loss 0.5')\n"})
+    return git_servers.repository
 
 
 @pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
+def https(git_servers: GitServers, repository: Repository) -> HttpsServer:
+    return git_servers.https
 
 
 @pytest.fixture(scope="module")
-def berth(installing: InstallContext, https: HttpsServer, ssh: SshServer) -> Iterator[Installation]:
-    hosts = f"127.0.0.1:{https.port},{ssh.address}:{ssh.port}"
-    with installing(BERTH_GIT_HOSTS=hosts, BERTH_GIT_CA=str(https.ca_file)) as installation:
-        yield installation
-
-
-@pytest.fixture(scope="module")
-def admin(berth: Installation, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    return sign_in(berth, "admin", tmp_path_factory.mktemp("admin") / "config")
+def admin(shared_berth: Installation, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    return sign_in(shared_berth, "admin", tmp_path_factory.mktemp("admin") / "config")
 
 
 def log_of(client: Client, name: str) -> str:
@@ -77,8 +62,10 @@ def test_first_example_of_the_guide_runs_the_named_tag(
 
 @needs_sshd
 def test_second_example_of_the_guide_uses_a_new_deploy_key(
-    admin: Terminal, ssh: SshServer, repository: Repository, tmp_path: Path
+    admin: Terminal, git_servers: GitServers, repository: Repository, tmp_path: Path
 ) -> None:
+    ssh = git_servers.ssh
+    assert ssh is not None
     generate, store, scan, submit = guide_examples("Use a Git repository")[1].splitlines()
     run_as_written(admin, generate, tmp_path)
     keys = ssh.directory / "authorized_keys"
@@ -111,8 +98,9 @@ def test_refused_addresses_and_failed_fetches_say_what_to_do(admin: Terminal, ht
 
 
 def test_fetch_begins_again_after_kill_9_and_leaves_nothing(
-    berth: Installation, admin: Terminal, https: HttpsServer
+    shared_berth: Installation, admin: Terminal, https: HttpsServer
 ) -> None:
+    berth = shared_berth
     reached, release = threading.Event(), threading.Event()
 
     def stall() -> None:

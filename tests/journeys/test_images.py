@@ -20,7 +20,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 from tests.journeys.slow_proxy import slow_proxy
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 from tests.present import present
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 IMAGE = "registry.example.org/vision/train@sha256:" + "a" * 64
 GANG = """

@@ -9,7 +9,7 @@ from berth.client import Client
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, Visitor, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 DOCUMENTS = ROOT / "examples" / "main-job"
 # The first checkpoint. A rank on a busy machine may be killed before it has saved another one on SIGTERM.

@@ -15,7 +15,7 @@ from websockets.typing import Origin
 from tests.journeys.command import Terminal
 from tests.journeys.installation import ROOT, Installation, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Browser:
@@ -40,7 +40,7 @@ class Browser:
         url = f"ws://{self.host}{path}"
         with connect(url, sock=connection, additional_headers=headers, origin=origin, proxy=None) as opened:
             opened.send(text)
-            return str(opened.recv(20))
+            return str(opened.recv(180))
 
 
 def assert_every_line_is_json(logs: Path) -> None:

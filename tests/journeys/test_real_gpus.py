@@ -19,7 +19,7 @@ ENDED = ("cancelled", "completed", "failed")
 PROGRAM = str(ROOT / "tests" / "journeys" / "use_gpu.py")
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not GPUS, reason="this machine has no NVIDIA GPU"),
 ]
 

@@ -10,7 +10,7 @@ from tests.journeys.command import Terminal
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 PROGRAM, TRAIN, SWEEP, SUBMIT, SHELL, METRICS, URGENT, AFTERWARDS, ARRAY, BEST = guide_examples(
     "A complete example"
 )

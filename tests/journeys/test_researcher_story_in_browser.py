@@ -15,7 +15,7 @@ from tests.journeys.pages import SLOW, signed_in, wait_until_running
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.browser,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"{PROGRAM} is not installed"),
 ]
 PROGRAM_TEXT, TRAIN, SWEEP = guide_examples("A complete example")[:3]

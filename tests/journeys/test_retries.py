@@ -14,7 +14,7 @@ from pools.runtimes.pod_dir import PodDir
 from tests.journeys.command import Terminal
 from tests.journeys.installation import PATIENCE, ROOT, Installation, until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 ALLOCATE = "python3 -c 'print(len(bytearray(200 << 20)))'"
 
 

@@ -3,26 +3,26 @@
 import os
 import shlex
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.contracts.pods import files_containing
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
+from tests.ports import free_port
 from tests.volumes.object_store import KEY, object_store
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
 def store_port() -> int:
     """Return a port where no object store runs yet."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture
@@ -66,7 +66,4 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
     finally:
         server.stop()
     client.workloads.delete(workload.id)
-    secrets = [
-        path for path in shared_berth.home.rglob("*") if path.is_file() and path.stat().st_size < 10**6
-    ]
-    assert [path for path in secrets if "log" in path.name and KEY.encode() in path.read_bytes()] == []
+    assert [path for path in files_containing(shared_berth.home, KEY) if "log" in path.name] == []

@@ -4,16 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.pods import files_containing
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 VALUE = "swordfish-of-the-journey"
-
-
-def files_with(home: Path, text: str) -> list[Path]:
-    """Return the files of an installation, including its database files, that contain the text."""
-    return [path for path in home.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
 def test_secret_reaches_only_the_pods_of_workloads_that_name_it(
@@ -26,10 +22,10 @@ def test_secret_reaches_only_the_pods_of_workloads_that_name_it(
                "--secret-file", "journey=t.txt", "--shell", script)  # fmt: skip
     client = dave.client()
     workload = client.workloads.find("secret")
-    until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"), 120)
+    until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"))
     log = client.workloads.log(workload.id).data.decode()
     assert (client.workloads.get(workload.id).phase, log) == ("completed", f"{len(VALUE)} characters\n")
-    assert files_with(shared_berth.home, VALUE) == [], "neither the database nor a log contains it"
+    assert files_containing(shared_berth.home, VALUE) == [], "neither the database nor a log contains it"
     printed = dave.berth("submit", "-n", "leak", "-p", "vision", "--gpu", "0", "--secret", "journey=TOKEN",
                          "--follow", "--shell", 'echo "token: $TOKEN"; echo "$TOKEN" | base64')  # fmt: skip
     masked, encoded = printed.splitlines()[-2:]

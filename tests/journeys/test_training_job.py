@@ -12,7 +12,7 @@ from tests.journeys.installation import ROOT, until
 pytestmark = pytest.mark.timeout(900)
 
 EXAMPLE = ROOT / "examples" / "training-job"
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 @pytest.fixture

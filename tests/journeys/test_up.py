@@ -22,7 +22,7 @@ from tests.open_files import open_files
 # Saves its work on SIGTERM, as a trainer does.
 SAVE_ON_SIGTERM = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
 TASK_PROCESSES = 5  # supervisor, guard, worker, queue reader, result writer
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

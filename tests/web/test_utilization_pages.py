@@ -180,8 +180,9 @@ def filled_ranges(text: str, kind: str) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["used", "line"])
 def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Pod, kind: str) -> None:
+    now = make.ago()
     for minute in range(8):
-        make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
+        make.past_utilization(pod, now - timedelta(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     places = filled_ranges(text, kind)
     assert 1000 * 52 / 60 - 20 <= min(places) <= 1000 * 53 / 60 + 20
@@ -189,8 +190,9 @@ def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Po
 
 
 def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    now = make.ago()
     for minute in (0, 1, 30, 31):
-        make.past_utilization(pod, make.ago(minutes=minute), gpus=1, busy=50)
+        make.past_utilization(pod, now - timedelta(minutes=minute), gpus=1, busy=50)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     line = re.search(r'<path class="line" d="([^"]+)"', text)
     assert line is not None

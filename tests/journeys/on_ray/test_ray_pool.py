@@ -13,7 +13,7 @@ from tests.contracts.pods import alive
 from tests.journeys.installation import ROOT, Installation, until
 from tests.journeys.on_ray.ray_installation import POOL, WORKS, RayInstallation, add_ray_pool
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.journeys.installation import ROOT, Installation, until
 from tests.journeys.on_ray import test_ray_session as here
 from tests.journeys.on_ray.ray_installation import POOL, RayInstallation, add_ray_pool
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 cloudpickle.register_pickle_by_value(here)
 LONG = 120
 

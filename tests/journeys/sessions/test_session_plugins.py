@@ -20,7 +20,7 @@ from tests.journeys.installation import until
 from tests.journeys.sessions import test_session_plugins as here
 from tests.pools.environments.test_package_indexes import fill_index
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 # Nodes have no copy of this file: its functions are pickled by value.
 cloudpickle.register_pickle_by_value(here)
 

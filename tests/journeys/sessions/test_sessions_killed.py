@@ -19,7 +19,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
 from tests.journeys.sessions import test_sessions_killed as here
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 cloudpickle.register_pickle_by_value(here)
 
 
