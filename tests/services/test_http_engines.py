@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from berth.db.lease import fenced_transaction
 from pools.runtimes.rendezvous import PortAllocator
+from projects.elastic import wires
 from projects.elastic.ports import Ports
 from projects.elastic.wires import ServingClients
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
 from projects.serving.routers import SGLangRouter
+from projects.serving.wire import Wire
 from tests.ports import free_port
 from tests.services.stage import ServiceStage, make_stage
 from tests.serving.engine.model import Model
@@ -87,6 +90,7 @@ def http_stage(
     made = make_stage()
     # Engines listen on the ports of their pods, which other tests may use at the same time.
     monkeypatch.setattr(made.stage.runtime, "rendezvous", PortAllocator().allocate)
+    monkeypatch.setattr(wires, "Wire", partial(Wire, seconds=60.0))  # a busy machine answers late
     with ExitStack() as stack:
         yield HttpStage(made.stage, router_address=router, folder=tmp_path, stack=stack)
         client = SGLangRouter(WIRE, router)

@@ -20,6 +20,7 @@ from projects.services.workloads.ports import PortAddress
 from projects.visits import proxy
 from projects.visits.passes import MAX_CONCURRENT
 from projects.visits.proxy import OPEN_PREFIX, is_allowed
+from tests.ports import free_port
 from tests.session_cookies import session_cookie
 from tests.visits.conftest import VisitSetup
 from tests.visits.pod import Pod, served
@@ -158,9 +159,7 @@ def test_truncated_response_raises_a_transport_error(visit_setup: VisitSetup) ->
 
 def test_error_page_explains_that_no_process_listens_on_the_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
-    with served(visit_setup.server) as free:
-        pass
-    visit_setup.pod.ports = {"lab": {"address": "127.0.0.1", "port": free}}
+    visit_setup.pod.ports = {"lab": {"address": "127.0.0.1", "port": free_port()}}
     visit_setup.pod.save()
     answer = visit_setup.ask("/", cookie=cookie)
     assert answer.status_code == 502
@@ -193,12 +192,12 @@ def test_websocket_messages_and_close_codes_are_forwarded_in_both_directions(vis
     with open_socket(visit_setup, subprotocols=["a", "b"]) as line:
         assert line.subprotocol == "b"
         line.send("hello")
-        assert line.recv(20) == "you said hello"
+        assert line.recv(120) == "you said hello"
         line.send(b"\x00\x01" * 500_000)
-        assert line.recv(20) == b"\x01\x00" * 500_000
+        assert line.recv(120) == b"\x01\x00" * 500_000
         line.send("enough")
         with pytest.raises(ConnectionClosed) as closed:
-            line.recv(20)
+            line.recv(120)
     assert closed.value.rcvd is not None
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
     heard = dict(visit_setup.server.heard[-1]["headers"])
@@ -265,7 +264,7 @@ def test_open_visit_is_closed_when_access_is_revoked(
             with pytest.raises(httpx.TransportError):
                 list(lines)
         with pytest.raises(ConnectionClosed):
-            line.recv(20)
+            line.recv(120)
     assert visit_setup.server.left.wait(120)
 
 

@@ -29,10 +29,10 @@ def open_socket(address: str, cast: Cast) -> ClientConnection:
     browser.force_login(cast.dave.user)
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
     url = address.replace("http", "ws", 1) + "/ws/live"
-    return connect(url, additional_headers={"Cookie": cookie}, origin=Origin(address), open_timeout=20)
+    return connect(url, additional_headers={"Cookie": cookie}, origin=Origin(address), open_timeout=120)
 
 
-def kinds(socket: ClientConnection, last_kind: str, seconds: float = 20) -> list[str]:
+def kinds(socket: ClientConnection, last_kind: str, seconds: float = 120) -> list[str]:
     """Return the kinds of the messages received up to the first one of kind `last_kind`."""
     received: list[str] = []
     deadline = time.monotonic() + seconds

@@ -153,7 +153,7 @@ def test_agent_keeps_reporting_while_the_installation_script_runs(
     command = [sys.executable, "-S", str(write_agent(tmp_path))]
     running = subprocess.Popen(command, env=env, cwd=tmp_path)
     try:
-        for _ in range(600):
+        for _ in range(1500):
             reconcile_pool(pool, nodes_desired=1)
             node_row = Node.objects.filter(pool=pool).first()
             if node_row is not None and node_row.state not in ("requested", "booting"):

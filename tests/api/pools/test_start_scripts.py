@@ -223,7 +223,7 @@ def test_agent_of_a_slurm_job_ends_and_deletes_its_files_if_the_jobs_script_is_k
             poll_until(pid.exists)
             shutil.rmtree(state)  # as the next job on the machine does, while this agent still runs
             job.kill()
-            assert agent.wait(60) == 0
+            assert agent.wait(180) == 0
         finally:
             job.kill()
             agent.kill()

@@ -67,7 +67,7 @@ def recipe(image: Image, *operations: Operation, **secrets: str) -> Recipe:
 
 def ended(here: LocalEnvironments, name: str, of: Recipe) -> InstallStatus:
     """Wait for the build script's process and return the build state."""
-    for _ in range(1200):
+    for _ in range(6000):
         boot = here.get_status(name, of.secrets)
         if boot is None or boot.ready or boot.failure:
             assert boot is not None, "no build is running"

@@ -87,6 +87,7 @@ def test_lost_connections_do_not_take_reports_back_in_time(stage: FakeKubernetes
     poll_until(lambda: report(stage, "goes-on") is None)
     stage.cluster.is_down = False
     poll_until(lambda: report(stage, "goes-on") is not None)
+    poll_until(lambda: stage.cluster.watched_from.get("pods"))
     last_change = int(stage.cluster.pod("done")["metadata"]["resourceVersion"])
     assert min(stage.cluster.watched_from["pods"]) >= last_change
 
