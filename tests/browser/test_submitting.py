@@ -87,8 +87,9 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
         expect(page.locator("#document")).to_have_value(expected)
         page.locator("#document").fill(expected + "pools: [\n")
         expect(page.get_by_text("The document is not valid YAML (see line")).to_be_visible()
-        page.get_by_label("Name", exact=True).fill("renamed")
-        page.wait_for_timeout(600)
+        with page.expect_response(lambda response: response.request.method == "POST"):
+            page.get_by_label("Name", exact=True).fill("renamed")
+        page.wait_for_function("() => !document.querySelector('.htmx-request')")
         page.locator("#document").fill(expected)
         expect(page.locator("#document")).to_have_value(expected.replace("name: night-run", "name: renamed"))
         assert faults == []
