@@ -16,7 +16,7 @@ from pools.reconciler.rows import build_fleet, load_active_nodes
 
 PHRASES = {
     DisruptionReason.EMPTY: ("empty", "Empty nodes"),
-    DisruptionReason.UNDERUTILISED: ("underutilized", "Underutilized nodes"),
+    DisruptionReason.UNDERUTILIZED: ("underutilized", "Underutilized nodes"),
 }
 POLICY = NodePool.NodeConsolidation
 
@@ -88,7 +88,7 @@ def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
 def _release_reasons(pool: NodePool) -> tuple[DisruptionReason, ...]:
     by_policy = {
         POLICY.WHEN_EMPTY: (DisruptionReason.EMPTY,),
-        POLICY.WHEN_UNDERUTILISED: tuple(DisruptionReason),
+        POLICY.WHEN_UNDERUTILIZED: tuple(DisruptionReason),
     }
     return by_policy.get(POLICY(pool.node_consolidation), ())
 

@@ -37,7 +37,7 @@ AllowFake = WrapValidator(lambda value, validate: value if value == "fake" else 
 OfferedProvider = Annotated[Literal["local", "static", "aws", "kubernetes", "ssh", "slurm"], AllowFake]
 OfferedRuntime = Annotated[Literal["local", "ray", "kubernetes"], AllowFake]
 PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
-ConsolidationChoice = Literal["never", "when_empty", "when_underutilised"]
+ConsolidationChoice = Literal["never", "when_empty", "when_underutilized"]
 FairShareChoice = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
 # The node spec rules validate this value and report the invalid field: nodes.min, nodes.max or nodes.desired.
@@ -126,7 +126,7 @@ Budgets = Annotated[
     Any,
     Field(
         description="Maximum number of nodes that may be disrupted at the same time when the pool removes "
-        "nodes because they are empty or underutilised (default: both). With a schedule (five cron fields), "
+        "nodes because they are empty or underutilized (default: both). With a schedule (five cron fields), "
         "a budget applies for its duration (in seconds, or for example 8h) from each scheduled time in its "
         "zone. The strictest budget applies. Manual drains are never blocked, but count towards the limit."
     ),

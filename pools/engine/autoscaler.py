@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-LOW_UTILISATION = (3, 10)  # a pool is underutilized below 30 % of its capacity
+LOW_UTILIZATION = (3, 10)  # a pool is underutilized below 30 % of its capacity
 RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 
@@ -56,7 +56,7 @@ class Rule(StrEnum):
     EXPIRED = "expired"
     QUEUED = "queued"
     IDLE = "idle"
-    LOW_UTILISATION = "low_utilisation"
+    LOW_UTILIZATION = "low_utilization"
     STEADY = "steady"
 
 
@@ -80,7 +80,7 @@ def decide_node_count(
     decision = (
         _decide_for_queued_work(pressure, current_desired, config)
         or _decide_when_idle(pressure, current_desired, config, clock)
-        or _decide_at_low_utilisation(pressure, config)
+        or _decide_at_low_utilization(pressure, config)
         or ScaleDecision(current_desired, Rule.STEADY, "demand is met")
     )
     bounded = _apply_limits(config, decision)
@@ -121,13 +121,13 @@ def _decide_when_idle(
     return ScaleDecision(current, Rule.STEADY, reason)
 
 
-def _decide_at_low_utilisation(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
-    numerator, denominator = LOW_UTILISATION
+def _decide_at_low_utilization(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
+    numerator, denominator = LOW_UTILIZATION
     if pressure.running * denominator >= pressure.capacity * numerator:
         return None
     needed = _nodes_for_slots(pressure.running, config.slots_per_node) + 1
     used = f"{_format_slots(pressure.running)} of {_format_slots(pressure.capacity)} in use"
-    return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILISATION, used)
+    return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILIZATION, used)
 
 
 def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:

@@ -12,7 +12,7 @@ class DisruptionReason(StrEnum):
     """Reason for removing a node that the pool does not need."""
 
     EMPTY = "empty"  # no pod runs on the node
-    UNDERUTILISED = "underutilised"  # the pool does not need the node once its pods have moved
+    UNDERUTILIZED = "underutilized"  # the pool does not need the node once its pods have moved
 
 
 @dataclass(frozen=True, slots=True)

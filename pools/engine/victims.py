@@ -50,4 +50,4 @@ def split_by_budget(
 
 
 def disruption_reason(work: Work) -> DisruptionReason:
-    return DisruptionReason.UNDERUTILISED if work.pods else DisruptionReason.EMPTY
+    return DisruptionReason.UNDERUTILIZED if work.pods else DisruptionReason.EMPTY

@@ -151,7 +151,7 @@ class Migration(InitialMigration):
                         choices=[
                             ("never", "Never"),
                             ("when_empty", "When Empty"),
-                            ("when_underutilised", "When Underutilised"),
+                            ("when_underutilized", "When Underutilized"),
                         ],
                         default="never",
                         max_length=20,
@@ -169,7 +169,7 @@ class Migration(InitialMigration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilised.',
+                        help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilized.',
                     ),
                 ),
                 ("last_scaled_at", models.DateTimeField(blank=True, editable=False, null=True)),
@@ -481,7 +481,7 @@ class Migration(InitialMigration):
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
-                            ("node_consolidation__in", ["never", "when_empty", "when_underutilised"])
+                            ("node_consolidation__in", ["never", "when_empty", "when_underutilized"])
                         ),
                         name="pool_known_node_consolidation",
                     ),

@@ -43,7 +43,7 @@ class NodePool(FastRows):
     class NodeConsolidation(models.TextChoices):
         NEVER = "never"  # only the autoscaler removes nodes
         WHEN_EMPTY = "when_empty"  # empty nodes are also released
-        WHEN_UNDERUTILISED = "when_underutilised"  # nodes whose pods fit elsewhere are also released
+        WHEN_UNDERUTILIZED = "when_underutilized"  # nodes whose pods fit elsewhere are also released
 
     name = models.SlugField(max_length=40, unique=True)
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
@@ -86,7 +86,7 @@ class NodePool(FastRows):
         default=list,
         blank=True,
         help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", '
-        '"duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilised.',
+        '"duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilized.',
     )
 
     # State of the autoscaler and the reconciler between two ticks.
@@ -268,7 +268,7 @@ class NodePool(FastRows):
             ),
             models.CheckConstraint(
                 name="pool_known_node_consolidation",
-                condition=Q(node_consolidation__in=["never", "when_empty", "when_underutilised"]),
+                condition=Q(node_consolidation__in=["never", "when_empty", "when_underutilized"]),
             ),
         ]
 

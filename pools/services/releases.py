@@ -17,7 +17,7 @@ from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
 from pools.services.pool_values import pool_node_spec
 
-EMPTY, UNDERUTILISED = DisruptionReason.EMPTY, DisruptionReason.UNDERUTILISED
+EMPTY, UNDERUTILIZED = DisruptionReason.EMPTY, DisruptionReason.UNDERUTILIZED
 POLICY = NodePool.NodeConsolidation
 
 
@@ -25,15 +25,15 @@ POLICY = NodePool.NodeConsolidation
 class ReleasableNodes:
     """Names of nodes that may be released if their pods fit elsewhere.
 
-    `empty` and `underutilised` are the maximum numbers of such nodes that may be released at the same time.
+    `empty` and `underutilized` are the maximum numbers of such nodes that may be released at the same time.
     """
 
     nodes: tuple[str, ...] = ()
     empty: int = 0
-    underutilised: int = 0
+    underutilized: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.nodes and (self.empty or self.underutilised))
+        return bool(self.nodes and (self.empty or self.underutilized))
 
 
 def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
@@ -52,9 +52,9 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     recently_used = _recently_used_ids(pool, now)
     names = tuple(n.name for n in nodes if _is_releasable(n, pool, now) and n.pk not in recently_used)
     allowance = drain_allowance(pool, nodes, now)
-    moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILISED
+    moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILIZED
     return ReleasableNodes(
-        names, allowance.cap_count(EMPTY, releasable), allowance.cap_count(UNDERUTILISED, 1) if moves else 0
+        names, allowance.cap_count(EMPTY, releasable), allowance.cap_count(UNDERUTILIZED, 1) if moves else 0
     )
 
 
@@ -69,7 +69,7 @@ def release_pool_nodes(
         pool = NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
         nodes = _lock_nodes(pool, names)
         releasable = releasable_nodes(pool, at)
-        limit = releasable.empty if reason is EMPTY else releasable.underutilised
+        limit = releasable.empty if reason is EMPTY else releasable.underutilized
         if not 0 < len(names) <= limit or not set(names) <= set(releasable.nodes):
             return False
         if reason is EMPTY and _have_allocations(nodes):

@@ -141,7 +141,7 @@ class PoolForm(Form):
         choices=[
             ("never", "Autoscaler rules only"),
             ("when_empty", "Also remove empty nodes"),
-            ("when_underutilised", "Also remove underutilized nodes"),
+            ("when_underutilized", "Also remove underutilized nodes"),
         ],
         initial=NodePool.NodeConsolidation.NEVER,
         help_text="Moves workloads off removed nodes, except non-preemptible ones and those within their "
@@ -153,7 +153,7 @@ class PoolForm(Form):
         required=False,
         help_text='JSON: [{"nodes": "10%"}] allows 10% of the nodes to be disrupted at a time; '
         '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} allows none '
-        'during office hours. Possible "reasons": empty, underutilised.',
+        'during office hours. Possible "reasons": empty, underutilized.',
     )
     image_mode = forms.ChoiceField(
         label="Container images",

@@ -36,6 +36,11 @@ ONE_FORM = (
     (re.compile(r"\bNo [a-z ]+ is named\b"), "There is no ... named"),
     (re.compile(r"\bThis [a-z ]+ was (?:already )?(?:deleted|removed)\b"), "This ... has been deleted"),
 )
+# Oxford spelling: colour, behaviour, utilize. Names in CSS and in APIs of others are followed by a sign.
+SPELLING = re.compile(
+    r"\b(?:[Cc]olored|[Cc]olors?|[Bb]ehaviors?|[Nn]eighbors?|[Ff]avors?)\b(?![-:(=])"
+    r"|\b[A-Za-z]*(?:util|organ|recogn|normal|initial|optim|serial|author|summar|priorit|real)is(?:e[ds]?|ing|ation)\b"
+)
 # The Unix account, and identifiers from the source documents.
 ALLOWED_TEXT = {"nobody"}
 
@@ -140,6 +145,8 @@ def in_document(name: str, text: str) -> Iterator[Violation]:
 def in_text(name: str, line: int, text: str) -> Iterator[Violation]:
     for match in PHRASES.finditer(text):
         yield Violation(name, line, "phrase", match[0])
+    for match in SPELLING.finditer(text):
+        yield Violation(name, line, "spelling", match[0])
     for pattern, form in ONE_FORM:
         if other_form := pattern.search(text):
             yield Violation(name, line, f"say {form!r}", other_form[0])

@@ -125,7 +125,7 @@ def test_scaling_rules_apply_in_order() -> None:
     long_idle = ScalingTimes(now=1000.0, idle_since=0.0)
     assert decide(1, 0, 32, 16, clock=long_idle).rule == Rule.QUEUED
     assert decide(0, 0, 32, 16, clock=long_idle).rule == Rule.IDLE
-    assert decide(0, 1, 32, 16, clock=long_idle).rule == Rule.LOW_UTILISATION
+    assert decide(0, 1, 32, 16, clock=long_idle).rule == Rule.LOW_UTILIZATION
     assert decide(0, 20, 32, 16, clock=long_idle).rule == Rule.STEADY
     assert decide(5, 0, 32, 16, clock=dataclasses.replace(long_idle, expires_at=999.0)).rule == Rule.EXPIRED
 

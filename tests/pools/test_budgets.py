@@ -16,7 +16,7 @@ from pools.models import NodePool
 from tests.pools.fleets import after_drain
 from tests.pools.stage import SYSTEM, Stage, pool
 
-EMPTY, UNDERUTILISED = DisruptionReason
+EMPTY, UNDERUTILIZED = DisruptionReason
 MONDAY_NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OFFICE_HOURS = {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}
 
@@ -35,17 +35,17 @@ def remaining(now: datetime, *documents: object, total: int = 20, out: int = 0) 
 
 
 def test_budget_counts_nodes_that_are_already_unavailable() -> None:
-    assert remaining(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilised": 3}
-    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilised": 2}
-    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilised": 1}
-    assert remaining(MONDAY_NOON, {"nodes": "10%"}, out=5) == {"empty": 0, "underutilised": 0}
-    assert remaining(MONDAY_NOON, {"nodes": "100%"}, total=0) == {"empty": 0, "underutilised": 0}
+    assert remaining(MONDAY_NOON, {"nodes": 3}) == {"empty": 3, "underutilized": 3}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19) == {"empty": 2, "underutilized": 2}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, total=19, out=1) == {"empty": 1, "underutilized": 1}
+    assert remaining(MONDAY_NOON, {"nodes": "10%"}, out=5) == {"empty": 0, "underutilized": 0}
+    assert remaining(MONDAY_NOON, {"nodes": "100%"}, total=0) == {"empty": 0, "underutilized": 0}
     assert remaining(MONDAY_NOON) == {}
 
 
 def test_strictest_budget_applies_for_each_reason() -> None:
-    documents = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilised"]}
-    assert remaining(MONDAY_NOON, *documents) == {"empty": 10, "underutilised": 2}
+    documents = {"nodes": "50%"}, {"nodes": 2, "reasons": ["underutilized"]}
+    assert remaining(MONDAY_NOON, *documents) == {"empty": 10, "underutilized": 2}
     assert remaining(MONDAY_NOON, {"nodes": 4, "reasons": ["empty"]}) == {"empty": 4}
 
 
@@ -122,12 +122,12 @@ def test_budget_is_normalized_and_described() -> None:
 def test_reconciler_drains_within_the_budget_and_ends_empty_nodes() -> None:
     fleet = Fleet(2, frozenset(range(8)))
     busy = {n: Work(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
-    step = next_step(fleet, busy, Allowance({UNDERUTILISED: 1, EMPTY: 2}))
+    step = next_step(fleet, busy, Allowance({UNDERUTILIZED: 1, EMPTY: 2}))
     assert step.commands == (Drain((7, 6)),)
     assert step.blocked == (5, 4, 3, 2)
-    assert next_step(fleet, busy, Allowance({UNDERUTILISED: 0})).commands == (Drain((7, 6, 5)),)
+    assert next_step(fleet, busy, Allowance({UNDERUTILIZED: 0})).commands == (Drain((7, 6, 5)),)
     assert next_step(fleet, busy, Allowance({EMPTY: 0})).commands == (Drain((4, 3, 2)),)
-    assert next_step(fleet, busy, Allowance({EMPTY: 0, UNDERUTILISED: 0})).commands == ()
+    assert next_step(fleet, busy, Allowance({EMPTY: 0, UNDERUTILIZED: 0})).commands == ()
 
 
 UP_TO_40 = st.integers(0, 40)

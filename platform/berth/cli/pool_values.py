@@ -120,7 +120,7 @@ class PoolValues:
     ] = None
     node_consolidation: Annotated[
         Text,
-        typer.Option(metavar="WHEN", help="Node consolidation: never, when_empty or when_underutilised."),
+        typer.Option(metavar="WHEN", help="Node consolidation: never, when_empty or when_underutilized."),
     ] = None
     budget: Annotated[
         list[str] | None,

@@ -88,7 +88,7 @@ def _release_empty(pool: NodePool, offered: ReleasableNodes, run: CycleRun, cont
 def _release_underutilized(
     pool: NodePool, offered: ReleasableNodes, run: CycleRun, context: SchedulerContext
 ) -> int:
-    if not offered.underutilised:
+    if not offered.underutilized:
         return 0
     release = find_node_to_release(run.view.snapshot, run.plan, pool.name, offered.nodes)
     if release is None:
@@ -113,7 +113,7 @@ def _commit_release(
     with fenced_transaction(context.held_lease):
         message = f"the node's workloads fit on other nodes: {_move_summary(release)}"
         if not release_pool_nodes(
-            pool.pk, [release.node], DisruptionReason.UNDERUTILISED, message=message, at=run.view.at
+            pool.pk, [release.node], DisruptionReason.UNDERUTILIZED, message=message, at=run.view.at
         ):
             raise _ReleaseOutdated("the pool no longer offers the node")
         crash_point("release.drained")

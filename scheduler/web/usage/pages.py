@@ -130,7 +130,7 @@ def _usage_lines(
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageLine]:
-    """Return the lines, largest first. Projects have their own colors, others the colors of their places."""
+    """Return the lines, largest first. Projects have their own colours, others those of their places."""
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)

@@ -66,11 +66,11 @@ def test_viewer_cannot_scale_and_sees_no_workload_names(cast: Cast, erin: Caller
 def test_preview_names_the_disruption_budget_that_blocks_drains(
     cast: Cast, alice: Caller, nodes: list[Node]
 ) -> None:
-    budgets = [{"nodes": 1, "reasons": ["underutilised"]}, {"nodes": "100%"}]
+    budgets = [{"nodes": 1, "reasons": ["underutilized"]}, {"nodes": "100%"}]
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
     draining = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
-    reason = "at most 1 node at a time if underutilised"
+    reason = "at most 1 node at a time if underutilized"
     assert [(item["node"], item["blocked_by"]) for item in draining] == [
         ("local-1", ""), ("local-2", reason), ("local-3", reason),
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_preview_names_the_disruption_budget_that_blocks_drains(
 
 
 def test_consolidation_blocked_by_a_budget_is_reported(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
-    changes = {"node_consolidation": "when_underutilised", "disruption_budgets": [{"nodes": 0}]}
+    changes = {"node_consolidation": "when_underutilized", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
         "Empty nodes cannot be removed yet: at most 0 nodes at a time.",

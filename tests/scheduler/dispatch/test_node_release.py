@@ -73,7 +73,7 @@ def submit_one_per_node(stage: PoolStage, **more: Any) -> list[Workload]:
 def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pass_time(HOUR / 4)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
     services.pause_pool(actor=stage.cast.alice, pool=stage.pool())
     stage.pass_time(HOUR / 4)
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
@@ -81,7 +81,7 @@ def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) 
 
 def test_underutilized_node_is_drained_and_released_and_each_move_is_audited(stage: PoolStage) -> None:
     a, b, c = submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 2
     assert stage.nodes() == {0: "ready", 1: "ready"}
@@ -111,7 +111,7 @@ def assert_move_is_audited_with_its_cycle_and_reason() -> None:
     assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)
     event = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
     assert event.reason == "the node's workloads fit on other nodes: 1 pod of 1 workload moved off local-2"
-    wanted = ScalingEvent.objects.filter(kind="autoscale", data__rule="underutilised").get()
+    wanted = ScalingEvent.objects.filter(kind="autoscale", data__rule="underutilized").get()
     assert (wanted.before, wanted.after) == (3, 2)
 
 
@@ -120,7 +120,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
     """Three GPUs fit on two nodes of two GPUs, so no second node can be released."""
     a, _, c = submit_one_per_node(stage)
     stage.finish(c)
-    stage.pool(node_consolidation="when_underutilised", node_consolidation_after=300)
+    stage.pool(node_consolidation="when_underutilized", node_consolidation_after=300)
     stage.tick(3, seconds=20)
     assert stage.pool().nodes_desired == 3  # a workload ended there recently
     stage.pass_time(301)
@@ -153,14 +153,14 @@ def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolS
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (
         {"disruption_budgets": [{"nodes": 0}]},
-        {"disruption_budgets": [{"nodes": "0%", "reasons": ["underutilised"]}]},
+        {"disruption_budgets": [{"nodes": "0%", "reasons": ["underutilized"]}]},
         {"disruption_budgets": [window]},
         {"preempt_min_runtime": 2 * HOUR},
         {"node_consolidation_after": 2 * HOUR},
         {"nodes": (3, 4)},
     ):
         before = {name: getattr(stage.pool(), name) for name in changes if name != "nodes"}
-        stage.pool(node_consolidation="when_underutilised", **changes)
+        stage.pool(node_consolidation="when_underutilized", **changes)
         stage.pass_time(500)
         assert stage.pool().nodes_desired == 3, changes
         stage.pool(node_consolidation="never", nodes=(1, 4), **before)
@@ -171,7 +171,7 @@ def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolS
 def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
-    stage.pool(node_consolidation="when_underutilised", disruption_budgets=[window])
+    stage.pool(node_consolidation="when_underutilized", disruption_budgets=[window])
     stage.pass_time(600)
     assert stage.pool().nodes_desired == 3
     stage.pass_time(800)
@@ -180,7 +180,7 @@ def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
 
 def test_node_with_a_non_preemptible_workload_is_not_released(stage: PoolStage) -> None:
     submit_one_per_node(stage, preemptible=False)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
     stage.pass_time(HOUR / 2)
     assert stage.pool().nodes_desired == 3
 
@@ -188,7 +188,7 @@ def test_node_with_a_non_preemptible_workload_is_not_released(stage: PoolStage) 
 @pytest.mark.heavy
 def test_no_node_is_released_while_a_workload_is_pending(stage: PoolStage) -> None:
     submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
+    stage.pool(node_consolidation="when_underutilized", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
     stage.pass_time(400)
     assert stage.pool().nodes_desired == 3
@@ -204,7 +204,7 @@ def _kill_at(name: str) -> Callable[[str], None]:
 
 def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> None:
     submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
         crash_points.set_listener(_kill_at(where))
         try:
@@ -223,7 +223,7 @@ def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> Non
 def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolStage) -> None:
     """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
     submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
 
     def cordon(here: str) -> None:
         if here == "release.drained":
@@ -240,7 +240,7 @@ def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolSt
 
 def test_new_demand_reverts_the_drain(stage: PoolStage) -> None:
     submit_one_per_node(stage)
-    stage.pool(node_consolidation="when_underutilised")
+    stage.pool(node_consolidation="when_underutilized")
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(Workload.objects.get(name="c"))}
     stage.clock.advance(400)
     stage.tick(1)

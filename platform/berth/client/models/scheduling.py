@@ -142,7 +142,8 @@ class PendingWorkload(Model):
 
 class Queue(Model):
     workloads: int = 0
-    """Pending workloads of the pool, including those not visible to you."""
+    """Pending workloads of the pool, including those not visible to you. An array counts as one workload;
+    its queued tasks are separate items."""
     gpus: float = 0
     items: list[PendingWorkload] = []
     next: str | None = None

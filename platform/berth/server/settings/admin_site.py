@@ -1,4 +1,4 @@
-"""Title, colors and navigation of the admin site."""
+"""Title, colours and navigation of the admin site."""
 
 from typing import Any
 

@@ -116,7 +116,7 @@ def edit(options: PoolChanges) -> None:
     berth pool edit train --nodes min=4,desired=2,max=16
     berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
     berth pool edit train --image-policy require --image-pattern 'ghcr.io/org/*'
-    berth pool edit train --node-consolidation when_underutilised --budget nodes=10%
+    berth pool edit train --node-consolidation when_underutilized --budget nodes=10%
     berth pool edit train --budget 'nodes=0,schedule=0 9 * * mon-fri,duration=8h,zone=Europe/Berlin'
     """
     changes = options.document()

@@ -1,9 +1,9 @@
-"""Colors of projects, the same on all pages."""
+"""Colours of projects, the same on all pages."""
 
-HUES = 14  # projects that follow one another have different colors
+HUES = 14  # projects that follow one another have different colours
 OTHER_PROJECTS_HUE = "hue-other"
 
 
 def project_hue(project_id: int) -> str:
-    """Return the CSS class of a project's color."""
+    """Return the CSS class of a project's colour."""
     return f"hue-{project_id % HUES}"
