@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pools.kubernetes.credentials import parse_kubeconfig
+from tests.contracts.kubernetes_cluster import flatten
+
 
 @dataclass(frozen=True)
 class Kubelet:
@@ -34,26 +37,36 @@ class Kubelet:
 
 
 @contextmanager
-def kubelet_of(node: str) -> Iterator[Kubelet]:
-    """Yield the kubelet of a node. Restart it afterwards if it does not run."""
-    (pid,) = _find(node)
+def kubelet_of(node: str, kubeconfig: str) -> Iterator[Kubelet]:
+    """Yield the kubelet of a cluster's node. Restart it afterwards if it does not run.
+
+    Other clusters on this machine may have nodes with the same name.
+    """
+    server = parse_kubeconfig(kubeconfig).server
+    (pid,) = _find(node, server)
     namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
     kubelet = Kubelet(pid, _command(pid), namespace)
     try:
         yield kubelet
     finally:
-        if not _find(node):
+        if not _find(node, server):
             kubelet.restart()
         os.close(namespace)
 
 
-def _find(node: str) -> list[int]:
+def _find(node: str, server: str) -> list[int]:
     pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if _is_kubelet(_command(pid), node)]
+    return [pid for pid in pids if _is_kubelet(_command(pid), node, server)]
 
 
-def _is_kubelet(command: list[str], node: str) -> bool:
-    return bool(command) and Path(command[0]).name == "kubelet" and node in command
+def _is_kubelet(command: list[str], node: str, server: str) -> bool:
+    if not command or Path(command[0]).name != "kubelet" or node not in command:
+        return False
+    try:
+        kubeconfig = flatten(Path(command[command.index("--kubeconfig") + 1]))
+    except OSError:  # the other cluster is being deleted
+        return False
+    return parse_kubeconfig(kubeconfig).server == server
 
 
 def _command(pid: int) -> list[str]:

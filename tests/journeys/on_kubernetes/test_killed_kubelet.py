@@ -51,7 +51,7 @@ def test_gang_moves_away_from_a_killed_kubelet_and_never_runs_twice(
     first = live_pods()
     nodes = {pod["spec"]["nodeName"] for pod in first}
     assert len(first) == 2
-    with kubelet_of(min(nodes)) as kubelet:
+    with kubelet_of(min(nodes), prod.admin) as kubelet:
         kubelet.kill()
         left = {pod["metadata"]["name"] for pod in first if pod["spec"]["nodeName"] == min(nodes)}
 
