@@ -20,7 +20,7 @@ from berth.server.api.schema import operation
 from pools import joined_machines, services
 from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pools import PoolView, ReasonBody
-from pools.models import JoinToken, Machine, NodePool
+from pools.models import JoinToken, Machine
 from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES, check_removable
 
 NEWEST = Order("newest", ("issued_at", "id"), is_descending=True)
@@ -81,14 +81,7 @@ class MachinesQuery(ListQuery):
     token: int | None = Field(None, description="Only machines that joined with the token that has this ID.")
 
 
-class MachinesView(PoolView):
-    def get_administered_pool(self, name: str) -> NodePool:
-        pool = self.get_pool(name)
-        self.require("administer")
-        return pool
-
-
-class JoinTokens(MachinesView):
+class JoinTokens(PoolView):
     @operation("List join tokens, newest first", query=ListQuery, page=JoinTokenResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
@@ -118,7 +111,7 @@ class JoinTokens(MachinesView):
         return created_response(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
 
 
-class JoinTokenDetail(MachinesView):
+class JoinTokenDetail(PoolView):
     @operation("Get a join token", response=JoinTokenResponse)
     def get(self, request: Request, name: str, token_id: int) -> Response:
         return Response(_token_response(self._get_token(name, token_id)))
@@ -137,7 +130,7 @@ class JoinTokenDetail(MachinesView):
         return token
 
 
-class MachineView(MachinesView):
+class MachineView(PoolView):
     def machine(self, name: str, machine: str) -> Machine:
         """Return the machine that last joined under this name, even if it has departed. Raises NotFound."""
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now()).filter(name=machine)
@@ -147,7 +140,7 @@ class MachineView(MachinesView):
         return row
 
 
-class Machines(MachinesView):
+class Machines(PoolView):
     @operation("List joined machines", query=MachinesQuery, page=MachineResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)

@@ -161,6 +161,11 @@ class PoolView(ApiView):
             raise NotFound(f"There is no node pool named {format_value(name)}.")
         return pool
 
+    def get_administered_pool(self, name: str) -> NodePool:
+        pool = self.get_pool(name)
+        self.require("administer")
+        return pool
+
     def pool_response(self, name: str) -> Response:
         """Reload the pool with its node counts and return it as a response."""
         pool = self.get_pool(name)

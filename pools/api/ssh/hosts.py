@@ -19,7 +19,7 @@ from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
 from pools.api.pools import PoolView
 from pools.engine.ssh_hosts import HostState
-from pools.models import NodePool, SshHost
+from pools.models import SshHost
 from pools.providers.ssh.endpoint import fingerprint
 from pools.services.ssh.hosts import accept_host_keys, displayed_state, forget_host
 
@@ -60,14 +60,7 @@ class AcceptKeysBody(Body):
     keys: Annotated[dict[Name, Annotated[Text, Field(max_length=4096)]], Field(min_length=1, max_length=2000)]
 
 
-class HostsView(PoolView):
-    def get_administered_pool(self, name: str) -> NodePool:
-        pool = self.get_pool(name)
-        self.require("administer")
-        return pool
-
-
-class SshHosts(HostsView):
+class SshHosts(PoolView):
     @operation("List the SSH hosts of a pool", query=ListQuery, page=SshHostResponse)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
@@ -75,7 +68,7 @@ class SshHosts(HostsView):
         return Response(page(rows, query, BY_NAME, _responses))
 
 
-class AcceptHostKeys(HostsView):
+class AcceptHostKeys(PoolView):
     @operation("Pin the keys that SSH hosts presented", body=AcceptKeysBody, status=204)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
@@ -84,7 +77,7 @@ class AcceptHostKeys(HostsView):
         return no_content()
 
 
-class SshHostDetail(HostsView):
+class SshHostDetail(PoolView):
     @operation("Forget a removed SSH host without uninstalling its agent", status=204)
     def delete(self, request: Request, name: str, host: str) -> Response:
         pool = self.get_administered_pool(name)

@@ -229,7 +229,7 @@ def _find_outcome_by_policy(
         return best
     moves = board.moves(trial.start) if best else []
     board.rewind(trial.start)
-    policy.lift_share_cap()
+    policy.lift_share_limit()
     combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
     if combined is None and best is not None:
         reapply_moves(board, moves)

@@ -23,7 +23,7 @@ from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
-from scheduler.reports.queues.group_quotas import HeldOutside, held_outside, remaining_bound
+from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, remaining_bound
 
 MOST_EVICTIONS = 20
 PENDING_PHASES = ("pending", "reserved")
@@ -130,7 +130,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     pool_name = workload.pools[0] if pool is None else pool.name
     owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
     names = {"project": project.name, "department": project.department.name}
-    outside = held_outside([pool] if pool else [])
+    outside = allocated_outside([pool] if pool else [])
     shown: dict[str, Any] = {}
     for kind, owner in owners.items():
         quota = Quota.objects.filter(owner, counts_in([pool] if pool else [])).first()
@@ -144,7 +144,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     return shown
 
 
-def _quota_document(row: Quota | None, outside: HeldOutside) -> dict[str, Any]:
+def _quota_document(row: Quota | None, outside: AllocatedOutside) -> dict[str, Any]:
     """Return the quota and limit, excluding allocations in other pools of a quota group."""
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}

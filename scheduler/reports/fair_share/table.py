@@ -9,7 +9,7 @@ from projects.models import Quota
 from projects.models.tenants import Tenant, counts_in, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.group_quotas import held_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
@@ -53,7 +53,7 @@ class QueueShare:
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments sorted by rank and name, each with its projects."""
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
-    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), held_outside([pool])
+    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), allocated_outside([pool])
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
     children: dict[int, list[QueueShare]] = defaultdict(list)

@@ -26,7 +26,7 @@ from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share
-from scheduler.reports.queues.group_quotas import held_outside
+from scheduler.reports.queues.group_quotas import allocated_outside
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
@@ -107,7 +107,7 @@ def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
     """Return the queues with group quotas reduced by allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
-    for (_, (department, project)), allocated in held_outside([pool]).items():
+    for (_, (department, project)), allocated in allocated_outside([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
         entitlement = result[name].entitlements.get(pool.name) if name in result else None
         if name is not None and entitlement is not None and entitlement.group:

@@ -10,7 +10,7 @@ from scheduler.models import QueueStatus
 from scheduler.reports.queues.held import ZERO, Key, Owner
 
 Bound = tuple[int | None, int | None, int | None]
-HeldOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group and owner
+AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group and owner
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
@@ -77,7 +77,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     return gpu, cpu, memory
 
 
-def held_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
+def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
     """Return what each queue holds in the other pools of these pools' quota groups, by group and owner.
 
     The amounts include reserved ones, and are from the last cycle. If no pool is in a group, there is no
@@ -96,12 +96,12 @@ def held_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[in
     return dict(result)
 
 
-def remaining_gpus(row: Quota, outside: HeldOutside) -> int | None:
+def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
     """Return the quota in milli-GPU, less the allocations outside the shown pools. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
-def remaining_bound(row: Quota, outside: HeldOutside, prefix: str = "") -> Bound:
+def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
     """Return the quota, less the allocations outside the shown pools.
 
     The prefix `limit_` selects the limit.

@@ -8,7 +8,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import counts_in
-from scheduler.reports.queues.group_quotas import held_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 
@@ -85,7 +85,7 @@ def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> t
     rows = Quota.objects.filter(
         counts_in([pool]), project__in=[status.project_id for status in project_statuses]
     )
-    outside = held_outside([pool])
+    outside = allocated_outside([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
     for status in project_statuses:

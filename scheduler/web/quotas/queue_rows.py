@@ -15,7 +15,7 @@ from projects.actor import Actor
 from projects.models import Phase, Quota, Workload
 from projects.models.tenants import PoolOrGroup, Tenant, counts_in
 from projects.selectors import departments, projects, quotas
-from scheduler.reports.queues.group_quotas import HeldOutside, held_outside, owner_of
+from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
 from scheduler.reports.queues.held import GPU, Owner, held_by_queue
 from scheduler.reports.selectors import queue_statuses
 
@@ -124,7 +124,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else counts_in(selected_pools)
-    outside = held_outside(selected_pools)
+    outside = allocated_outside(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
@@ -153,12 +153,12 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
             line.by_pool[pool] = held.allocated[GPU] + held.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
-        line.elsewhere = sum(_held_outside(quota, outside) for quota in line.quotas)
+        line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
     _set_scale(result)
     return result
 
 
-def _held_outside(quota: Quota, outside: HeldOutside) -> int:
+def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
     return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
 
 

@@ -81,7 +81,7 @@ class PreemptionPolicy:
         """Return whether to retry with evictions that keep the department within its share."""
         return False
 
-    def lift_share_cap(self) -> None:
+    def lift_share_limit(self) -> None:
         """Allow the department to exceed its share again, after a retry within the share."""
 
     def retries_without_new_gangs(self) -> bool:

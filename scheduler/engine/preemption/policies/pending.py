@@ -165,7 +165,7 @@ class Reclaim(PreemptionPolicy):
         self._capped_at_share = self._capped_at_share or changed
         return changed
 
-    def lift_share_cap(self) -> None:
+    def lift_share_limit(self) -> None:
         self._exceeded_share = self._capped_at_share = False
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
