@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Invalid
-from pools.models import Node, NodePool, QuotaGroup
+from pools.models import NodePool, QuotaGroup
 from projects.models import Phase, Quota, Workload
 from projects.services.quotas import groups, set_quota
 from scheduler.loop.commit import locked_rows
@@ -22,19 +22,6 @@ from scheduler.reports.replay import replay
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
-
-
-@pytest.fixture
-def cloud(stage: Stage) -> NodePool:
-    """Create a second pool, so that each pool has one node with two GPUs, and remove all quotas."""
-    pool = NodePool.objects.create(
-        name="cloud", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384,
-    )  # fmt: skip
-    Node.objects.get(name="local-1").delete()
-    Quota.objects.all().delete()
-    stage.node(pool=pool)
-    return pool
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from berth.db import crash_points
-from pools.runtimes import capabilities
 from pools.runtimes.base import PodOrder
-from pools.runtimes.capabilities import Capabilities
 from pools.services.secrets import SecretContent
 from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
@@ -18,16 +16,11 @@ from tests.samples import sample
 from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
 
+pytestmark = pytest.mark.usefixtures("runs_images")
+
 IMAGE = "ghcr.io/org/train:1"
 FIRST, SECOND = (f"sha256:{digit * 64}" for digit in "12")
 GANG = [{"name": "worker", "replicas": 2, "gpu": 1}]
-
-
-@pytest.fixture(autouse=True)
-def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
-    )
 
 
 def orders(stage: Stage, workload: Workload) -> list[PodOrder]:

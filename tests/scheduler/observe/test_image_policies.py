@@ -3,21 +3,14 @@
 import pytest
 
 from pools.models import NodePool
-from pools.runtimes import capabilities
-from pools.runtimes.capabilities import Capabilities
 from pools.services import edit_pool
 from projects.models import Phase
 from tests import factories as make
 from tests.scheduler.stage import Stage
 
+pytestmark = pytest.mark.usefixtures("runs_images")
+
 FORBID = {"image_policy": {"mode": "forbid", "patterns": []}}
-
-
-@pytest.fixture(autouse=True)
-def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
-    )
 
 
 def forbid_images(stage: Stage, pool: NodePool) -> None:

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from pools.models import Node, NodePool
-from pools.runtimes import capabilities
-from pools.runtimes.capabilities import Capabilities
 from projects.models import Phase, Project, Workload
 from projects.services.workloads import control
 from projects.services.workloads.prediction import dry_run
@@ -21,16 +19,11 @@ from tests import factories as make
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
+pytestmark = pytest.mark.usefixtures("runs_images")
+
 IMAGE = "ghcr.io/org/train:1"
 NO_PODMAN = "podman is not installed. Install it, for example with `apt-get install podman`."
 NO_BUBBLEWRAP = "bubblewrap is not installed. Install it, for example with `apt-get install bubblewrap`."
-
-
-@pytest.fixture(autouse=True)
-def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
-    )
 
 
 def report(*nodes: str, **changes: Any) -> None:

@@ -7,8 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from berth.core.errors import Forbidden, Invalid
-from pools.models import Node, NodePool, QuotaGroup
-from projects.models import Quota
+from pools.models import NodePool, QuotaGroup
 from projects.services.quotas import groups, set_quota
 from scheduler.models import Eviction
 from scheduler.reports.what_if.group_preview import GroupImpact, preview_group
@@ -16,19 +15,6 @@ from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
-
-
-@pytest.fixture
-def cloud(stage: Stage) -> NodePool:
-    """Create a second pool, so that each pool has one node with two GPUs, and remove all quotas."""
-    pool = NodePool.objects.create(
-        name="cloud", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384,
-    )  # fmt: skip
-    Node.objects.get(name="local-1").delete()
-    Quota.objects.all().delete()
-    stage.node(pool=pool)
-    return pool
 
 
 @pytest.fixture
