@@ -13,6 +13,15 @@ from typing import Any
 
 from pools.engine.volumes import NFS
 from pools.kubernetes.code.container import code_container
+from pools.kubernetes.files.container import (
+    ANNOTATION as FILES_ANNOTATION,
+)
+from pools.kubernetes.files.container import (
+    COPY_SECONDS,
+    encode_wanted,
+    files_container,
+    wanted_files,
+)
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
 from pools.runtimes.base import PodOrder, VolumeMount
@@ -29,7 +38,7 @@ WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
 # NVIDIA's container runtime makes these devices available to the container. Images may set it to "all".
 # For a pod with devices, the cluster's device plugin sets the variable.
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
-# All that the container that receives the code knows.
+# All that the containers know that receive the code and keep the files.
 CODE_ENVIRONMENT = {"BERTH_POD_DIR": POD_DIRECTORY, VISIBLE_DEVICES: NO_DEVICES}
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")
@@ -71,6 +80,12 @@ def pod_manifest(
         "securityContext": {"allowPrivilegeEscalation": False},
     }
     receiver = code_container(container, CODE_ENVIRONMENT, settings.gpu_resource)
+    grace, wanted = max(order.grace_seconds, 1), wanted_files(order)
+    containers, annotations = [container], {}
+    if wanted is not None:
+        containers.append(files_container(container, CODE_ENVIRONMENT, grace))
+        annotations[FILES_ANNOTATION] = encode_wanted(wanted)
+        grace += COPY_SECONDS
     pull_secrets = [{"name": pull_secret_name(order.pod_id)}] if order.registry_auth else []
     return {
         "apiVersion": "v1",
@@ -85,11 +100,13 @@ def pod_manifest(
                 PROJECT_LABEL: order.project,
                 WORKLOAD_LABEL: order.workspace,
             },
-            "annotations": {INSTANCE_ANNOTATION: order.instance_id, "berth.dev/name": order.name},
+            "annotations": {
+                INSTANCE_ANNOTATION: order.instance_id, "berth.dev/name": order.name, **annotations,
+            },
         },
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": max(order.grace_seconds, 1),
+            "terminationGracePeriodSeconds": grace,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "shareProcessNamespace": True,
@@ -98,10 +115,10 @@ def pod_manifest(
             "tolerations": [rule.manifest() for rule in settings.tolerations],
             "imagePullSecrets": pull_secrets,
             **({"initContainers": [receiver]} if order.code_url else {}),
-            "containers": [container],
+            "containers": containers,
             "volumes": volumes,
         },
-    }
+    }  # fmt: skip
 
 
 def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from pools.kubernetes.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
+from pools.kubernetes.files.container import ANNOTATION as FILES_ANNOTATION
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION, is_namespace_of
 from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL
-from pools.kubernetes.reports import read_report
+from pools.kubernetes.reports import has_files_to_copy, read_report
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +240,10 @@ class Mirror:
                 is_news = before != after
             else:
                 is_news = is_own and (
-                    is_deleted or before is None or read_report(before) != read_report(item)
+                    is_deleted
+                    or before is None
+                    or read_report(before) != read_report(item)
+                    or has_files_to_copy(before) != has_files_to_copy(item)
                 )
             if is_news:
                 self._on_change()
@@ -307,8 +311,8 @@ def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = _pick(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION,))
-    names = ("name", "namespace", "uid", "labels", "deletionTimestamp")
+    annotations = _pick(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
+    names = ("name", "namespace", "uid", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
     return {**_pick(metadata, names), "annotations": annotations}
 
 

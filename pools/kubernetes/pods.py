@@ -14,11 +14,15 @@ from typing import Any
 from pools.kubernetes.api import ApiError, Unreachable
 from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, ensure_namespace
 from pools.kubernetes.code.delivery import CodeDeliveries
+from pools.kubernetes.files.collection import Collections
+from pools.kubernetes.files.container import CONTAINER as FILES_CONTAINER
+from pools.kubernetes.files.container import COPY_SECONDS
+from pools.kubernetes.files.store import FileCopies
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
 from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
-from pools.kubernetes.reports import deleted_pod_report, read_report
+from pools.kubernetes.reports import command_report, deleted_pod_report, read_report
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRefused
 from pools.runtimes.ledger import Ledger
 
@@ -35,10 +39,12 @@ class PodCalls:
     `notify` is called when a pod's report changes.
     """
 
-    def __init__(self, ledger: Ledger, copies: LogCopies, notify: Callable[[], None]) -> None:
-        self._ledger, self._copies, self._notify = ledger, copies, notify
+    def __init__(
+        self, ledger: Ledger, copies: LogCopies, files: FileCopies, notify: Callable[[], None]
+    ) -> None:
+        self._ledger, self._copies, self._files, self._notify = ledger, copies, files, notify
         self._followers = LogFollowers(copies)
-        self.code = CodeDeliveries(notify)
+        self.code, self.files = CodeDeliveries(notify), Collections(files, notify)
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
 
@@ -128,7 +134,7 @@ class PodCalls:
 
         The node deletes the log with the container, so the log is followed until then.
         """
-        if read_report(pod).state is PodState.EXITED:
+        if read_report(pod).state is PodState.EXITED or (grace and command_report(pod)):
             return
         metadata, spec = pod["metadata"], pod["spec"]
         if not metadata.get("deletionTimestamp"):
@@ -137,7 +143,7 @@ class PodCalls:
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)
             return
-        seconds = min(max(grace, 1), int(spec.get("terminationGracePeriodSeconds") or 1))
+        seconds = _grace_period(spec, grace)
         self._followers.follow(pod_id, cluster.api, f"{path}/log", seconds)
         if not metadata.get("deletionTimestamp") or seconds < metadata.get("deletionGracePeriodSeconds", 0):
             cluster.api.delete(path, seconds)
@@ -182,6 +188,7 @@ class PodCalls:
             report = replace(report, cause=planned.cause, message=planned.message)
         self._created.discard(pod_id)
         self.code.forget(pod_id)
+        self.files.forget(pod_id)
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
@@ -207,8 +214,10 @@ class PodCalls:
         """Move the copy of the log to its final path, and delete the pod's record."""
         self._created.discard(pod_id)
         self.code.forget(pod_id)
+        self.files.forget(pod_id)
         if not self._ledger.log_path(pod_id).exists():
             self._copies.move_to(pod_id, self._ledger.log_path(pod_id))
+        self._files.drop(pod_id)
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
@@ -232,6 +241,17 @@ class PodCalls:
         if key not in self._namespaces:
             ensure_namespace(cluster, namespace, project)
             self._namespaces.add(key)
+
+
+def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
+    """Return the seconds that a stopped pod has: at most those of its order, and the time to copy its files.
+
+    If the command gets less time than its order says, the cluster kills both containers at once.
+    """
+    whole = int(spec.get("terminationGracePeriodSeconds") or 1)
+    keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())
+    of_command = whole - COPY_SECONDS if keeps_files else whole
+    return whole if max(grace, 1) >= of_command else max(grace, 1)
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pools.kubernetes.code import container as code
 from pools.kubernetes.code.delivery import FAILURE, PROGRESS
+from pools.kubernetes.files import container as files
 from pools.kubernetes.manifests import CONTAINER
 from pools.kubernetes.nodes import parse_time
 from pools.runtimes.base import PodCause, PodReport, PodState
@@ -27,17 +28,28 @@ DISRUPTIONS = {
     "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint of its node",
     "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
 }  # reasons of the condition DisruptionTarget
+# Reasons of a waiting container that starts in a moment.
+NOT_STARTED = ("", "ContainerCreating", "PodInitializing")
+COPYING = "copying the files of the pod"
 SIGNALS_MAX = 64
 TEXT_MAX = 500
 Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report of an existing pod. A pod has ended once its processes have ended."""
+    """Return the report of an existing pod. A pod has ended once its processes have ended.
+
+    A pod whose files are being copied occupies its resources in the cluster, and is still running.
+    """
     status = pod.get("status") or {}
     state, receiver = _state(status, "containerStatuses", CONTAINER), _code_state(status)
     if (terminated := state.get("terminated")) is not None:
-        return _end_report(pod, terminated)
+        report = _end_report(pod, terminated)
+        if not _keeps_files(status):
+            return report
+        if report.started_at is None:
+            return PodReport(PodState.STARTING, progress=COPYING)
+        return PodReport(PodState.RUNNING, started_at=report.started_at, address=report.address)
     if (running := state.get("running")) is not None:
         return PodReport(
             PodState.RUNNING, started_at=_time(running.get("startedAt")), address=status.get("podIP") or ""
@@ -58,6 +70,29 @@ def read_report(pod: Object) -> PodReport:
 def awaits_code(pod: Object) -> bool:
     """Return whether the container that receives the pod's code is running."""
     return "running" in _code_state(pod.get("status") or {}) and "deletionTimestamp" not in pod["metadata"]
+
+
+def has_files_to_copy(pod: Object) -> bool:
+    """Return whether the pod's files can be copied: its command has ended, or is being stopped."""
+    status = pod.get("status") or {}
+    if "running" not in _state(status, "containerStatuses", files.CONTAINER):
+        return False
+    return command_report(pod) is not None or "deletionTimestamp" in pod["metadata"]
+
+
+def command_report(pod: Object) -> PodReport | None:
+    """Return how the command of a pod has ended, also if its files have not been copied yet."""
+    terminated = _state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
+    return None if terminated is None else _end_report(pod, terminated)
+
+
+def _keeps_files(status: Object) -> bool:
+    """Return whether the container that keeps the files runs, or starts together with the main container."""
+    if status.get("phase") == "Failed":
+        return False
+    state = _state(status, "containerStatuses", files.CONTAINER)
+    reason = (state.get("waiting") or {}).get("reason") or ""
+    return "running" in state or ("waiting" in state and reason in NOT_STARTED)
 
 
 def deleted_pod_report(pod: Object) -> PodReport:
@@ -116,7 +151,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
         cause, message = PodCause.LOST, "the node lost the container"
     elif _is_evicted_by_node(pod):
         cause, message = PodCause.EVICTED, _node_eviction_message(pod)
-    elif pod["metadata"].get("deletionTimestamp"):
+    elif _ended_by_deletion(pod, ended):
         cause, message = PodCause.EVICTED, _deletion_message(pod)
     return PodReport(
         PodState.EXITED,
@@ -128,6 +163,16 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
         message=message,
         address=(pod.get("status") or {}).get("podIP") or "",
     )
+
+
+def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
+    """Return whether the pod was deleted before its command ended. Its files may outlive its command."""
+    metadata = pod["metadata"]
+    if not (deadline := _time(metadata.get("deletionTimestamp"))):
+        return False
+    deleted = deadline - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    keeps_files = _state(pod["status"], "containerStatuses", files.CONTAINER) != {}
+    return not keeps_files or ended is None or ended >= deleted
 
 
 def _start_error(message: str) -> str:
@@ -158,7 +203,7 @@ def _progress(pod: Object, waiting: Object) -> str:
     if unschedulable:
         return f"the cluster's scheduler reports: {unschedulable}"
     reason = waiting.get("reason") or ""
-    if reason in ("", "ContainerCreating", "PodInitializing"):
+    if reason in NOT_STARTED:
         return (
             "creating the container" if pod["spec"].get("nodeName") else "waiting for the cluster's scheduler"
         )

@@ -16,21 +16,28 @@ from typing import Any, TypeVar
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
+from pools.kubernetes.files.collection import read_source
+from pools.kubernetes.files.store import FileCopies, Limits, ReadsCopies
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import namespace_name
+from pools.kubernetes.places import api_path, place, pool_of
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
 from pools.kubernetes.quotas import read_quotas
-from pools.kubernetes.reports import awaits_code, read_report, unschedulable_message
+from pools.kubernetes.reports import (
+    awaits_code,
+    command_report,
+    has_files_to_copy,
+    read_report,
+    unschedulable_message,
+)
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
-    FilesGone,
     LogChunk,
     Measurements,
     PodCause,
-    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -69,17 +76,21 @@ class _Shared:
     until: float
 
 
-class KubernetesRuntime:
+class KubernetesRuntime(ReadsCopies):
     """Runtime of all Kubernetes pools.
 
-    `pools` returns the access to each pool's cluster. Records and logs of ended pods are under `root`. All
-    other state is in the clusters, so a new process finds all pods again.
+    `pools` returns the access to each pool's cluster. Records, logs and copied files of ended pods are under
+    `root`. All other state is in the clusters, so a new process finds all pods again.
     """
 
-    def __init__(self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]]) -> None:
+    def __init__(
+        self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]],
+        limits: Callable[[], Limits] = Limits,
+    ) -> None:  # fmt: skip
         self.ledger = Ledger(root, syncs_starts=False)
         self._copies = LogCopies(root / "copies")
-        self._pods = PodCalls(self.ledger, self._copies, self.notify)
+        self._files = FileCopies(root / "files", limits)
+        self._pods = PodCalls(self.ledger, self._copies, self._files, self.notify)
         self._pools = pools
         self._shared = _Shared({}, 0.0)
         self._running: dict[str, _Running] = {}
@@ -105,7 +116,7 @@ class KubernetesRuntime:
         validate_name(order.workspace)
         access = check_access(order.pool, self._shared_pools().get(order.pool))
         namespace = namespace_name(access.cluster.installation, order.project)
-        self.ledger.place(order.pod_id, _place(order.pool, namespace), order.workspace, received=False)
+        self.ledger.place(order.pod_id, place(order.pool, namespace), order.workspace, received=False)
         return access, partial(self._pods.start, order, access, namespace)
 
     def _shared_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
@@ -125,7 +136,7 @@ class KubernetesRuntime:
             self.notify()
             return
         if entry.ended is None:
-            access, path = self._entry_access(entry), _path(entry, pod_id)
+            access, path = self._entry_access(entry), api_path(entry, pod_id)
             call = partial(self._pods.stop, pod_id, access.cluster, path, grace_seconds)
             self._call(pod_id, access, f"stop in {grace_seconds} s", call)
 
@@ -158,10 +169,10 @@ class KubernetesRuntime:
             elif entry.ended is not None:
                 reports[pod_id] = entry.ended
             else:
-                pool = _pool(entry)
+                pool = pool_of(entry)
                 pod = find(pool, pod_id)
                 report = reports[pod_id] = self._report(pod_id, pod)
-                if pod is not None and report.state is PodState.RUNNING:
+                if pod is not None and report.state is PodState.RUNNING and not has_files_to_copy(pod):
                     self._running[pod_id] = _Running(pool, pod, report)
         return reports
 
@@ -179,13 +190,20 @@ class KubernetesRuntime:
                 if delivery.failure:
                     return self._give_up(pod_id, PodCause.START_FAILED, delivery.failure) or report
                 return replace(report, progress=delivery.progress)
+        if report.state is not PodState.EXITED and has_files_to_copy(pod):
+            return self._copy_files(pod_id, pod) or report
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
+
+    def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
+        """Copy the files of a pod. If its container does not end afterwards, end the pod."""
+        access, path = self._target(pod_id)
+        must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
+        end = command_report(pod) if must_end else None
+        return self._delete(pod_id, end) if end is not None else None
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
         """Return whether the pod has been unscheduled for too long according to the cluster's clock."""
-        entry = self.ledger.find(pod_id)
-        assert entry is not None
-        now = datetime.now(UTC) + self._entry_access(entry).cluster.api.skew
+        now = datetime.now(UTC) + self._target(pod_id)[0].cluster.api.skew
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
@@ -198,7 +216,7 @@ class KubernetesRuntime:
             return entry.ended
         if entry is None or not entry.received:
             return PodReport(PodState.UNKNOWN)  # the next call of `start` resumes the pod
-        access, path = self._entry_access(entry), _path(entry, pod_id)
+        access, path = self._entry_access(entry), api_path(entry, pod_id)
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
         except StillRunning:
@@ -209,10 +227,11 @@ class KubernetesRuntime:
 
     def _give_up(self, pod_id: str, cause: PodCause, message: str) -> PodReport | None:
         """End a pod that cannot start. Return None while this is in progress."""
-        entry = self.ledger.find(pod_id)
-        assert entry is not None
-        access, path = self._entry_access(entry), _path(entry, pod_id)
-        report = PodReport(PodState.EXITED, cause=cause, message=message)
+        return self._delete(pod_id, PodReport(PodState.EXITED, cause=cause, message=message))
+
+    def _delete(self, pod_id: str, report: PodReport) -> PodReport | None:
+        """Delete a pod, and record this report. Return None while this is in progress."""
+        access, path = self._target(pod_id)
         call = partial(self._pods.give_up, pod_id, access.cluster, path, report)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
@@ -235,8 +254,7 @@ class KubernetesRuntime:
         adopted = set()
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():
-                place = _place(pool, pod["metadata"]["namespace"])
-                self.ledger.place(pod_id, place, "adopted", received=True)
+                self.ledger.place(pod_id, place(pool, pod["metadata"]["namespace"]), "adopted", received=True)
                 adopted.add(pod_id)
         return adopted
 
@@ -258,8 +276,8 @@ class KubernetesRuntime:
                 access.cluster.worker.begin(pod_id, action, call)
 
     def _forget_call(self, pod_id: str, entry: Entry) -> tuple[PoolAccess, str, Callable[[], None]]:
-        access = check_access(_pool(entry), self._shared_pools().get(_pool(entry)))
-        path = _path(entry, pod_id)
+        access = check_access(pool_of(entry), self._shared_pools().get(pool_of(entry)))
+        path = api_path(entry, pod_id)
         return access, FORGET, partial(self._pods.forget, pod_id, access.cluster, path)
 
     def drop_log(self, pod_id: str) -> None:
@@ -287,7 +305,7 @@ class KubernetesRuntime:
         if entry is None or not entry.received:
             return final, True
         access = self._entry_access(entry)
-        run(access, partial(self._pods.update_log, pod_id, access.cluster, _path(entry, pod_id)))
+        run(access, partial(self._pods.update_log, pod_id, access.cluster, api_path(entry, pod_id)))
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
@@ -306,23 +324,7 @@ class KubernetesRuntime:
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRefused("it is not running")
-        return self._entry_access(entry).cluster.api, _path(entry, pod_id)
-
-    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Raise FilesGone, because a container's files are deleted when it ends."""
-        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
-
-    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Raise FilesGone, because a container's files are deleted when it ends."""
-        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
-
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Raise FilesGone, because the files of a container end with it."""
-        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
-
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        """Raise FilesGone, because the files of a container end with it."""
-        raise FilesGone(f"the files of the pod {pod_id} ended with its container")
+        return self._entry_access(entry).cluster.api, api_path(entry, pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return None, because Berth does not mount the workspaces of clusters."""
@@ -363,8 +365,14 @@ class KubernetesRuntime:
     def _find_access(self, pool: str) -> PoolAccess:
         return check_access(pool, self._pools().get(pool))
 
+    def _target(self, pod_id: str) -> tuple[PoolAccess, str]:
+        """Return the access to the cluster of a pod in the ledger, and the pod's path there."""
+        entry = self.ledger.find(pod_id)
+        assert entry is not None
+        return self._entry_access(entry), api_path(entry, pod_id)
+
     def _entry_access(self, entry: Entry) -> PoolAccess:
-        return self._find_access(_pool(entry))
+        return self._find_access(pool_of(entry))
 
     def _own_pods(self, pool: str) -> Mapping[str, Mapping[str, Any]]:
         cluster = self._find_access(pool).cluster
@@ -383,15 +391,3 @@ class KubernetesRuntime:
                     self._adopt(pool)
             entry = self.ledger.find(pod_id)
         return entry
-
-
-def _place(pool: str, namespace: str) -> str:
-    return f"{pool}/{namespace}"
-
-
-def _pool(entry: Entry) -> str:
-    return entry.instance_id.partition("/")[0]
-
-
-def _path(entry: Entry, pod_id: str) -> str:
-    return f"/api/v1/namespaces/{entry.instance_id.partition('/')[2]}/pods/{pod_id}"

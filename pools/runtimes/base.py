@@ -45,13 +45,12 @@ class PodOrder:
     server, or empty for those of the node. `secret_env` extends and overrides `env`, and `secret_files` are
     contents by file name. Both are kept out of records and logs.
 
-    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a
-    scheduler of their own. `address_env` names the variables that contain the pod's own address,
-    on runtimes whose pods have addresses.
-
-    `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of the
-    node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
-    content of an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`.
+    `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
+    their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
+    have addresses. `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of
+    the node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of
+    an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`. Berth reads `outputs`
+    after the end, and all files of a failed pod with `keeps_files`.
     """
 
     pod_id: str
@@ -86,6 +85,8 @@ class PodOrder:
     download_secret: str = field(default="", repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    outputs: tuple[str, ...] = ()
+    keeps_files: bool = False
 
     @property
     def has_secrets(self) -> bool:
@@ -263,14 +264,12 @@ class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod, possibly only after this call has returned. The command runs only once the order is
-        durable.
+        """Start the pod, possibly after this call has returned. The command runs once the order is durable.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
         `image_pull_failed` if the reason is its image.
-        Raises RuntimeFailure only if the runtime itself fails, or StartRefused if its cluster refuses the pod
-        for now.
+        Raises RuntimeFailure if the runtime itself fails, or StartRefused if its cluster refuses it for now.
         """
         ...
 

@@ -19,9 +19,8 @@ class Capabilities:
     enforce the CPU and memory limits of roles, or refuse to start a pod that has limits.
     `requires_images`: every workload needs an image. `shares_gpus`: pods can use part of a GPU.
     `pods_have_addresses`: each pod has a network address of its own, which is known once the pod
-    runs. `receives_code`: pods can start with the code of their workload. `reads_files`: Berth can
-    read the files of pods that have ended. `sends_notices`: pods can
-    receive a signal some time before SIGTERM.
+    runs. `receives_code`: pods can start with the code of their workload.
+    `sends_notices`: pods can receive a signal some time before SIGTERM.
     """
 
     runs_images: bool = False
@@ -30,23 +29,22 @@ class Capabilities:
     shares_gpus: bool = True
     pods_have_addresses: bool = False
     receives_code: bool = False
-    reads_files: bool = False
     sends_notices: bool = False
 
 
 # Keyed by `NodePool.runtime`. Nodes report whether they meet the requirements of images and limits.
 CAPABILITIES: Mapping[str, Capabilities] = {
     "local": Capabilities(
-        runs_images=True, enforces_limits=True, receives_code=True, reads_files=True, sends_notices=True
+        runs_images=True, enforces_limits=True, receives_code=True, sends_notices=True
     ),
     "ray": Capabilities(
-        runs_images=True, enforces_limits=True, receives_code=True, reads_files=True, sends_notices=True
+        runs_images=True, enforces_limits=True, receives_code=True, sends_notices=True
     ),
     "kubernetes": Capabilities(
         runs_images=True, enforces_limits=True, requires_images=True, shares_gpus=False,
         pods_have_addresses=True, receives_code=True,
     ),
-    "fake": Capabilities(receives_code=True, reads_files=True, sends_notices=True),
+    "fake": Capabilities(receives_code=True, sends_notices=True),
 }  # fmt: skip
 
 

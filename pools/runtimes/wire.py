@@ -29,9 +29,8 @@ def encode_order(order: PodOrder) -> dict[str, Any]:
 
 
 def decode_order(fields: dict[str, Any]) -> PodOrder:
-    lists = {
-        name: tuple(fields.get(name, ())) for name in ("command", "devices", "optional_limits", "address_env")
-    }
+    names = ("command", "devices", "optional_limits", "address_env", "outputs")
+    lists = {name: tuple(fields.get(name, ())) for name in names}
     volumes = tuple(VolumeMount(**mount) for mount in fields.get("volumes", ()))
     return PodOrder(**{**fields, **lists, "volumes": volumes})
 

@@ -9,11 +9,13 @@ from typing import Any
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
+from pools.kubernetes.files.store import Limits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.runtimes.base import PodOrder, Runtime
 from tests.contracts.pods import ended, order, poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
+from tests.fakes.kubernetes.files import FakeFiles
 
 POOL = "prod"
 IMAGE = "berth.test/busybox:1"
@@ -29,6 +31,7 @@ class KubernetesStage:
     def __init__(self, root: Path, connection: Connection, settings: KubernetesSettings, node: str) -> None:
         self.root, self._connection, self._settings, self._node = root, connection, settings, node
         self.installation = f"test-{uuid.uuid4().hex[:8]}"
+        self.limits = Limits()  # of the files that are copied from pods
         self._all: list[Clusters] = []
         self.runtime: Any = None
         self.restart()
@@ -37,7 +40,7 @@ class KubernetesStage:
         clusters = Clusters(lambda: self.installation, self.patience)
         self._all.append(clusters)
         access: dict[str, PoolAccess] = {}
-        self.runtime = KubernetesRuntime(self.root, lambda: access)
+        self.runtime = KubernetesRuntime(self.root, lambda: access, lambda: self.limits)
         clusters.listen(self.runtime.notify, self.runtime.record_deletion)
         access[POOL] = PoolAccess(clusters.get(self._connection), self._settings)
         self.access = access
@@ -71,7 +74,8 @@ class KubernetesStage:
 
 class FakeKubernetesStage(KubernetesStage):
     def __init__(self, root: Path, cluster: FakeCluster, url: str) -> None:
-        self.cluster = cluster
+        self.cluster, self.files = cluster, FakeFiles(root.parent / "volumes")
+        cluster.files = self.files
         cluster.add_node("node-1", gpus=8)
         super().__init__(root, Connection(url), KubernetesSettings(), "node-1")
 
@@ -104,10 +108,12 @@ class RealKubernetesStage(KubernetesStage):
     has_channels = True
     SHELL = 'busybox mkfifo "do-$NAME"; while :; do . "$BERTH_WORKSPACE/do-$NAME"; done'
 
-    def __init__(self, root: Path, connection: Connection) -> None:
+    def __init__(self, root: Path, connection: Connection, *, keeps_workspaces: bool = True) -> None:
         self.workspaces = root.parent / "workspaces"
         self.workspaces.mkdir()
-        settings = {"workspaces": {"host_path": str(self.workspaces)}, "gpu_resource": "berth.dev/gpu"}
+        settings: dict[str, Any] = {"gpu_resource": "berth.dev/gpu"}
+        if keeps_workspaces:
+            settings["workspaces"] = {"host_path": str(self.workspaces)}
         super().__init__(root, connection, kubernetes_settings(settings), "node-1")
 
     def long(self, pod_id: str) -> PodOrder:

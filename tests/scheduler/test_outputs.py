@@ -43,6 +43,7 @@ class Producer:
         self.workload = stage.submit(roles=ONE, outputs=["results"], **changes)
         stage.tick(2)
         (self.pod,) = stage.pods(self.workload, "running")
+        assert stage.runtime.order(str(self.pod.pk)).outputs == ("results",)
         self.leave({"results/a.txt": b"loss 0.5\n", "results/big.bin": BIG, "scratch": b"not declared"})
         self.collector = OutputsCollector(stage.clock, lambda pool: stage.runtime, 3)
 

@@ -19,6 +19,7 @@ from pools.joining import secrets
 from pools.joining.pilot import pilot_variables
 from pools.joining.user_data import user_data
 from pools.kubernetes.cluster import Clusters
+from pools.kubernetes.files.store import Limits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.models import NodePool
 from pools.providers.aws.clients import Clients
@@ -100,7 +101,7 @@ def _build_wiring(fakes: str) -> Wiring:
     plain = prepared(local_provider)
     clusters = Clusters(installation, now=clock.now)
     access = KubernetesAccess(clusters)
-    kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools)
+    kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools, _file_limits)
     clusters.listen(kubernetes.notify, kubernetes.record_deletion)
     wiring = Wiring(
         clock=clock,
@@ -128,6 +129,10 @@ def _build_wiring(fakes: str) -> Wiring:
         changes={NodePool.Provider.KUBERNETES.value: access.nodes_changed_at},
     )
     return _with_fakes(wiring, import_module(fakes)) if fakes else wiring
+
+
+def _file_limits() -> Limits:
+    return Limits(settings.BERTH_OUTPUTS_MIB * 2**20, settings.BERTH_CODE_FILES)
 
 
 def _with_fakes(wiring: Wiring, module: Any) -> Wiring:

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from pools.kubernetes.api import Api, Unreachable
+from pools.kubernetes.manifests import CONTAINER
 from pools.runtimes.base import ChannelRefused, RuntimeFailure
 from pools.runtimes.ray.agents import enable_keepalive
 from pools.runtimes.shim.channels.frames import INPUT, RESIZE
@@ -65,7 +66,7 @@ async def start_session(
     has_input: bool,
     has_output: bool,
     has_terminal: bool = False,
-    container: str = "",
+    container: str = CONTAINER,
 ) -> Session:
     """Run a command in the pod at this path, by default in its main container.
 
@@ -73,7 +74,7 @@ async def start_session(
     """
     query = [("command", part) for part in command]
     query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
-    query += [("container", container)] if container else []
+    query += [("container", container)]
     query += [("stderr", str(has_output and not has_terminal).lower()), ("tty", str(has_terminal).lower())]
     return Session(await open_socket(api, f"{pod}/exec?{urlencode(query)}", "pods/exec"))
 

@@ -7,7 +7,7 @@ from django.conf import settings
 
 from berth.core.durations import format_duration
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, format_value
+from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
 from pools.models import NodePool
 from pools.runtimes.capabilities import Capabilities, runtime_capabilities
@@ -62,14 +62,4 @@ def _required_features(spec: WorkloadSpec) -> Iterator[RequiredFeature]:
         yield RequiredFeature(
             "preemption", spec.preemption.signal, lambda each: each.sends_notices,
             "cannot send a signal before SIGTERM",
-        )  # fmt: skip
-    if spec.outputs:
-        yield RequiredFeature(
-            "outputs", format_value(list(spec.outputs)), lambda each: each.reads_files,
-            "cannot read the files of pods that have ended",
-        )  # fmt: skip
-    if spec.keep_failed_pod is not None:
-        yield RequiredFeature(
-            "keep_failed_pod", format_duration(spec.keep_failed_pod), lambda each: each.reads_files,
-            "cannot keep the files of pods that have failed",
         )  # fmt: skip

@@ -93,6 +93,8 @@ def build_pod_order(
         optional_limits=tuple(
             name for name in ("memory", "cpu") if limits[f"{name}_source"] != LimitSource.DOCUMENT
         ),
+        outputs=spec.outputs,
+        keeps_files=spec.keep_failed_pod is not None,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pools.kubernetes.nodes import Usage, pod_usage, total_usage
 from pools.kubernetes.quantities import parse_quantity
+from tests.fakes.kubernetes.files import FakeFiles, keeps_files
 from tests.fakes.kubernetes.store import Object, Refusal, Store
 
 GPU = "nvidia.com/gpu"
@@ -20,6 +21,7 @@ GPU = "nvidia.com/gpu"
 class FakeCluster:
     """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
 
+    Scripts in the containers that keep the files of pods run below `files`, if it is set.
     Pods whose names in Berth are in `short` have ended before anyone sees them run.
 
     `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
@@ -41,6 +43,7 @@ class FakeCluster:
         self.answers.set()
         self.pulls_images = True
         self.clock_ahead = timedelta(0)
+        self.files: FakeFiles | None = None
         self.calls: set[tuple[str, str]] = set()
         self.watched_from: defaultdict[str, list[int]] = defaultdict(list)
         self._logs: dict[str, list[tuple[str, bytes]]] = {}
@@ -145,7 +148,29 @@ class FakeCluster:
                 "startedAt": running.get("startedAt"), "finishedAt": self._now(),
             }  # fmt: skip
             phase = "Failed" if code else "Succeeded"
+            if keeps_files(pod) and not self._are_copied(name):
+                phase = "Running"
             self._set_container(pod, {"terminated": ended}, phase)
+
+    def run(self, name: str, command: list[str]) -> tuple[int, bytes, bytes]:
+        """Run a script in the container that keeps the pod's files, and end this container if it is done."""
+        if self.files is None or not keeps_files(self.pod(name)):
+            raise Refusal(404, "NotFound", "simulated pods run no commands")
+        result = self.files.run(name, command)
+        with self.store.lock:
+            pod = self.pod(name)
+            if self._are_copied(name):
+                metadata, state = pod["metadata"], pod["status"]["containerStatuses"][0]["state"]
+                if "deletionTimestamp" in metadata:
+                    self._kill(metadata["namespace"], name, metadata["uid"], 143)
+                elif "terminated" in state:
+                    self._set_container(
+                        pod, state, "Failed" if state["terminated"]["exitCode"] else "Succeeded"
+                    )
+        return result
+
+    def _are_copied(self, name: str) -> bool:
+        return self.files is not None and self.files.are_copied(name)
 
     def fail_pod(self, name: str, reason: str, message: str) -> None:
         """Let the node reject or evict the pod."""
@@ -204,9 +229,9 @@ class FakeCluster:
     def delete_pod(self, namespace: str, name: str, grace: int | None) -> None:
         with self.store.lock:
             pod = self.store.find("pods", namespace, name)
-            state = (pod["status"].get("containerStatuses") or [{}])[0].get("state") or {}
+            states = [each["state"] for each in pod["status"].get("containerStatuses") or ()]
             seconds = pod["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
-            if "running" not in state or seconds == 0:
+            if not any("running" in state for state in states) or seconds == 0:
                 self._remove_pod(namespace, name)
                 return
             metadata = {
@@ -215,6 +240,8 @@ class FakeCluster:
                 "deletionGracePeriodSeconds": seconds,
             }
             self.store.put("pods", {**pod, "metadata": metadata})
+            if keeps_files(pod):
+                return  # kubelets report no changes until all containers have ended
             if name not in self.stubborn:
                 self._kill(namespace, name, metadata["uid"], 143)
             else:
@@ -225,7 +252,8 @@ class FakeCluster:
             pod = self.store.objects.get(("pods", namespace, name))
             if pod is None or pod["metadata"]["uid"] != uid:
                 return
-            self.end_pod(name, code)
+            if "terminated" not in pod["status"]["containerStatuses"][0]["state"]:
+                self.end_pod(name, code)
             self._remove_pod(namespace, name)
 
     def _remove_pod(self, namespace: str, name: str) -> None:
@@ -271,8 +299,13 @@ class FakeCluster:
         return total.gpus <= int(node["status"]["allocatable"][GPU])
 
     def _set_container(self, pod: Object, state: Object, phase: str) -> None:
-        container = {"name": "main", "state": state}
-        status = {**pod["status"], "phase": phase, "containerStatuses": [container]}
+        containers = [{"name": "main", "state": state}]
+        if keeps_files(pod):
+            ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+            is_running = phase == "Running"
+            keeper = {"running": {"startedAt": self._now()}} if is_running else ended
+            containers.append({"name": "files", "state": state if phase == "Pending" else keeper})
+        status = {**pod["status"], "phase": phase, "containerStatuses": containers}
         self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
         self._update_quotas(pod["metadata"]["namespace"])
 

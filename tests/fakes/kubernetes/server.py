@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.fakes.kubernetes.cluster import FakeCluster
+from tests.fakes.kubernetes.files import answer_exec
 from tests.fakes.kubernetes.store import Object, Refusal
 
 CLUSTER_WIDE = ("nodes", "namespaces")
@@ -76,7 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "get", "pods/log":
                 self._log(namespace, name, query)
             case "get", "pods/exec":
-                raise Refusal(404, "NotFound", "simulated pods run no commands")
+                pairs = parse_qsl(urlsplit(self.path).query, keep_blank_values=True)
+                answer_exec(self, cluster.run(name, [value for key, value in pairs if key == "command"]))
             case "get", "pods/portforward":
                 raise Refusal(404, "NotFound", "simulated pods have no ports")
             case "get", kind:

@@ -93,6 +93,24 @@ def test_pods_start_in_the_code_that_was_sent(prod: Prod, users: Users, tmp_path
     assert log.split("\n")[:2] == ["loss 0.5", "/berth/pod/code"]
 
 
+def test_results_and_files_of_a_failed_pod_outlive_its_containers(
+    prod: Prod, users: Users, tmp_path: Path
+) -> None:
+    client = users.dave.client()
+    script = 'cd "$BERTH_POD_DIR" && mkdir results && echo 0.5 > results/loss && echo 41 > step; exit 3'
+    submit(
+        users.dave, prod, "crash", script, role={"replicas": 1}, outputs=["results"],
+        keep_failed_pod="10m", grace_period_seconds=1,
+    )  # fmt: skip
+    reach(client, prod, "crash", "failed")
+    (pod,) = [each for each in prod.objects("pods") if "crash" in str(each["metadata"]["annotations"])]
+    assert pod["status"]["phase"] == "Failed", "its GPU is free in the cluster"
+    until(lambda: "stored" in users.dave.berth("outputs", "list", "crash"))
+    users.dave.berth("outputs", "download", "crash", "results/loss", "--to", str(tmp_path / "best"))
+    assert [path.read_text() for path in (tmp_path / "best").rglob("loss")] == ["0.5\n"]
+    assert users.dave.berth("files", "cat", "crash", "pod/step") == "41\n"
+
+
 def test_port_of_an_interactive_workload_opens_in_a_browser(prod: Prod, users: Users) -> None:
     client = users.dave.client()
     script = 'mkdir www && echo desk > www/index.html && exec httpd -f -p "$BERTH_HOST:$BERTH_PORT" -h www'

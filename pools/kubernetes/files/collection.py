@@ -1,0 +1,270 @@
+"""Copies of the files of ended pods from the cluster to this machine."""
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pools.kubernetes.api import Api
+from pools.kubernetes.channels.loop import CHANNELS
+from pools.kubernetes.channels.session import Session, read_status, start_session
+from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
+from pools.kubernetes.files.container import (
+    CONTAINER,
+    EMPTY,
+    FINISH,
+    MISSING,
+    POD,
+    WAIT,
+    WORKSPACE,
+    Wanted,
+    decode_wanted,
+    pack,
+)
+from pools.kubernetes.files.store import TREE, FileCopies
+from pools.kubernetes.reports import command_report
+from pools.runtimes.base import ChannelRefused, RuntimeFailure
+
+log = logging.getLogger(__name__)
+
+TRANSFERS_MAX = 8  # concurrent transfers of this process, which all pass through API servers
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts
+TOTAL_SECONDS = 600.0  # the pod occupies its GPUs in the cluster until then
+STALL_SECONDS = 60.0
+END_SECONDS = 60.0  # time for the container to end after the copy
+PART = 2**20
+TEXT_MAX = 300
+FAILURE = "the files could not be copied from the pod"
+NEEDS = "Pods with `outputs` or `keep_failed_pod` need `sh`, `sleep`, `cat` and `tar` in their image"
+_TAR_LINE = re.compile(r"^(?:\S*/)?tar: (?:\./)?(.+?): (.+)$")
+
+
+class _Failed(Exception):
+    """Raised if no later attempt can succeed."""
+
+
+class _Interrupted(Exception):
+    """Raised if a later attempt may succeed."""
+
+
+@dataclass(slots=True)
+class _Copy:
+    """Copy of one pod's files. The task returns whether the container was told to end."""
+
+    task: "Future[bool]"
+    done_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Pod with files to copy, which has this path at the API server.
+
+    `waits` is true if the command is being stopped, and may still run. `has_failed` is true if it has
+    failed.
+    """
+
+    api: Api
+    path: str
+    wanted: Wanted
+    waits: bool
+    has_failed: bool
+
+
+def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> Source:
+    end = command_report(pod)
+    has_failed = end is not None and end.exit_code != 0
+    return Source(api, path, decode_wanted(pod), waits=end is None, has_failed=has_failed)
+
+
+class Collections:
+    """Copies from pods whose command has ended. `notify` is called when one of them is complete.
+
+    Nothing but the copies is stored. After a restart, the state of the pods shows what is left to do.
+    """
+
+    def __init__(self, copies: FileCopies, notify: Callable[[], None]) -> None:
+        self._copies, self._notify = copies, notify
+        self._lock = threading.Lock()
+        self._current: dict[str, _Copy] = {}
+        self._slots = asyncio.Semaphore(TRANSFERS_MAX)
+
+    def advance(self, pod_id: str, source: Source) -> bool:
+        """Begin to copy a pod's files, unless this has begun. Return whether the pod must be deleted.
+
+        This is so if its container does not end after the copy.
+        """
+        with self._lock:
+            copy = self._current.get(pod_id)
+            if copy is None:
+                copy = self._current[pod_id] = _Copy(CHANNELS.submit(self._collect(pod_id, source)))
+            if not copy.task.done():
+                return False
+            if copy.task.cancelled() or copy.task.exception() is not None or not copy.task.result():
+                return True
+            now = time.monotonic()
+            copy.done_at = copy.done_at or now
+            return now - copy.done_at > END_SECONDS
+
+    def forget(self, pod_id: str) -> None:
+        """End the copy from a pod that has ended."""
+        with self._lock:
+            copy = self._current.pop(pod_id, None)
+        if copy is not None:
+            copy.task.cancel()
+
+    async def _collect(self, pod_id: str, source: Source) -> bool:
+        try:
+            if source.waits:
+                await self._retry(lambda: _run(source, WAIT))
+            if not self._copies.has(pod_id):
+                await self._copy(pod_id, source)
+            await self._retry(lambda: _run(source, FINISH))
+        except (_Failed, _Interrupted) as error:
+            log.warning("the container that keeps the files of pod %s does not respond: %s", pod_id, error)
+            return False
+        except Exception:
+            log.exception("the files of pod %s could not be copied", pod_id)
+            return False
+        finally:
+            self._notify()
+        return True
+
+    async def _copy(self, pod_id: str, source: Source) -> None:
+        """Store the pod's files, or the reason why they cannot be copied."""
+        try:
+            async with self._slots, asyncio.timeout(TOTAL_SECONDS):
+                await self._retry(lambda: self._attempt(pod_id, source))
+            return
+        except TimeoutError:
+            failure = f"{FAILURE} within {TOTAL_SECONDS / 60:.0f} minutes"
+        except TooLarge as error:
+            failure = str(error)
+        except (_Failed, _Interrupted) as error:
+            failure = f"{FAILURE}: {error}"
+        with self._copies.draft(pod_id) as draft:
+            self._copies.keep(pod_id, draft, source.wanted, failure=failure)
+
+    async def _retry(self, attempt: Callable[[], Any]) -> None:
+        for pause in (*PAUSES, None):
+            try:
+                await attempt()
+                return
+            except _Interrupted as interruption:
+                if pause is None:
+                    raise
+                log.info("%s; Berth tries again in %s s", interruption, pause)
+            await asyncio.sleep(pause)
+
+    async def _attempt(self, pod_id: str, source: Source) -> None:
+        """Copy all files of a failed pod that keeps them, otherwise the outputs.
+
+        If all files exceed the limits, the outputs are copied.
+        """
+        wanted, copies = source.wanted, self._copies
+        takes_all = wanted.keeps and source.has_failed
+        for paths, has_all in (([POD, WORKSPACE], True), (wanted.output_paths, False)):
+            if has_all and not takes_all:
+                continue
+            with copies.draft(pod_id) as draft:
+                try:
+                    skipped = await self._fetch(source, paths, draft / TREE) if paths else {}
+                except TooLarge:
+                    if has_all and wanted.outputs:
+                        continue
+                    raise
+                await asyncio.to_thread(copies.keep, pod_id, draft, wanted, has_all=has_all, skipped=skipped)
+                return
+
+    async def _fetch(self, source: Source, paths: Sequence[str], target: Path) -> dict[str, str]:
+        """Unpack the files at these paths below `target`. Return the reasons of those that are left out."""
+        limits = self._copies.limits()
+        unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
+        session = await _start(source, pack(paths))
+        errors = bytearray()
+        try:
+            async for data in _archive(session, errors):
+                await asyncio.to_thread(unpacker.feed, data)
+        except BrokenArchive as error:
+            raise _Interrupted(str(error)) from error
+        except OSError as error:
+            raise _Interrupted(f"Berth cannot store them: {error.strerror}") from error
+        finally:
+            unpacker.close()
+            await session.close()
+        text = bytes(errors).decode("utf-8", "replace")
+        _check(session, text, is_complete=unpacker.is_complete)
+        return {**_unreadable(text), **unpacker.skipped}
+
+
+async def _archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
+    """Yield the output in parts of about PART. Collect the errors. Raises _Interrupted."""
+    output, pending = session.output(), bytearray()
+    while True:
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                kind, data = await anext(output)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise _Interrupted("the pod sends nothing") from None
+        if kind != 1:
+            errors += data
+            del errors[: -8 * TEXT_MAX]
+            continue
+        pending += data
+        if len(pending) >= PART:
+            yield bytes(pending)
+            pending.clear()
+    yield bytes(pending)
+
+
+async def _run(source: Source, command: Sequence[str]) -> None:
+    """Run a script in the container, and wait for its end. Raises _Interrupted."""
+    session = await _start(source, command)
+    errors = b""
+    try:
+        async for _, data in session.output():
+            errors = (errors + data)[-TEXT_MAX:]
+    finally:
+        await session.close()
+    status = read_status(session.status)
+    if status is None or status.get("exit_code") != 0:
+        text = errors.decode("utf-8", "replace") or str((status or {}).get("error") or "no response")
+        raise _Interrupted(" ".join(text.split()))
+
+
+async def _start(source: Source, command: Sequence[str]) -> Session:
+    try:
+        return await start_session(
+            source.api, source.path, command, has_input=False, has_output=True, container=CONTAINER
+        )
+    except ChannelRefused as error:
+        raise (_Failed if "may not use" in str(error) else _Interrupted)(str(error)) from error
+    except RuntimeFailure as error:
+        raise _Interrupted(str(error)) from error
+
+
+def _check(session: Session, errors: str, *, is_complete: bool) -> None:
+    """Raise _Failed or _Interrupted unless all files have arrived."""
+    status = read_status(session.status)
+    if status is None:
+        raise _Interrupted("the connection to the pod was lost")
+    code = status.get("exit_code")
+    if code == MISSING:
+        raise _Failed(f"its image has no `tar`. {NEEDS}")
+    if code == EMPTY or is_complete:
+        return
+    text = " ".join(errors.split())[-TEXT_MAX:] or str(status.get("error") or f"tar ended with {code}")
+    raise _Interrupted(text)
+
+
+def _unreadable(errors: str) -> dict[str, str]:
+    """Return the paths that `tar` could not read, and its reasons."""
+    matches = [match for line in errors.splitlines() if (match := _TAR_LINE.match(line))]
+    return {match[1]: match[2] for match in matches if match[1].startswith((f"{POD}/", f"{WORKSPACE}/"))}

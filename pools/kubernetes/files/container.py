@@ -1,0 +1,147 @@
+"""Container that keeps a pod's files readable after its command has ended, and the scripts that run in it.
+
+A volume of a pod can be read only while a container of the pod runs. This container therefore waits beside
+the command until Berth has copied the files.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
+
+CONTAINER = "files"
+ANNOTATION = "berth.dev/files"
+# Seconds that a stopped pod has for the copy, after the grace period of its command.
+COPY_SECONDS = 120
+ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
+MARK = f"{ROOT}/{POD}/.berth-files-copied"
+MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
+# Half seconds after which the container gives up if no process of the command is left and Berth is down.
+GIVE_UP = 7200
+
+# Processes of the command have another control group. Process 1 holds the pod's namespaces.
+_OTHERS = """
+others() {
+  none=1
+  for entry in /proc/[0-9]*; do
+    [ "$entry" = /proc/1 ] && continue
+    group=$(cat "$entry/cgroup" 2> /dev/null)
+    { [ -z "$group" ] || [ "$group" = "$own" ]; } && continue
+    none=0
+    kill -"$1" "${entry#/proc/}" 2> /dev/null
+  done
+  return $none
+}
+own=$(cat /proc/self/cgroup)
+"""
+# The cluster sends SIGTERM to both containers at once, and gives them the grace period and COPY_SECONDS.
+_KEEP = f"""
+{_OTHERS}
+grace=$1 stopping= idle=0
+stop() {{
+  [ -n "$stopping" ] && return
+  stopping=1
+  {{ sleep "$grace"; while others KILL; do sleep 1; done; }} &
+}}
+trap stop TERM
+trap : HUP INT
+while [ ! -e {MARK} ] && [ $idle -lt {GIVE_UP} ]; do
+  sleep 0.5 2> /dev/null || sleep 1 || exit 1
+  set -- /proc/[0-9]*
+  if [ $# -le 2 ]; then idle=$((idle + 1)); else idle=0; fi
+done
+"""
+_WAIT = f"""
+{_OTHERS}
+while others 0; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
+"""
+# A link could lead to files of the image.
+_PACK = f"""
+is_inside() {{
+  above= rest=$1
+  while [ "$rest" != "${{rest#*/}}" ]; do
+    above=$above${{rest%%/*}} rest=${{rest#*/}}
+    [ -L "$above" ] && return 1
+    above=$above/
+  done
+}}
+cd {ROOT} || exit 1
+command -v tar > /dev/null || {{ echo "its image has no tar" >&2; exit {MISSING}; }}
+for path; do
+  shift
+  {{ [ -e "$path" ] || [ -L "$path" ]; }} && is_inside "$path" && set -- "$@" "./$path"
+done
+[ $# -gt 0 ] || exit {EMPTY}
+exec tar -c -f - "$@"
+"""
+WAIT = ["sh", "-c", _WAIT]
+FINISH = ["sh", "-c", f": > {MARK}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Files to copy after the end of a pod: its outputs below `base`, and all of them if it has failed."""
+
+    base: str
+    outputs: tuple[str, ...]
+    keeps: bool
+
+    @property
+    def output_paths(self) -> list[str]:
+        return [f"{self.base}/{path}" for path in self.outputs]
+
+
+def wanted_files(order: PodOrder) -> Wanted | None:
+    """Return which files of the pod Berth copies, or None if it copies none."""
+    if not order.outputs and not order.keeps_files:
+        return None
+    base = f"{POD}/{CODE_DIRECTORY}" if order.code_url else POD
+    return Wanted(base, order.outputs, order.keeps_files)
+
+
+def encode_wanted(wanted: Wanted) -> str:
+    return json.dumps({"base": wanted.base, "outputs": wanted.outputs, "keeps": wanted.keeps})
+
+
+def decode_wanted(pod: Mapping[str, Any]) -> Wanted:
+    """Return which files of the pod Berth copies: none if other users of the cluster changed this."""
+    text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
+    try:
+        fields = json.loads(text)
+        return Wanted(str(fields["base"]), tuple(map(str, fields["outputs"])), bool(fields["keeps"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Wanted(POD, (), keeps=False)
+
+
+def files_container(
+    container: Mapping[str, Any], env: Mapping[str, str], grace_seconds: int
+) -> dict[str, Any]:
+    """Return the container that stays beside the main container `container`.
+
+    It has the same image, and neither its GPUs, secrets nor declared volumes. It requests nothing, because
+    it sleeps while the command runs. Its image is on the node, so it is not pulled again.
+    """
+    nothing = {"cpu": "0", "memory": "0"}
+    policy = container["imagePullPolicy"]
+    return {
+        "name": CONTAINER,
+        "image": container["image"],
+        "imagePullPolicy": "IfNotPresent" if policy == "Always" else policy,
+        "command": ["sh", "-c", _KEEP.replace("$", "$$"), "sh", str(grace_seconds)],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "workingDir": "/",
+        "resources": {"requests": nothing, "limits": nothing},
+        "volumeMounts": [
+            mount for mount in container["volumeMounts"]
+            if mount["name"] in (POD, WORKSPACE) and "subPath" not in mount
+        ],
+        "securityContext": container["securityContext"],
+    }  # fmt: skip
+
+
+def pack(paths: Sequence[str]) -> list[str]:
+    """Return the command that prints an archive of those paths below ROOT that exist."""
+    return ["sh", "-c", _PACK, "sh", *paths]

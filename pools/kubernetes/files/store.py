@@ -1,0 +1,143 @@
+"""Local copies of the files of ended pods, which all processes under BERTH_HOME read."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pools.kubernetes.files.container import POD, WORKSPACE, Wanted
+from pools.runtimes import pod_files
+from pools.runtimes.base import FilesGone, PodFiles
+from pools.runtimes.local import validate_name
+from pools.runtimes.shim.records import sync_directory
+
+TREE, INFO = "tree", "info.json"
+NOT_COPIED = "the files of the pod no longer exist: the pod was deleted before Berth had copied them"
+NOT_KEPT = "the files of the pod were not kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Maximum size in bytes and number of the files of one pod."""
+
+    size: int = 4 * 2**30
+    files: int = 10_000
+
+
+class FileCopies:
+    """Copies in a directory, one directory for each pod. A copy appears as a whole, by a rename.
+
+    `limits` is called for each copy.
+    """
+
+    def __init__(self, root: Path, limits: Callable[[], Limits]) -> None:
+        self._root, self.limits = root, limits
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def has(self, pod_id: str) -> bool:
+        return (self._path(pod_id) / INFO).exists()
+
+    @contextmanager
+    def draft(self, pod_id: str) -> Iterator[Path]:
+        """Yield a new directory, which is deleted afterwards unless it was kept."""
+        draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
+        (draft / TREE).mkdir(mode=0o700)
+        try:
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def keep(
+        self, pod_id: str, draft: Path, wanted: Wanted, *, has_all: bool = False,
+        skipped: Mapping[str, str] | None = None, failure: str = "",
+    ) -> None:  # fmt: skip
+        """Make a draft the copy of the pod's files, unless there is one. With a failure, it has no files."""
+        info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
+        (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (draft / INFO).write_text(json.dumps(info))
+        try:
+            draft.rename(self._path(pod_id))
+        except OSError:
+            if not self.has(pod_id):
+                raise
+        sync_directory(str(self._root))
+
+    def drop(self, pod_id: str) -> None:
+        for path in (self._path(pod_id), *self._root.glob(f".{pod_id}.*")):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def list_outputs(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        tree, info = self._open(pod_id)
+        base = info["base"]
+        listing = pod_files.list_files(str(tree), base, paths)
+        left_out = {
+            path.removeprefix(f"{base}/"): reason
+            for path, reason in info["skipped"].items()
+            if any(f"{path}/".startswith(f"{base}/{each}/") for each in paths)
+        }
+        return _with_skipped(listing, left_out)
+
+    def read_output(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        tree, info = self._open(pod_id)
+        return pod_files.read_file(str(tree), info["base"], path, offset, limit)
+
+    def list_kept(self, pod_id: str, path: str) -> PodFiles:
+        roots, info = self._kept_roots(pod_id)
+        listing = pod_files.list_below(roots, path)
+        left_out = {
+            each: reason
+            for each, reason in info["skipped"].items()
+            if not path or f"{each}/".startswith(f"{path.rstrip('/')}/")
+        }
+        return _with_skipped(listing, left_out)
+
+    def read_kept(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return pod_files.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
+
+    def _kept_roots(self, pod_id: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
+        tree, info = self._open(pod_id)
+        if not info["has_all"]:
+            raise FilesGone(NOT_KEPT)
+        return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
+
+    def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
+        """Return the directory of a copy, and what is known about it. Raises FilesGone."""
+        path = self._path(pod_id)
+        try:
+            info: dict[str, Any] = json.loads((path / INFO).read_text())
+        except FileNotFoundError:
+            raise FilesGone(NOT_COPIED) from None
+        if info["failure"]:
+            raise FilesGone(info["failure"])
+        return path / TREE, info
+
+    def _path(self, pod_id: str) -> Path:
+        return self._root / validate_name(pod_id)
+
+
+class ReadsCopies:
+    """Part of the runtime that reads the copies of the files of ended pods."""
+
+    _files: FileCopies
+
+    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
+        return self._files.list_outputs(pod_id, paths)
+
+    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
+        return self._files.read_output(pod_id, path, offset, limit)
+
+    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
+        return self._files.list_kept(pod_id, path)
+
+    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
+        return self._files.read_kept(pod_id, path, offset, limit)
+
+
+def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
+    """Add what was left out of the copy. A path that is missing there only for this reason is not missing."""
+    skipped = sorted({**listing.skipped, **left_out}.items())
+    return PodFiles(listing.files, dict(skipped[: pod_files.SKIPPED_MAX]))

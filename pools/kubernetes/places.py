@@ -1,0 +1,16 @@
+"""Places of pods in the ledger: a pool and a namespace of its cluster."""
+
+from pools.runtimes.ledger import Entry
+
+
+def place(pool: str, namespace: str) -> str:
+    return f"{pool}/{namespace}"
+
+
+def pool_of(entry: Entry) -> str:
+    return entry.instance_id.partition("/")[0]
+
+
+def api_path(entry: Entry, pod_id: str) -> str:
+    """Return the pod's path at the API server."""
+    return f"/api/v1/namespaces/{entry.instance_id.partition('/')[2]}/pods/{pod_id}"
