@@ -7,6 +7,8 @@ import pytest
 
 from projects.known_words import REASONS
 from projects.services import tenants
+from projects.services.audit import ACTIONS
+from projects.services.workloads.channels import USES
 from scheduler.engine.plan import Reason
 from scheduler.models import UsageHour
 from tests import factories as make
@@ -101,6 +103,11 @@ def test_unknown_word_in_a_filter_is_refused_with_the_nearest_word(
 
 def test_every_pending_reason_is_an_allowed_filter() -> None:
     assert REASONS[: len(Reason)] == tuple(Reason)
+
+
+def test_every_audit_action_of_a_channel_is_an_allowed_filter() -> None:
+    actions = {f"{verb}_{use.noun}" for verb in ("open", "close") for use in USES.values()}
+    assert actions <= set(ACTIONS)
 
 
 @pytest.mark.parametrize(
