@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from django.db import models
 from django.db.models import F, Q
 
+from berth.db.checks import ChecksTogether
 from berth.db.fast_rows import FastRows
 from pools.engine.boots import should_stop_provisioning
 
 
-class NodePool(FastRows):
+class NodePool(ChecksTogether, FastRows):
     """Nodes of one shape from one provider, scheduled and scaled together. Times are in seconds."""
 
     # private keys for the preview of a pool, by the secret's name
