@@ -48,8 +48,11 @@ def site(
     stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(with_shipped_role(kubeconfig)))
 
     def make_order(pod_id: str) -> PodOrder:
-        env = {"PATH": "/bin:/usr/bin"}
-        return stage.order(pod_id, "sh", "-c", SERVER, env=env, volumes=VOLUMES)
+        # Python starts and copies files; with 1 % of a core, this would take minutes.
+        enough = {"cpu_milli": 1000, "memory_mib": 128}
+        return stage.order(
+            pod_id, "sh", "-c", SERVER, env={"PATH": "/bin:/usr/bin"}, volumes=VOLUMES, **enough
+        )
 
     with running_site(stage.runtime, monkeypatch, make_order) as site:
         yield site
@@ -110,3 +113,12 @@ def test_files_are_copied_both_ways(user: SshUser, tree: Path, tmp_path: Path) -
     assert (tmp_path / "back" / "inner" / "link").is_symlink()
     copied = user.berth("cp", "train:missing", str(tmp_path / "nothing"))
     assert (copied.returncode, b"missing: No such file or directory" in copied.stderr) == (1, True)
+
+
+@needs_python
+def test_scp_copies_directories_both_ways_with_their_times(user: SshUser, tree: Path, tmp_path: Path) -> None:
+    (tree / "etc").unlink()  # scp copies what links point to
+    for sources in ([str(tree), f"{HOST}:"], [f"{HOST}:tree", str(tmp_path / "copy")]):
+        done = user.run("-rp", *sources, program="scp")
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert contents(tmp_path / "copy") == contents(tree)
