@@ -202,6 +202,8 @@ def test_unknown_names_are_refused_with_what_to_do(
         over_https(https.url(), ref="1" * 40)
     with pytest.raises(GitRefusal, match="no such repository"):
         over_https(https.url("other.git"))
+    with pytest.raises(GitRefusal, match="denies access to it with the secret personal/deploy-key"):
+        over_https(https.url("other.git"), "token", personal=True)
     git(repository.checkout, "checkout", "--quiet", "-b", "twice")
     repository.commit({"x": "x"})
     repository.tag("twice", "--no-sign")
@@ -221,7 +223,9 @@ def test_token_is_sent_as_a_password_and_is_in_no_command_line(
     assert any(b"git\0ls-remote" in line for line in lines)
     login = base64.b64encode(b"git:s3cret-token")
     assert not [line for line in lines if b"s3cret-token" in line or login in line]
-    with pytest.raises(GitRefusal, match=r"denied access\. Check that the secret is valid") as refused:
+    with pytest.raises(
+        GitRefusal, match=r"denied access\. Check that the secret deploy-key is valid"
+    ) as refused:
         over_https(https.url(), "wrong-token")
     assert "wrong-token" not in str(refused.value)
     with pytest.raises(GitRefusal, match="name a secret in `secret`"):
@@ -312,9 +316,9 @@ def test_wrong_and_unusable_keys_are_refused(
     protected, _ = generate_key(tmp_path / "protected", passphrase="geheim")
     url = ssh_url(ssh, repository)
     for key, message in (
-        (wrong, "denied access"),
-        (protected, "protected by a passphrase"),
-        ("not a key", "is not a private key"),
+        (wrong, "denied access. Check that the secret deploy-key is valid"),
+        (protected, "The secret deploy-key is protected by a passphrase"),
+        ("not a key", "The secret deploy-key is not a private key"),
     ):
         with pytest.raises(GitRefusal, match=message) as refused:
             over_ssh(url, key, host_key=ssh.host_key)

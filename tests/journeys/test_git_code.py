@@ -97,6 +97,29 @@ def test_refused_addresses_and_failed_fetches_say_what_to_do(admin: Terminal, ht
     assert "has no branch or tag none" in client.workloads.get(workload.id).message
 
 
+def test_personal_secret_fetches_a_private_repository(admin: Terminal, https: HttpsServer) -> None:
+    https.token = "token-of-the-admin"
+    command = ("submit", "-p", "vision", "--gpu", "0", "--git", https.url(), "--git-secret")
+    script = ("--", "cat", "train.py")
+    try:
+        admin.berth("secret", "set", "mine", "--personal", stdin=https.token)
+        admin.berth(*command, "personal/mine", "-n", "own-secret", *script)
+        assert "print(" in log_of(admin.client(), "own-secret")
+        assert "own-secret" in admin.berth("secret", "uses", "mine", "--personal")
+        refused = admin.refused(*command, "mine", "-n", "other", *script)
+        assert "--git-secret personal/NAME" in refused
+
+        admin.berth("secret", "set", "mine", "--personal", stdin="expired-token")
+        admin.berth(*command, "personal/mine", "-n", "expired", *script)
+        client = admin.client()
+        until(lambda: client.workloads.find("expired").phase == "failed")
+        message = client.workloads.find("expired").message
+        assert "Check that the secret personal/mine is valid and may read the repository" in message
+        assert "expired-token" not in message
+    finally:
+        https.token = ""
+
+
 def test_fetch_begins_again_after_kill_9_and_leaves_nothing(
     shared_berth: Installation, admin: Terminal, https: HttpsServer
 ) -> None:

@@ -23,6 +23,7 @@ from berth.cli.quantities import (
     parse_key_values,
     parse_number,
     parse_secret,
+    parse_secret_name,
     parse_toleration,
     parse_volume_mount,
 )
@@ -181,7 +182,10 @@ class SubmitFlags:
     ] = None
     git_secret: Annotated[
         Text,
-        _option("Secret with the private key or token for --git.", metavar="NAME"),
+        _option(
+            "Secret with the private key or token for --git; personal/NAME is one of your own.",
+            metavar="NAME",
+        ),
     ] = None
     git_host_key: Annotated[
         Text,
@@ -328,7 +332,10 @@ class SubmitFlags:
             return None
         if self.code is not None or self.no_code:
             raise BadInput(f"--git cannot be combined with {'--no-code' if self.no_code else '--code'}")
-        return {"git": {"url": self.git, **section}}
+        secret = (
+            {} if self.git_secret is None else parse_secret_name("--git-secret", "secret", self.git_secret)
+        )
+        return {"git": {"url": self.git, **section, **secret}}
 
     def _role(self) -> dict[str, Any]:
         role = {

@@ -100,12 +100,21 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
     `key` is `env` or `file`. Raises BadInput if the text is malformed.
     """
     name, _, target = entry.partition("=")
-    is_personal = name.startswith(PERSONAL)
-    name = name.removeprefix(PERSONAL)
-    if not name or not target:
+    if not name.removeprefix(PERSONAL) or not target:
         form = "NAME=VARIABLE" if key == "env" else "NAME=FILE"
         raise invalid_value(option, f"is not {form}", entry, form)
-    return {"name": name, key: target, **({"personal": True} if is_personal else {})}
+    return {**parse_secret_name(option, "name", name), key: target}
+
+
+def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]:
+    """Parse NAME or personal/NAME. Return the name as `key`, and `personal` for a personal secret.
+
+    Raises BadInput if there is no name.
+    """
+    name = text.removeprefix(PERSONAL)
+    if not name:
+        raise invalid_value(option, "names no secret", text, "NAME, or personal/NAME")
+    return {key: name, **({"personal": True} if name != text else {})}
 
 
 def parse_toleration(entry: str) -> dict[str, str]:

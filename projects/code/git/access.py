@@ -61,7 +61,7 @@ def build_environment(
 def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, keys: Path) -> dict[str, str]:
     target = spec.address
     if problem := private_key_problem(secret):
-        raise GitRefusal(f"The secret {spec.secret} {problem}.")
+        raise GitRefusal(f"The secret {spec.secret_label} {problem}.")
     name = host_key_name(target)
     _write(keys / "key", secret.strip() + "\n")
     _write(keys / "known_hosts", f"{name} {spec.host_key}\n" if spec.host_key else "")

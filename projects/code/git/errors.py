@@ -30,8 +30,8 @@ class GitFailure(Exception):
     """Raised if another attempt may succeed. The message is a sentence."""
 
 
-def convert_error(stderr: str, host: str, *, has_secret: bool) -> GitRefusal | GitFailure:
-    """Return the error that the output of git describes."""
+def convert_error(stderr: str, host: str, secret: str) -> GitRefusal | GitFailure:
+    """Return the error that the output of git describes. `secret` is the name of the secret, or empty."""
     text = last_lines(stderr)
     kind = next((kind for kind, pattern in KNOWN.items() if re.search(pattern, stderr, re.IGNORECASE)), "")
     match kind:
@@ -43,19 +43,20 @@ def convert_error(stderr: str, host: str, *, has_secret: bool) -> GitRefusal | G
             )
         case "denied":
             advice = (
-                "Check that the secret is valid and may read the repository"
-                if has_secret
+                f"Check that the secret {secret} is valid and may read the repository"
+                if secret
                 else "If the repository is private, name a secret in `secret`"
             )
             return GitRefusal(f"{host} denied access. {advice}. It reported: {text}")
         case "key":
-            return GitRefusal("The secret is not a private SSH key without a passphrase.")
+            return GitRefusal(f"The secret {secret} is not a private SSH key without a passphrase.")
         case "redirect":
             return GitRefusal(
                 f"{host} redirects this address elsewhere. Use the address that it redirects to."
             )
         case "repository":
-            return GitRefusal(f"{host} has no such repository, or denies access to it. It reported: {text}")
+            access = f"denies access to it with the secret {secret}" if secret else "denies access to it"
+            return GitRefusal(f"{host} has no such repository, or {access}. It reported: {text}")
         case "commit":
             return GitRefusal(f"{host} does not provide this commit. Name a branch or tag that contains it.")
         case "size":

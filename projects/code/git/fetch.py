@@ -157,7 +157,7 @@ class _Fetch:
         if status in FILE_TOO_LARGE:
             raise transfer_too_large(self.spec.address.host)
         if status:
-            raise convert_error(errors, self.spec.address.host, has_secret=self.spec.secret is not None)
+            raise convert_error(errors, self.spec.address.host, self.spec.secret_label)
         return output
 
     @property

@@ -8,6 +8,7 @@ from django.conf import settings
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import WorkloadSpec
+from berth.core.spec.git import GitSpec
 from pools.joining.server import reachable_server_for_pods
 from pools.models import NodePool
 from pools.providers.base import ProviderError
@@ -52,20 +53,23 @@ def request_code(
         if reason := find_refusal_without_lookup(f"https://{host}:{address.effective_port}/", ()):
             allowed = "hosts at public addresses, and hosts that an admin lists in BERTH_GIT_HOSTS"
             raise Invalid([Problem("code.git.url", f"cannot be reached: {reason}", git.url, allowed)])
-    if git.secret is not None:
-        names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
-        if git.secret not in names:
-            owner = (
-                "is not one of your personal secrets"
-                if git.personal
-                else f"is not a secret of {project.name}"
-            )
-            option = "--personal" if git.personal else f"--project {project.name}"
-            allowed = (
-                suggest(git.secret, sorted(names)) or f"a secret; `berth secret set NAME {option}` sets one"
-            )
-            raise Invalid([Problem("code.git.secret", owner, format_value(git.secret), allowed)])
+    if git.secret is not None and (problem := _secret_problem(view, git, git.secret, project)) is not None:
+        raise Invalid([problem])
     return view.code_fetch(project, git, at)
+
+
+def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
+    """Return why the secret cannot be used, or None if it exists. A secret with a wrong value fails later."""
+    names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
+    if secret in names:
+        return None
+    message = "is not one of your personal secrets" if git.personal else f"is not a secret of {project.name}"
+    option = "--personal" if git.personal else f"--project {project.name}"
+    if not git.personal and secret in view.personal_secret_names:
+        allowed = "`personal: true`, or --git-secret personal/NAME, for your personal secret of this name"
+    else:
+        allowed = suggest(secret, sorted(names)) or f"a secret; `berth secret set NAME {option}` sets one"
+    return Problem("code.git.secret", message, format_value(secret), allowed)
 
 
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:

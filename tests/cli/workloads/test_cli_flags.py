@@ -102,6 +102,9 @@ TOP_LEVEL_OPTIONS = st.tuples(
                                 {"retry": [{"on": [75, "KILL"], "max": 5, "backoff": "30s",
                                             "other_node": True},
                                            {"on": [1], "action": "fail"}]})]),
+    st.sampled_from([([], {}), (["--git=https://git.example.org/a.git", "--git-secret=personal/robot"],
+                                {"code": {"git": {"url": "https://git.example.org/a.git", "secret": "robot",
+                                                  "personal": True}}})]),
     st.sampled_from([([], {}), (["--notify=ops@example.org", "--notify-on=failed"],
                                 {"notifications": [{"to": "ops@example.org", "on": ["failed"]}]})]),
 )  # fmt: skip
@@ -176,3 +179,11 @@ def test_age_option_is_parsed_as_a_time_in_the_past() -> None:
 
 def test_toleration_without_value_matches_any_value() -> None:
     assert parse_toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
+
+
+def test_git_secret_without_a_name_is_refused() -> None:
+    git = ("--git=https://git.example.org/a.git", "--git-secret=personal/")
+    done = CliRunner().invoke(app, ["submit", "--print", "--name=x", *git, "--", "true"])
+    assert done.exit_code == 2
+    assert "--git-secret" in done.output
+    assert "personal/NAME" in done.output

@@ -193,6 +193,11 @@ class GitSpec(Document):
     def address(self) -> GitAddress:
         return parse_git_url(self.url)
 
+    @property
+    def secret_label(self) -> str:
+        """Name of the secret as `--git-secret` accepts it, or an empty string."""
+        return f"personal/{self.secret}" if self.personal else self.secret or ""
+
     @model_validator(mode="after")
     def _check_keys(self) -> "GitSpec":
         is_ssh = self.address.transport is Transport.SSH
