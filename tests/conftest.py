@@ -18,7 +18,7 @@ from pytest_django import DjangoDbBlocker
 from xdist.remote import Producer
 
 from berth.core.garbage import relax_garbage_collection
-from berth.db.embedded import EmbeddedCluster, run_server
+from berth.db.embedded import run_server
 from berth.db.embedded_roles import DATABASE
 from tests import database_cleanup, prepared
 from tests.behaviours import reject_unknown_behaviours
@@ -120,7 +120,7 @@ def postgres(migrated_home: Path | None) -> Iterator[str]:
         home = Path(place) / "home"
         if migrated_home:
             prepared.copy_directory(migrated_home, home)
-        cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS, can_create_databases=True)
+        cluster = prepared.cluster_of_tests(home)
         with run_server(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
 

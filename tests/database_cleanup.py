@@ -1,12 +1,17 @@
 """Empty the test database after a test that committed, faster than Django's flush and without deadlocks.
 
 Django truncates every table, which takes exclusive locks, and then creates its permissions and content types
-again. Most tests write to a few of about 90 tables. This module empties only those tables, with `DELETE`,
-which does not wait for readers. Django's own rows are kept.
+again. Most tests write to a few of about 90 tables. This module empties them with `DELETE`, which does not
+wait for readers. Django's own rows are kept.
+
+Triggers keep some tables append-only, and foreign keys are checked with triggers too. A separate connection
+deletes the rows, for which all triggers are disabled, as on a replica. If `ALTER TABLE` disabled them, each
+connection would read the table's catalog rows and plan its statements again.
 """
 
 import time
 
+import psycopg
 from django.db import OperationalError, connection, transaction
 from django.test import TransactionTestCase
 
@@ -15,43 +20,27 @@ CONSTANT_TABLES = (
     "auth_permission", "django_content_type", "django_migrations",
     "projects_workloaddeletion",  # tells the caches of this process that the cleanup has deleted workloads
 )  # fmt: skip
+WORKLOADS = "projects_workload"  # the only table whose triggers are wanted
 # Time in which leftover requests and threads can end before they are disconnected.
 PROBE_TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 
-# Triggers of these tables keep a history append-only, and announce changes. Those of workloads are wanted.
 TABLES = """
-SELECT tablename, tablename <> 'projects_workload' AND EXISTS (
-    SELECT FROM pg_trigger WHERE tgrelid = tablename::regclass AND NOT tgisinternal
-)
-FROM pg_tables WHERE schemaname = 'public' AND tablename <> ALL (%s) ORDER BY tablename
+SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> ALL (%s) ORDER BY tablename
 """
 # One statement per table, so that PostgreSQL keeps their plans between calls.
 FUNCTION = """
 CREATE OR REPLACE FUNCTION empty_tables() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    with_triggers text[] = '{{}}';
-    name text;
 BEGIN
     {statements}
-    SET CONSTRAINTS ALL IMMEDIATE;
-    FOREACH name IN ARRAY with_triggers LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', name);
-    END LOOP;
 END $$
 """
-DELETE = 'DELETE FROM "{table}";'
-DELETE_WITHOUT_TRIGGERS = """
-    IF EXISTS (SELECT FROM "{table}") THEN
-        ALTER TABLE "{table}" DISABLE TRIGGER USER;
-        DELETE FROM "{table}";
-        with_triggers = with_triggers || '{table}'::text;
-    END IF;"""
 BUSY = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 AND state <> 'idle'
 """
+_state: dict[str, psycopg.Connection] = {}
 
 
 def install() -> None:
@@ -60,11 +49,8 @@ def install() -> None:
     Connections stay open between tests: a new connection reads the system catalogs again.
     """
     with connection.cursor() as cursor:
-        tables = cursor.execute(TABLES, [list(CONSTANT_TABLES)]).fetchall()
-        statements = [
-            (DELETE_WITHOUT_TRIGGERS if has_triggers else DELETE).format(table=table)
-            for table, has_triggers in tables
-        ]
+        tables = cursor.execute(TABLES, [[*CONSTANT_TABLES, WORKLOADS]]).fetchall()
+        statements = [f'DELETE FROM "{table}";' for (table,) in tables]
         cursor.execute(FUNCTION.format(statements="\n    ".join(statements)))
     TransactionTestCase._fixture_teardown = lambda _: empty()  # type: ignore[attr-defined]
     TransactionTestCase._should_reload_connections = lambda _: False  # type: ignore[attr-defined]
@@ -81,9 +67,28 @@ def empty() -> None:
             time.sleep(0.01)
     for attempt in range(ATTEMPTS):
         try:
+            without_triggers().execute("SELECT empty_tables()")
             with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("SELECT empty_tables()")
+                cursor.execute(f"DELETE FROM {WORKLOADS}")
             return
-        except OperationalError:  # a deadlock with a request that has just started
+        except (
+            OperationalError,
+            psycopg.OperationalError,
+        ):  # a deadlock with a request that has just started
             if attempt == ATTEMPTS - 1:
                 raise
+
+
+def without_triggers() -> psycopg.Connection:
+    """Return this process's connection on which no triggers fire. A test may have ended the last one."""
+    opened = _state.get("connection")
+    if opened is None or opened.closed:
+        parameters = connection.get_connection_params()
+        names = ("dbname", "host", "port", "user", "password")
+        opened = psycopg.connect(
+            **{name: parameters[name] for name in names if name in parameters},
+            autocommit=True,
+            options="-c session_replication_role=replica",
+        )
+        _state["connection"] = opened
+    return opened

@@ -24,7 +24,8 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if prepared.is_one_of_several_processes():
             prepared.copy_directory(prepared.migrated_home(tmp_path_factory), home)
             EmbeddedCluster(home / "postgres").password_file.unlink()  # so that the role is set up again
-        prepared.run_on_cluster(home, "berth.server.up.prepare", "--demo", env=Installation(home).env())
+        cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS)
+        prepared.run_on_cluster(cluster, "berth.server.up.prepare", "--demo", env=Installation(home).env())
 
     return prepared.prepared_once(tmp_path_factory, "prepared-home", prepare)
 
