@@ -5,13 +5,14 @@ Berth does not decide these evictions. It learns of them from the reports of the
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import F, Q
 
-from projects.models import Phase, Pod, PodState, Workload
+from berth.core.spec.retry import NODE_LOST
+from projects.models import Event, Phase, Pod, PodState, Workload
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
 
@@ -20,66 +21,130 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and others that are live or have just failed."""
+    """Pods of one workload that its cluster has evicted, and others that are live or have just failed.
+
+    `is_on_record` is true if the evicted pods have an audit record from an earlier tick.
+    """
 
     evicted: Sequence[Pod]
     others: Sequence[Pod]
+    is_on_record: bool = False
 
 
 def find_cluster_evictions(
-    evicted: Collection[uuid.UUID], failed: Collection[uuid.UUID]
+    evicted: Collection[uuid.UUID], failed: Collection[uuid.UUID], lost_pods: Collection[uuid.UUID]
 ) -> list[ClusterEviction]:
     """Return the evictions of these pods, whose rows already contain their ends.
 
-    `failed` are pods that ended at the same time, perhaps because they lost their peers. Call this before the
-    workloads of the pods are evaluated, which may stop their other pods.
+    `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If pods fail whose
+    peers were evicted in earlier ticks of the same run, their evictions are returned as well. Call this
+    before the workloads of the pods are evaluated, which may stop their other pods.
     """
-    if not evicted:
+    evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
+    if failed:
+        workloads = {_workload(eviction).pk for eviction in evictions}
+        earlier = [pk for workload, pk in _pods_on_record(failed) if workload not in workloads]
+        evictions += _find_evictions(earlier, failed, are_on_record=True) if earlier else []
+    return evictions
+
+
+def _pods_on_record(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
+    """Return the evicted peers of failed pods that are already on record, as pairs of workload and pod."""
+    workloads = Pod.objects.filter(pk__in=failed).values("workload")
+    records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
+    on_record = {
+        (workload_id, pod["role"], pod["index"], at)
+        for workload_id, at, pods in records.values_list("workload_id", "at", "pods")
+        for pod in pods
+    }
+    if not on_record:
         return []
+    lost_pods = Pod.objects.filter(
+        workload__in={key[0] for key in on_record}, run=F("workload__run"), state=PodState.LOST
+    )
+    return [
+        (pod.workload_id, pod.pk)
+        for pod in lost_pods
+        if (pod.workload_id, pod.role, pod.index, pod.since) in on_record
+    ]
+
+
+def _find_evictions(
+    evicted: Collection[uuid.UUID], ended: Collection[uuid.UUID], *, are_on_record: bool = False
+) -> list[ClusterEviction]:
     of_evicted = Q(workload__in=Pod.objects.filter(pk__in=evicted).values("workload"))
-    others = of_evicted & (Q(pk__in=failed) | Q(state__in=(PodState.STARTING, PodState.RUNNING)))
+    others = of_evicted & (Q(pk__in=ended) | Q(state__in=(PodState.STARTING, PodState.RUNNING)))
     pods_by_workload: dict[uuid.UUID, list[Pod]] = defaultdict(list)
     pods = Pod.objects.filter(Q(pk__in=evicted) | others).select_related(
         "allocation", "node__pool", "workload__project__department"
     )
     for pod in pods.order_by("workload_id", "role", "index"):
         pods_by_workload[pod.workload_id].append(pod)
-    chosen = frozenset(evicted)
     return [
-        ClusterEviction(
-            [pod for pod in of_workload if pod.pk in chosen],
-            [pod for pod in of_workload if pod.pk not in chosen],
-        )
+        _cluster_eviction(of_workload, frozenset(evicted), is_on_record=are_on_record)
         for of_workload in pods_by_workload.values()
     ]
+
+
+def _cluster_eviction(
+    pods: Sequence[Pod], evicted_ids: Collection[uuid.UUID], *, is_on_record: bool
+) -> ClusterEviction:
+    """Sort the pods of a workload. Replacements of evicted pods do not count as other pods."""
+    evicted = [pod for pod in pods if pod.pk in evicted_ids]
+    replicas = {(pod.role, pod.index) for pod in evicted}
+    others = [pod for pod in pods if (pod.role, pod.index) not in replicas]
+    return ClusterEviction(evicted, others, is_on_record)
 
 
 def record_cluster_evictions(evictions: Collection[ClusterEviction], now: datetime) -> None:
     """Write an audit record for each workload, after it was evaluated.
 
-    If the evictions have ended the workload's run, the record counts all of its pods.
+    If the evictions have ended the workload's run, the record counts all of its pods. Records are immutable:
+    if the evicted pods are already on record, a second record counts the others.
     """
     if not evictions:
         return
-    workloads = {eviction.evicted[0].workload_id for eviction in evictions}
+    workloads = {_workload(eviction).pk for eviction in evictions}
     going_on = Workload.objects.filter(pk__in=workloads, phase__in=(Phase.STARTING, Phase.RUNNING))
     partly_evicted = set(going_on.values_list("pk", flat=True))
-    Eviction.objects.bulk_create(_audit_record(eviction, partly_evicted, now) for eviction in evictions)
+    new = [eviction for eviction in evictions if not eviction.is_on_record]
+    Eviction.objects.bulk_create(
+        [
+            *(
+                _audit_record(each, now, entire_workload=_workload(each).pk not in partly_evicted)
+                for each in new
+            ),
+            *(_audit_record(each, now, entire_workload=True) for each in _later_ends(evictions)),
+        ]
+    )
 
 
-def _audit_record(
-    eviction: ClusterEviction, partly_evicted: Collection[uuid.UUID], now: datetime
-) -> Eviction:
-    workload, pool = eviction.evicted[0].workload, eviction.evicted[0].node.pool
-    entire_workload = workload.pk not in partly_evicted
-    pods = [*eviction.evicted, *(eviction.others if entire_workload else ())]
+def _later_ends(evictions: Iterable[ClusterEviction]) -> list[ClusterEviction]:
+    """Return the evictions on record whose workloads have now lost their other pods as well."""
+    on_record = [eviction for eviction in evictions if eviction.is_on_record and eviction.others]
+    if not on_record:
+        return []
+    workloads = {_workload(eviction).pk for eviction in on_record}
+    ends = Event.objects.filter(workload_id__in=workloads, kind=Phase.STOPPING, data__failure=NODE_LOST)
+    runs = set(ends.values_list("workload_id", "data__run"))
+    return [each for each in on_record if (_workload(each).pk, _workload(each).run) in runs]
+
+
+def _workload(eviction: ClusterEviction) -> Workload:
+    return eviction.evicted[0].workload
+
+
+def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: bool) -> Eviction:
+    workload, pool = _workload(eviction), eviction.evicted[0].node.pool
+    evicted = () if eviction.is_on_record else eviction.evicted
+    pods = [*evicted, *(eviction.others if entire_workload else ())]
     return eviction_row(
         workload,
         pool.pk,
         pool.name,
         at=now,
         kind=KIND,
-        rule=_rule(eviction.evicted),
+        rule=_rule(eviction),
         pods=sorted((pod.role, pod.index) for pod in pods),
         numbers={"nodes": sorted({pod.node.name for pod in eviction.evicted})},
         entire_workload=entire_workload,
@@ -88,13 +153,14 @@ def _audit_record(
     )
 
 
-def _rule(pods: Sequence[Pod]) -> str:
+def _rule(eviction: ClusterEviction) -> str:
     """Return who decided the eviction, and the reason that the cluster reports for each node."""
     reasons: dict[str, set[str]] = defaultdict(set)
-    for pod in pods:
+    for pod in eviction.evicted:
         reasons[pod.message].add(pod.node.name)
     parts = [f"on {' and '.join(sorted(nodes))}, {message}" for message, nodes in sorted(reasons.items())]
-    return f"Decided outside Berth: {'; '.join(parts)}."
+    rule = f"Decided outside Berth: {'; '.join(parts)}."
+    return f"{rule} The other pods failed afterwards, or were stopped." if eviction.is_on_record else rule
 
 
 def _lost_gpu_seconds(pod: Pod, now: datetime) -> int:

@@ -163,8 +163,11 @@ def _stop_gangs(gangs: Iterable[Gang], now: datetime) -> None:
 def gang_facts(gang: Gang) -> GangFacts:
     workload, pods, parsed = gang.workload, gang.pods, gang.spec
     latest: dict[tuple[str, int], Pod] = {}
+    replaced: list[Pod] = []
     in_order = pods if len(pods) == 1 else sorted(pods, key=_age_key)
     for pod in in_order:
+        if (earlier := latest.get((pod.role, pod.index))) is not None and earlier.state == PodState.LOST:
+            replaced.append(earlier)
         latest[pod.role, pod.index] = pod
     return GangFacts(
         phase=workload.phase,
@@ -172,23 +175,26 @@ def gang_facts(gang: Gang) -> GangFacts:
         reason=workload.reason,
         message=workload.message,
         tree=parsed.tree,
-        pods=[
-            PodFact(
-                pod.role,
-                pod.index,
-                pod.state,
-                pod.exit_code,
-                pod.signal,
-                pod.message,
-                pod.stop_reason,
-                pod.node_id,
-                pod.ended_at,
-            )
-            for _, pod in sorted(latest.items())
-        ],
+        pods=[_pod_fact(pod) for _, pod in sorted(latest.items())],
         retries=retry_facts(workload, parsed),
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
+        replaced=[_pod_fact(pod) for pod in replaced],
+    )
+
+
+def _pod_fact(pod: Pod) -> PodFact:
+    return PodFact(
+        pod.role,
+        pod.index,
+        pod.state,
+        pod.exit_code,
+        pod.signal,
+        pod.message,
+        pod.stop_reason,
+        pod.node_id,
+        pod.ended_at,
+        pod.created_at,
     )
 
 

@@ -121,7 +121,7 @@ def record_reports(
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
-                evictions = find_cluster_evictions(_write(changes, now), _failed_or_lost(changes))
+                evictions = find_cluster_evictions(_write(changes, now), *_failed_and_lost(changes))
                 keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
                 apply_gang_verdicts(workloads, now, context.specs)
@@ -156,7 +156,7 @@ def _record_separately(
     with fenced_transaction(context.held_lease):
         workloads = lock_gangs(affected)
         rejections, evicted = _write_changes(changes, now)
-        evictions = find_cluster_evictions(evicted, _failed_or_lost(changes))
+        evictions = find_cluster_evictions(evicted, *_failed_and_lost(changes))
         keep_files(_failed_pods(changes), workloads, now, context.specs)
         notes = evaluate_gangs(workloads, now, context.specs)
         record_cluster_evictions(evictions, now)
@@ -287,8 +287,9 @@ def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID
     return failed
 
 
-def _failed_or_lost(changes: Iterable[PodChange]) -> list[uuid.UUID]:
-    return [change.pod.pk for change in changes if change.state in (PodState.FAILED, PodState.LOST)]
+def _failed_and_lost(changes: Collection[PodChange]) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+    failed = [change.pod.pk for change in changes if change.state == PodState.FAILED]
+    return failed, [change.pod.pk for change in changes if change.state == PodState.LOST]
 
 
 def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[str], list[uuid.UUID]]:

@@ -1,13 +1,14 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-one replica fails. The loss of a machine is not a failure of its replicas. Idle roles have no command of their
-own and are stopped once all other replicas have succeeded.
+one replica fails. The loss of a machine is not a failure of its replicas, nor of their peers, whose programs
+may fail because of it. Idle roles have no command of their own and are stopped once all other replicas have
+succeeded.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from berth.core.signals import signal_name
 from berth.core.spec import retry as kinds
@@ -23,6 +24,8 @@ KINDS = {
 START_FAILURES = (kinds.START_FAILED, kinds.IMAGE_PULL)
 RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restarts
 NO_RULES = RetryFacts()
+# A program may notice only after this time that a peer no longer responds.
+PEER_TIMEOUT = timedelta(minutes=30)
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -42,10 +45,13 @@ class PodFact:
     stop_reason: str = ""
     node: int | None = None
     ended_at: datetime | None = None
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GangFacts:
+    """State of a gang. `replaced` are lost pods of the current run whose replicas have newer pods."""
+
     phase: str
     next_phase: str
     reason: str
@@ -55,6 +61,7 @@ class GangFacts:
     retries: RetryFacts = NO_RULES
     is_stale: bool = False
     idle_roles: frozenset[str] = frozenset()
+    replaced: Sequence[PodFact] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,9 @@ def verdict(gang: GangFacts) -> Verdict | None:
     failed = [pod for pod in gang.pods if pod.state == "failed"]
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
     if failed and not lost_pods:
-        return _failure_verdict(gang, min(failed, key=_end_order))
+        first = min(failed, key=_end_order)
+        lost_peer = _lost_peer(gang, first)
+        return _failure_verdict(gang, first) if lost_peer is None else _loss_verdict(gang, lost_peer)
     if lost_pods and (failed or not live or _ends_by_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
     if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
@@ -115,6 +124,19 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
             "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
         )
     return Verdict(gang.next_phase, gang.reason, gang.message)
+
+
+def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
+    """Return the replaced pod whose loss may have caused a failure: the latest that existed with this pod.
+
+    A pod that was killed for what it used, or that could not be started, did not fail because of a peer.
+    """
+    has_run = failed.exit_code is not None or failed.signal is not None
+    if not has_run or failed.stop_reason in KINDS or failed.created_at is None or failed.ended_at is None:
+        return None
+    since = max(failed.created_at, failed.ended_at - PEER_TIMEOUT)
+    peers = [pod for pod in gang.replaced if pod.ended_at is not None and pod.ended_at > since]
+    return max(peers, key=_end_order, default=None)
 
 
 def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:

@@ -11,6 +11,8 @@ from tests.scheduler.stage import Stage
 
 DRAINED = "the pod was evicted in Kubernetes, for example by `kubectl drain`"
 
+REPLICA_0, REPLICA_1 = {"role": "worker", "index": 0}, {"role": "worker", "index": 1}
+
 
 def running_gang(stage: Stage) -> Workload:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
@@ -64,6 +66,59 @@ def test_record_counts_all_pods_if_an_eviction_stops_the_entire_workload(stage: 
     assert record.rule == f"Decided outside Berth: on {node}, {DRAINED}."
     assert (record.entire_workload, record.gpu_milli, record.lost_gpu_seconds) == (True, 2000, 120)
     assert record.pods == [{"role": "worker", "index": 0}, {"role": "worker", "index": 1}]
+
+
+def fail(stage: Stage, workload: Workload, index: int) -> None:
+    """Let the program of a replica fail."""
+    (pod,) = (pod for pod in stage.pods(workload, "running") if pod.index == index)
+    stage.runtime.end(str(pod.pk), exit_code=1)
+    stage.tick()
+
+
+def test_second_record_counts_the_pods_that_fail_after_the_eviction_of_their_peer(stage: Stage) -> None:
+    workload = running_gang(stage)
+    node = stage.pods(workload)[0].node.name
+    stage.clock.advance(60)
+    evict(stage, workload, 0)
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+    stage.clock.advance(30)
+    fail(stage, workload, 1)
+    later, first = Eviction.objects.all()
+    assert (first.entire_workload, first.gpu_milli, first.pods) == (False, 1000, [REPLICA_0])
+    assert (later.kind, later.entire_workload, later.gpu_milli) == ("cluster", True, 1000)
+    assert (later.pods, later.lost_gpu_seconds) == ([REPLICA_1], 90)
+    assert later.rule == (
+        f"Decided outside Berth: on {node}, {DRAINED}. The other pods failed afterwards, or were stopped."
+    )
+    stage.tick(4)
+    assert stage.phase(workload) == Phase.RUNNING
+    workload.refresh_from_db()
+    assert (Eviction.objects.count(), workload.restarts) == (2, 0)
+
+
+def test_replacement_of_an_evicted_pod_that_fails_is_a_failure(stage: Stage) -> None:
+    workload = running_gang(stage)
+    stage.clock.advance(60)
+    evict(stage, workload, 0)
+    stage.tick()
+    stage.clock.advance(30)
+    stage.tick(2)
+    fail(stage, workload, 0)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.FAILED
+    assert Eviction.objects.count() == 1
+
+
+def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) -> None:
+    workload = running_gang(stage)
+    evict(stage, workload, 0)
+    stage.tick(3)
+    stage.clock.advance(3600)
+    fail(stage, workload, 1)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.FAILED
+    assert Eviction.objects.count() == 1
 
 
 @pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])

@@ -1,6 +1,7 @@
 """Tests for deriving a gang's state from the states of its pods."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,12 @@ from berth.core.spec import parse_workload
 from projects.engine.retries import RetryFacts
 from scheduler.engine.model import Group, Request, Role
 from scheduler.loop.dispatch.verdict import GangFacts, PodFact, verdict
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def at(minute: int) -> datetime:
+    return NOON + timedelta(minutes=minute)
 
 
 def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:
@@ -94,6 +101,24 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
     step = verdict(gang("lost", "lost"))
     assert step is not None
     assert step.next_phase == "pending"
+
+
+@pytest.mark.parametrize(
+    ("failed", "next_phase"),
+    [
+        ({"exit_code": 1, "created_at": at(0), "ended_at": at(15)}, "pending"),
+        ({"signal": 6, "created_at": at(0), "ended_at": at(9)}, "pending"),  # its node's clock is behind
+        ({"exit_code": 1, "created_at": at(11), "ended_at": at(15)}, "failed"),  # created after the loss
+        ({"exit_code": 1, "created_at": at(0), "ended_at": at(41)}, "failed"),  # too long ago
+        ({"signal": 9, "stop_reason": "OutOfMemory", "created_at": at(0), "ended_at": at(15)}, "failed"),
+        ({"created_at": at(0), "ended_at": at(15)}, "failed"),  # it could not be started
+    ],
+)
+def test_failure_after_the_loss_of_a_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
+    pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", **failed)]
+    step = verdict(gang(pods=pods, replaced=[PodFact("worker", 0, "lost", ended_at=at(10))]))
+    assert step is not None
+    assert (step.next_phase, step.retry) == (next_phase, None)
 
 
 def test_complete_gang_is_not_stale() -> None:
