@@ -73,11 +73,14 @@ class Connection:
         (await self.run(command, content)).check(f"writing {path} on {self._name}")
 
     async def _run(self, command: str, stdin: bytes) -> Finished:
-        async with self._connection.create_process(command, encoding=None) as process:
+        process = await self._connection.create_process(command, encoding=None)
+        try:
             output, errors, _ = await asyncio.gather(
                 _read(process.stdout), _read(process.stderr), _write(process, stdin)
             )
             await process.wait_closed()
+        finally:
+            process.close()  # after a timeout, OpenSSH would confirm it only when the command has ended
         code = process.returncode
         return Finished(255 if code is None else code if code >= 0 else 128 - code, output, errors)
 

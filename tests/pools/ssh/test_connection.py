@@ -47,12 +47,14 @@ async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-async def test_command_that_does_not_end_times_out(server: SshServer) -> None:
+async def test_command_that_does_not_end_times_out(server: SshServer, tmp_path: Path) -> None:
+    end = tmp_path / "end"
     async with connect(server.endpoint()) as connection:
         with pytest.raises(SshError, match=r"did not finish a command within 0\.2 s") as raised:
-            await connection.run("sleep 60", timeout=0.2)
+            await connection.run(f"while [ ! -e {end} ]; do sleep 0.1; done", timeout=0.2)
         assert raised.value.kind is SshErrorKind.TIMEOUT
         assert (await connection.run("echo usable")).output == "usable\n"
+    end.touch()
 
 
 async def test_endless_output_is_truncated(server: SshServer) -> None:
