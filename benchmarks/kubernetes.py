@@ -11,7 +11,6 @@ because the speed of the API server depends on the load of the machine.
 With --tiny, the API server is a simulation in this process.
 """
 
-import gc
 import json
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from typing import Any
 
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.bare_pods import create_bare_pods
+from benchmarks.setup.mirror_memory import measure_mirror, memory_mib
 from benchmarks.setup.own_database import own_database
 from benchmarks.ticks import timed_steps
 from berth.core.garbage import relax_garbage_collection
@@ -125,7 +125,8 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
         figures: dict[str, Any] = {"mirror": bench.read_cluster()}
         _show("mirror", figures["mirror"])
         steps = {
-            "first start": bench.start_first, "nothing changed": bench.tick, "reconcile": bench.reconcile,
+            "first start": bench.start_first, "full mirror": bench.list_again,
+            "nothing changed": bench.tick, "reconcile": bench.reconcile,
             f"{bench.ending} end and start": bench.replace,
             f"{bench.ending} deleted": bench.clean_up, f"{bench.ending} start": bench.compare_starts,
         }  # fmt: skip
@@ -175,9 +176,9 @@ class Bench:
         """
         from pools.models import Node
 
-        before, began = _resident_mib(), time.monotonic()
+        before, began = memory_mib("VmRSS"), time.monotonic()
         self.wiring.provider_for(self.pool).list_instances(self.pool.name)
-        wall, growth = time.monotonic() - began, _resident_mib() - before
+        wall, growth = time.monotonic() - began, memory_mib("VmRSS") - before
         while Node.objects.filter(state="ready").count() < self.nodes:
             self._reconcile()
             _check(began, "the nodes are not ready")
@@ -191,6 +192,12 @@ class Bench:
             roles=[{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 2048}],
         )  # fmt: skip
         return self._tick_until(lambda: self._running() == self.capacity, self.capacity)
+
+    def list_again(self) -> dict[str, Any]:
+        """Measure the mirror of all nodes and running pods in a new process."""
+        from pools.selectors import installation
+
+        return measure_mirror(self.cluster.kubeconfig, installation())
 
     def replace(self) -> dict[str, Any]:
         """Let pods end, and run the loop until as many others have taken their place."""
@@ -365,14 +372,6 @@ def _describe(method: str, url: Any) -> str:
     is_list = method == "GET" and parts[-1] == kinds[-1]
     verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
     return f"{verb} {kinds[-1]}"
-
-
-def _resident_mib() -> float:
-    gc.collect()
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def _milliseconds(seconds: Sequence[float]) -> float:

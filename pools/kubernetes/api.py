@@ -7,7 +7,7 @@ import json
 import ssl
 import tempfile
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -179,15 +179,26 @@ class Api:
         return SocketTarget(url, headers, tls, self._connection.proxy or None)
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, fetched page by page, and the version to watch from."""
+        """Return all objects of a collection, and the version to watch from."""
         items: list[dict[str, Any]] = []
+        version = ""
+        for page, page_version in self.pages(path):
+            items += page
+            version = page_version
+        return items, version
+
+    def pages(self, path: str) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
+        """Yield the objects of a collection page by page, with the version to watch from after the last page.
+
+        A large collection is never in memory as a whole.
+        """
         query: dict[str, str | int] = {"limit": PAGE}
         while True:
             page = self.get(path, **query)
-            items += page.get("items") or ()
             metadata = page["metadata"]
+            yield page.get("items") or (), metadata["resourceVersion"]
             if not metadata.get("continue"):
-                return items, metadata["resourceVersion"]
+                return
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -175,15 +175,18 @@ class Mirror:
 
     def _list(self, kind: str) -> str:
         started = time.monotonic()
-        items, version = self._api.list(KINDS[kind])
-        listed = {_key(item): self._trim(kind, item) for item in items}
-        listed = {key: item for key, item in listed.items() if item is not None}
+        listed: dict[Key, Mapping[str, Any]] = {}
+        version = ""
+        for page, page_version in self._api.pages(KINDS[kind]):
+            trimmed = ((item, self._trim(kind, item)) for item in page)
+            listed |= {_key(item): part for item, part in trimmed if part is not None}
+            version = page_version
         with self._lock:
             before = self._objects[kind]
             # Pods that were created after the list request was sent may be missing from the response.
             self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
-            self._objects[kind] = {**newer, **listed}  # type: ignore[dict-item]
+            self._objects[kind] = {**newer, **listed}
             self._own_pods = None
         self._mark_synced(kind)
         if kind == QUOTAS and before != listed:
