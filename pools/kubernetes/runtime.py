@@ -1,5 +1,6 @@
 """Runtime that runs each pod as a Kubernetes pod, pinned to its node."""
 
+import logging
 import os
 import random
 import socket
@@ -49,10 +50,12 @@ from pools.runtimes.ledger import Entry, Ledger
 from pools.runtimes.local import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 START, FORGET = "start", "forget"
 SHARED_SECONDS = 1.0  # calls for pods within this period reuse the access to the clusters
 UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
+ENDED = PodReport(PodState.EXITED)
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
     Level.NAMESPACES, limits=("memory", "cpu"), images="kubernetes", seccomp=True, whole_devices=True
@@ -169,12 +172,19 @@ class KubernetesRuntime(ReadsCopies):
             elif entry.ended is not None:
                 reports[pod_id] = entry.ended
             else:
-                pool = pool_of(entry)
-                pod = find(pool, pod_id)
-                report = reports[pod_id] = self._report(pod_id, pod)
+                pod = find(pool := pool_of(entry), pod_id)
+                report = reports[pod_id] = self._current_report(pod_id, pod)
                 if pod is not None and report.state is PodState.RUNNING and not has_files_to_copy(pod):
                     self._running[pod_id] = _Running(pool, pod, report)
         return reports
+
+    def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
+        """Return the pod's report. If a call for this pod fails, the next report repeats it."""
+        try:
+            return self._report(pod_id, pod)
+        except RuntimeFailure as failure:
+            log.warning("a call for pod %s failed: %s", pod_id, failure)
+            return PodReport(PodState.STARTING, progress=str(failure))  # leaves the pod's state unchanged
 
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
         if pod is None:
@@ -185,10 +195,11 @@ class KubernetesRuntime(ReadsCopies):
             message, since = unschedulable_message(pod)
             if message and since and self._is_overdue(pod_id, since):
                 text = f"the cluster's scheduler could not place the pod: {message}"
-                return self._give_up(pod_id, PodCause.LOST, text) or report
+                return self._give_up(pod_id, replace(ENDED, cause=PodCause.LOST, message=text)) or report
             if awaits_code(pod) and (delivery := self._pods.code.advance(pod_id)) is not None:
                 if delivery.failure:
-                    return self._give_up(pod_id, PodCause.START_FAILED, delivery.failure) or report
+                    end = replace(ENDED, cause=PodCause.START_FAILED, message=delivery.failure)
+                    return self._give_up(pod_id, end) or report
                 return replace(report, progress=delivery.progress)
         if report.state is not PodState.EXITED and has_files_to_copy(pod):
             return self._copy_files(pod_id, pod) or report
@@ -199,7 +210,7 @@ class KubernetesRuntime(ReadsCopies):
         access, path = self._target(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
-        return self._delete(pod_id, end) if end is not None else None
+        return self._give_up(pod_id, end) if end is not None else None
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
         """Return whether the pod has been unscheduled for too long according to the cluster's clock."""
@@ -223,13 +234,9 @@ class KubernetesRuntime(ReadsCopies):
             return PodReport(PodState.STARTING)  # leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
-        return self._pods.end(pod_id, PodReport(PodState.EXITED, cause=PodCause.EVICTED, message=VANISHED))
+        return self._pods.end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
 
-    def _give_up(self, pod_id: str, cause: PodCause, message: str) -> PodReport | None:
-        """End a pod that cannot start. Return None while this is in progress."""
-        return self._delete(pod_id, PodReport(PodState.EXITED, cause=cause, message=message))
-
-    def _delete(self, pod_id: str, report: PodReport) -> PodReport | None:
+    def _give_up(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Delete a pod, and record this report. Return None while this is in progress."""
         access, path = self._target(pod_id)
         call = partial(self._pods.give_up, pod_id, access.cluster, path, report)

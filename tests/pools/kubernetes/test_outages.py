@@ -196,6 +196,24 @@ def test_pods_that_berth_deletes_just_before_a_crash_are_not_reported_as_evicted
     assert reports[1].message == ""
 
 
+def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: FakeKubernetesStage) -> None:
+    stage.runtime.start(stage.long("done"))
+    running(stage.runtime, "done")
+    stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)
+    stage.runtime.start(stage.order("unplaceable", "train", devices=(0,)))
+    poll_until(lambda: stage.runtime.get_reports(["unplaceable"])["unplaceable"].progress != "")
+    stage.cluster.refusals["delete", "pods"] = Refusal(500, "InternalError", "try again")
+    make_older(stage, "unplaceable", timedelta(seconds=31))
+    stage.cluster.end_pod("done", 3)
+    reports = poll_until(
+        lambda: stage.runtime.get_reports(["unplaceable", "done"]),
+        lambda seen: "try again" in seen["unplaceable"].progress and seen["done"].state is PodState.EXITED,
+    )
+    assert (reports["unplaceable"].state, reports["done"].exit_code) == (PodState.STARTING, 3)
+    stage.cluster.refusals.clear()
+    assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
+
+
 def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
     stage: FakeKubernetesStage,
 ) -> None:
@@ -204,7 +222,7 @@ def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
     poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].progress != "")
     stage.cluster.refusals["delete", "pods"] = Refusal(500, "InternalError", "try again")
     make_older(stage, "p-1", timedelta(seconds=31))
-    poll_until(lambda: report(stage, "p-1") is None)
+    poll_until(lambda: "try again" in stage.runtime.get_reports(["p-1"])["p-1"].progress)
     stage.cluster.store.remove("pods", "others", "theirs")
     stage.cluster._schedule(stage.cluster.pod("p-1"))
     poll_until(lambda: report(stage, "p-1"), lambda seen: seen is not None and seen.state is PodState.RUNNING)
