@@ -3,7 +3,8 @@
 It is `run_scheduler` with measurements. On SIGUSR1, it writes a report as JSON: the rounds of the loop since
 the last report with their longest wall and CPU time, the steps of the rounds with the most CPU time, the CPU
 time by step, and the number of database statements. On SIGUSR2, it ends all running pods within a second.
-With BERTH_BENCH_PROFILE, it writes a profile to that file when it ends.
+With BERTH_BENCH_PROFILE, it writes a profile to that file when it ends, and with BERTH_BENCH_DECISIONS the
+slowest decisions to that directory.
 """
 
 import cProfile
@@ -93,12 +94,15 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connection
 
+    from benchmarks.setup.slow_decisions import SlowDecisions
     from benchmarks.setup.timed_pods import TimedRuntime
     from benchmarks.ticks import timed_steps
     from berth.server.wiring import load_wiring
+    from scheduler.loop import tick
     from scheduler.loop.leader import Scheduler
 
     rounds, profile = Rounds(), os.environ.get("BERTH_BENCH_PROFILE")
+    slow_decisions, decisions = SlowDecisions(), os.environ.get("BERTH_BENCH_DECISIONS")
     pods = load_wiring().runtimes["fake"]
     assert isinstance(pods, TimedRuntime)
     signal.signal(signal.SIGUSR1, lambda *_: rounds.write(Path(sys.argv[1])))
@@ -106,12 +110,16 @@ def main() -> None:
     setattr(Scheduler, "work", rounds.measured(Scheduler.work))  # noqa: B010 - a method of a class
     profiler = cProfile.Profile()
     with timed_steps(rounds.spent), connection.execute_wrapper(rounds.count):
+        if decisions:
+            setattr(tick, "decide_pools", slow_decisions.keeping(tick.decide_pools))  # noqa: B010
         if profile:
             profiler.enable()
         call_command("run_scheduler")
         profiler.disable()
     if profile:
         profiler.dump_stats(profile)
+    if decisions:
+        slow_decisions.write(Path(decisions))
 
 
 if __name__ == "__main__":
