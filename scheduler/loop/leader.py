@@ -14,6 +14,7 @@ from typing import ClassVar
 from django.db import connection
 
 from berth.core.clock import Clock
+from berth.core.garbage import collect_recent_garbage
 from berth.db.leader import TIMEOUT, LeaderLoop
 from berth.db.lease import HeldLease
 from berth.db.wake import Waiter, WakeResult
@@ -104,6 +105,7 @@ class Scheduler(LeaderLoop):
             trigger = TIMEOUT  # a tick triggered by pod reports would not repeat the decision
         self._tick_at = 0.0  # due again if this tick raises an error
         changed = loop.tick(trigger, reconcile=False)
+        collect_recent_garbage()
         self._ticked_at = time.monotonic()
         if changed and self._changed_at is None:
             self._changed_at = self._ticked_at

@@ -32,6 +32,28 @@ def test_full_collections_run_only_when_requested() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)
 
 
+RECENT = """
+import gc, weakref
+from berth.core.garbage import collect_recent_garbage, defer_full_collections
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+defer_full_collections()
+assert not collect_recent_garbage(), "there are few new objects"
+observer = weakref.ref(Node())
+live = [[] for _ in range(100_000)]
+assert observer() is not None, "Python collected new objects"
+assert collect_recent_garbage()
+assert observer() is None, "the garbage was not collected"
+"""
+
+
+def test_recent_garbage_is_collected_on_request() -> None:
+    subprocess.run([sys.executable, "-c", RECENT], check=True)
+
+
 def test_processes_without_deferred_collections_do_not_collect_on_request() -> None:
     script = "from berth.core.garbage import collect_deferred_garbage as run; assert not run()"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -22,25 +22,20 @@ class PendingOrder:
     """Iterator over pending gangs in queue order, on a board that changes during the iteration."""
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
-        self._board = board
-        self._skipped: set[PendingGroup] = set()
+        self._gangs = gangs = _NextGangs(board)
         by_project: dict[QueueAccount, list[Head]] = {}
         for group in groups:
-            gang = self.next_gang(group)
+            gang = gangs.next_gang(group)
             if gang is not None:
                 by_project.setdefault(group.account, []).append((gang_sort_key(gang), gang, group))
         members: dict[QueueAccount | None, list[_Queue]] = {}
         for account, heads in by_project.items():
-            members.setdefault(account.parent, []).append(_Project(self, account, heads))
+            members.setdefault(account.parent, []).append(_Project(gangs, account, heads))
         self._top = _Level(None, self._fold_levels(members))
 
     def skip(self, group: PendingGroup) -> None:
         """Skip the remaining gangs of the group."""
-        self._skipped.add(group)
-
-    def next_gang(self, group: PendingGroup) -> Gang | None:
-        """Return the next gang of the group, or None."""
-        return None if group in self._skipped else first_pending(self._board, group)
+        self._gangs.skipped.add(group)
 
     def __iter__(self) -> Iterator[tuple[PendingGroup, Gang]]:
         while self._top.heap:
@@ -56,13 +51,30 @@ class PendingOrder:
         return members.get(None, [])
 
 
+class _NextGangs:
+    """The next gang of each group.
+
+    Projects refer to this object instead of their order, which would be a cycle for the garbage collector.
+    """
+
+    __slots__ = ("board", "skipped")
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.skipped: set[PendingGroup] = set()
+
+    def next_gang(self, group: PendingGroup) -> Gang | None:
+        """Return the next gang of the group, or None."""
+        return None if group in self.skipped else first_pending(self.board, group)
+
+
 class _Project:
     """Heap of one project's groups, ordered by the first gang of each group."""
 
-    __slots__ = ("account", "heap", "order")
+    __slots__ = ("account", "gangs", "heap")
 
-    def __init__(self, order: PendingOrder, account: QueueAccount, heap: list[Head]) -> None:
-        self.order, self.account, self.heap = order, account, heap
+    def __init__(self, gangs: _NextGangs, account: QueueAccount, heap: list[Head]) -> None:
+        self.gangs, self.account, self.heap = gangs, account, heap
         heapify(self.heap)
 
     def head(self) -> Head:
@@ -71,7 +83,7 @@ class _Project:
     def pop(self) -> bool:
         """Replace the head with the group's next gang. Return False if the heap is empty."""
         group = self.heap[0][2]
-        gang = self.order.next_gang(group)
+        gang = self.gangs.next_gang(group)
         if gang is None:
             heappop(self.heap)
         else:

@@ -261,6 +261,10 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
 
 def _starting_pods() -> list[Pod]:
     pods = list(STARTING())
+    for pod in pods:
+        # Without the allocation's reference to the pod, reference counting frees all of these objects.
+        if (allocation := pod._state.fields_cache.get("allocation")) is not None:
+            allocation._state.fields_cache.clear()
     share_related([pod.workload for pod in pods], "project", PROJECTS)
     share_related(pods, "node", NODES)
     return pods
