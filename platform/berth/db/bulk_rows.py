@@ -5,6 +5,7 @@ Each query has one JSON document as its only parameter. With thousands of parame
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 from django.db import connection
@@ -26,11 +27,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
         return
     options = rows[0]._meta
     fields = [field for field in options.concrete_fields if not _is_assigned_by_database(rows[0], field)]
-    columns = ", ".join(f'"{field.column}"' for field in fields)
-    statement = f"""
-        INSERT INTO "{options.db_table}" ({columns}) SELECT {columns} FROM {recordset(fields)}
-        RETURNING "{options.pk.column}"
-    """  # noqa: S608 - names of tables and columns come from the model
+    statement = _insertion(type(rows[0]), tuple(field.name for field in fields))
     names = [(field.column, field.attname) for field in fields]
     # An unsaved row has all of its columns in memory, where they are found faster than by `getattr`.
     values = [{column: vars(row)[name] for column, name in names} for row in rows]
@@ -43,16 +40,33 @@ def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
     if not rows:
         return
     options = rows[0]._meta
+    fields = [options.pk, *(cast("AnyField", options.get_field(name)) for name in names)]
+    statement = _update(type(rows[0]), tuple(field.name for field in fields[1:]))
+    values = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
+    prepared.execute(statement, [to_parameter(values)])
+
+
+@cache
+def _insertion(model: type[Model], names: Sequence[str]) -> str:
+    options = model._meta
+    fields = [cast("AnyField", options.get_field(name)) for name in names]
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    return f"""
+        INSERT INTO "{options.db_table}" ({columns}) SELECT {columns} FROM {recordset(fields)}
+        RETURNING "{options.pk.column}"
+    """  # noqa: S608 - names of tables and columns come from the model
+
+
+@cache
+def _update(model: type[Model], names: Sequence[str]) -> str:
+    options = model._meta
     fields = [cast("AnyField", options.get_field(name)) for name in names]
     assignments = ", ".join(f'"{field.column}" = written."{field.column}"' for field in fields)
     key = options.pk.column
-    statement = f"""
+    return f"""
         UPDATE "{options.db_table}" AS current SET {assignments} FROM {recordset([options.pk, *fields])}
          WHERE current."{key}" = written."{key}"
     """  # noqa: S608 - names of tables and columns come from the model
-    values = [{field.column: getattr(row, field.attname) for field in (options.pk, *fields)} for row in rows]
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [to_parameter(values)])
 
 
 def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]], Iterable[Model]]) -> None:

@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from django.db import connection
 from django.db.models import Field, Model, QuerySet
 
+from berth.db import prepared
 from berth.db.bulk_rows import recordset, to_parameter
 
 M = TypeVar("M", bound=Model)
@@ -94,24 +96,36 @@ def _change_group(
     changes: Sequence[RowChange],
     expressions: Mapping[str, str],
 ) -> set[Any]:
-    table, key = model._meta.db_table, model._meta.pk
-    fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in columns]
-    assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
-    assignments += [f'"{name}" = {expression}' for name, expression in expressions.items()]
-    rows = [
+    names = _column_names(model, columns)
+    rows: list[dict[str | None, Any]] = [
         {
             "row_key": change.pk,
             "row_expected": list(change.expected),
-            **{column.column: change.columns[name] for column, name in zip(fields, columns, strict=True)},
+            **{column: change.columns[name] for column, name in names},
         }
         for change in changes
     ]
-    statement = f"""
+    statement = _statement(model, field, tuple(columns), tuple(expressions.items()))
+    return {pk for (pk,) in prepared.fetch_all(statement, [to_parameter(rows)])}
+
+
+@cache
+def _column_names(model: type[Model], names: Sequence[str]) -> list[tuple[str | None, str]]:
+    """Return the column and the name of each field."""
+    return [(cast("Field[Any, Any]", model._meta.get_field(name)).column, name) for name in names]
+
+
+@cache
+def _statement(
+    model: type[Model], field: str, columns: Sequence[str], expressions: Sequence[tuple[str, str]]
+) -> str:
+    table, key = model._meta.db_table, model._meta.pk
+    fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in columns]
+    assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
+    assignments += [f'"{name}" = {expression}' for name, expression in expressions]
+    return f"""
         UPDATE "{table}" AS current SET {", ".join(assignments)}
           FROM {recordset(fields, row_key=str(key.rel_db_type(connection)), row_expected="text[]")}
          WHERE current."{key.column}" = written.row_key AND current."{field}" = ANY(written.row_expected)
         RETURNING current."{key.column}"
     """  # noqa: S608 - names of tables and columns come from the model
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [to_parameter(rows)])
-        return {pk for (pk,) in cursor.fetchall()}

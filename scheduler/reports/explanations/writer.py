@@ -1,14 +1,15 @@
 """Store the explanations of pending workloads, skipping unchanged rows."""
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import transaction
+from pydantic_core import to_json
 
+from berth.db import prepared
 from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays
@@ -45,7 +46,7 @@ UPDATE_WORKLOADS = """
                ELSE CASE
                    WHEN jsonb_array_length(workload.pending_reasons) < %(most)s THEN workload.pending_reasons
                    ELSE workload.pending_reasons - 0
-               END || jsonb_build_object('reason', written.reason, 'since', %(now)s)
+               END || jsonb_build_object('reason', written.reason, 'since', %(now)s::timestamptz)
            END,
            reason = CASE WHEN workload.phase = 'pending' THEN written.reason ELSE workload.reason END,
            message = CASE WHEN workload.phase = 'pending' THEN written.message ELSE workload.message END
@@ -211,8 +212,8 @@ def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> Non
         {"id": str(pk), "reason": reason, "message": message, "explanation": {**explanation, "cycle": cycle}}
         for pk, reason, message, explanation in new_rows
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(UPDATE_WORKLOADS, {"now": now, "rows": json.dumps(rows), "most": MAX_REASONS})
+    values = {"now": now, "rows": to_json(rows).decode(), "most": MAX_REASONS}
+    prepared.execute(UPDATE_WORKLOADS, values)
 
 
 def _announce_changes(ids: list[uuid.UUID]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from berth.db import prepared
 from projects.models import Phase, Pod, Workload, WorkloadArray, WorkloadDeletion
 from scheduler.loop.observe import mirror as mirrors
 from scheduler.loop.observe.live_rows import POD_COLUMNS, PODS, WORKLOADS, WorkloadRow
@@ -269,13 +270,13 @@ def test_stored_explanations_do_not_count_as_changes(
     fetched: list[Any] = []
     mirror.read()
     Workload.objects.update(explanation={"position": 3}, reason="Other", message="other", gpu_milli_now=5)
-    fetch = mirrors._fetch
+    fetch = prepared.fetch_all
 
     def record_rows(*values: Any) -> Any:
         fetched.append(fetch(*values))
         return fetched[-1]
 
-    monkeypatch.setattr(mirrors, "_fetch", record_rows)
+    monkeypatch.setattr(prepared, "fetch_all", record_rows)
     assert mirror.read() == set()
     assert [row[4] for row in fetched[0]] == [None]
 
