@@ -11,6 +11,7 @@ from berth.db.compiled import compiled_once
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
+from pools.models import Node
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.moves import Move, delete_reservations, move_all
@@ -26,9 +27,12 @@ log = logging.getLogger(__name__)
 RESERVATION_EXPIRED = "The reserved resources did not become free in time."
 NODE_UNAVAILABLE = "A node with reserved resources was removed or no longer accepts pods."
 CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
-RESERVATIONS = compiled_once(
-    lambda: Reservation.objects.select_related("node__pool", "workload").order_by("pk")
+RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("pk"))
+# Not joined with the reservations: for that, the database would read all workloads, including ended ones.
+WORKLOADS = compiled_once(
+    lambda keys: Workload.objects.filter(pk__any=keys).defer("labels", "explanation", "pending_reasons")
 )
+NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_related("pool"))
 
 
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
@@ -36,6 +40,8 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     reserved = list(RESERVATIONS())
     if not reserved:
         return 0
+    share_related(reserved, "workload", WORKLOADS)
+    share_related(reserved, "node", NODES)
     owners = {row.workload_id: row.workload for row in reserved}
     share_related([*owners.values()], "project", PROJECTS)
     dropped = _limit_conflicts(reserved, owners.values(), context.specs)

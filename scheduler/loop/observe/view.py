@@ -12,7 +12,7 @@ from scheduler.engine.from_spec import to_timestamp
 from scheduler.loop.observe.image_policies import ImagePolicies
 from scheduler.loop.observe.isolation import ServedProjects, local_pools, missing_features_by_pool
 from scheduler.loop.observe.live_workloads import LiveWorkloads, ObservationValues
-from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, engine_pool, load_node_rows
+from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
@@ -22,9 +22,7 @@ from scheduler.loop.queries import POOLS
 from scheduler.models import Reservation
 from scheduler.reports.explanations.pool_readiness import PoolReadiness, pools_below_threshold
 
-RESERVATIONS = compiled_once(
-    lambda: Reservation.objects.select_related("node").order_by("workload_id", "role", "index")
-)
+RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("workload_id", "role", "index"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             ),
             queues=queues.queues,
             workloads=(*live.engine_objects(), *live.placeholders),
-            reservations=_reservations(live),
+            reservations=_reservations(live, node_names),
         ),
         workloads=dict(live.observed),
         pods=live.pod_ids(),
@@ -94,7 +92,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
     )
 
 
-def _reservations(live: LiveWorkloads) -> tuple[model.Reservation, ...]:
+def _reservations(live: LiveWorkloads, node_names: Mapping[int, str]) -> tuple[model.Reservation, ...]:
     rows = list(RESERVATIONS())
     names = live.names({row.workload_id for row in rows})
     return tuple(
@@ -102,11 +100,11 @@ def _reservations(live: LiveWorkloads) -> tuple[model.Reservation, ...]:
             workload=names[row.workload_id],
             role=row.role,
             index=row.index,
-            node=row.node.name,
+            node=node_names[row.node_id],
             devices=tuple(row.devices),
             milli=row.gpu_milli,
             expires=to_timestamp(row.expires_at) if row.expires_at else None,
         )
         for row in rows
-        if row.workload_id in names and row.node.state in NODE_STATES
+        if row.workload_id in names and row.node_id in node_names
     )
