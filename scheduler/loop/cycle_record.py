@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import span
@@ -32,6 +33,9 @@ PART_SIZE = 2000  # number of workloads processed per step
 FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
 # pace for larger clusters, in workloads per second
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
+
+# Columns of a cycle that are known only after its commit, which inserts the row.
+OUTCOME = ("commit_ms", "applied", "stale", "evictions", "plan", "notes")
 
 IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
@@ -130,7 +134,12 @@ def record_cycle(
     Return whether rows changed.
     """
     with span("record cycle") as traced:
-        changed = _record(run, context, memory, notes, newest=newest)
+        key = run.record.pk
+        try:
+            changed = _record(run, context, memory, notes, newest=newest)
+        except Exception:
+            run.record.pk = key  # if this transaction inserted the row, the next attempt inserts it again
+            raise
         run.written = True
         log_context.bind_cycle(run.record.pk, traced)
         return changed
@@ -205,7 +214,10 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
         "stale": [{**_bundle(bundle), "why": why} for bundle, why in outcome.stale[:500]],
     }
     record.notes = list(notes[:100])
-    record.save()
+    if record.pk is None:
+        insert_rows([record])
+    else:
+        update_rows([record], OUTCOME)
     log_context.bind_cycle(record.pk)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from pydantic_core import to_json
 
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Blocker, Evict, Place, Plan, Refusal, Step
-from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot, to_json
+from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
 from scheduler.models import Cycle
 from scheduler.simulator.scenario.export import snapshot_to_scenario
 
@@ -45,7 +46,7 @@ def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None)
     if len(snapshot.workloads) > MAX_WORKLOADS:
         return None
     encoded = (encoder or SnapshotEncoder()).encode(snapshot)
-    text = f'{{"snapshot":{encoded},"decided":{to_json(plan_document(plan))}}}'
+    text = f'{{"snapshot":{encoded},"decided":{to_json(plan_document(plan)).decode()}}}'
     return zlib.compress(text.encode(), 1)
 
 

@@ -295,6 +295,9 @@ class Refusals(Sequence[Refusal]):
     def __getitem__(self, at: int | slice) -> Refusal | Sequence[Refusal]:
         return self._expanded[at]
 
+    def __iter__(self) -> Iterator[Refusal]:
+        return iter(self._expanded)
+
     def __len__(self) -> int:
         """Return the number of refused workloads, without expanding the refusals."""
         if len(self._pools) == 1:
