@@ -1,8 +1,8 @@
-"""Keep the slowest decisions of a benchmark, and replay one of them.
+"""Keep the slowest decisions of a benchmark, or replay one.
 
-`python -m benchmarks.setup.slow_decisions FILE` replays a decision. Each file contains the snapshot of a
-decision and the one before it, because the scheduler decides from the layout after the previous decision.
-The replay prints CPU times, trials and the functions that take longest.
+To replay one, run `python -m benchmarks.setup.slow_decisions FILE`. Each file contains the snapshot of a
+decision and the one before it, because the scheduler decides from the layout after the previous decision. The
+replay prints CPU times, trials and the functions that take longest.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FUNCTIONS = 30  # number of functions that a replay prints
 class SlowDecisions:
     """The decisions with the most CPU time, and the snapshots before them."""
 
-    kept: list[tuple[float, int, Snapshot | None, Snapshot]] = field(default_factory=list)
+    slowest: list[tuple[float, int, Snapshot | None, Snapshot]] = field(default_factory=list)
     previous: Snapshot | None = None
     number: int = 0
 
@@ -39,9 +39,9 @@ class SlowDecisions:
                 return decide(snapshot, *arguments)
             finally:
                 seconds, self.number = time.thread_time() - began, self.number + 1
-                heapq.heappush(self.kept, (seconds, self.number, self.previous, snapshot))
-                if len(self.kept) > COUNT:
-                    heapq.heappop(self.kept)
+                heapq.heappush(self.slowest, (seconds, self.number, self.previous, snapshot))
+                if len(self.slowest) > COUNT:
+                    heapq.heappop(self.slowest)
                 self.previous = snapshot
 
         return decide_and_keep
@@ -51,7 +51,7 @@ class SlowDecisions:
         from scheduler.loop.snapshot_codec import to_json
 
         folder.mkdir(parents=True, exist_ok=True)
-        for seconds, number, previous, snapshot in self.kept:
+        for seconds, number, previous, snapshot in self.slowest:
             text = to_json({"previous": previous, "snapshot": snapshot})
             name = f"decision-{number}-{seconds * 1000:.0f}ms.json.z"
             (folder / name).write_bytes(zlib.compress(text.encode(), 1))
