@@ -595,6 +595,14 @@ class Migration(InitialMigration):
                     ),
                 ),
                 (
+                    "eviction_reason",
+                    models.TextField(
+                        blank=True,
+                        default="",
+                        help_text="Reason why the provider has taken the machine back from its pods, if it has.",
+                    ),
+                ),
+                (
                     "queued",
                     models.BooleanField(
                         default=False, help_text="Whether the provider has queued the order."

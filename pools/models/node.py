@@ -84,6 +84,12 @@ class Node(FastRows):
         help_text="Reason why a booting node is not ready yet, such as a failed probe pod.",
     )
 
+    eviction_reason = models.TextField(
+        blank=True,
+        default="",
+        help_text="Reason why the provider has taken the machine back from its pods, if it has.",
+    )
+
     queued = models.BooleanField(default=False, help_text="Whether the provider has queued the order.")
 
     since = models.DateTimeField(help_text="Time of the last state change.")

@@ -87,6 +87,7 @@ class Instance:
     provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
     is the machine's own capacity, or None if it equals the ordered capacity. `obstacle` is the reason that
     the machine accepts no new pods for now, or empty. `shared` is set if others also use the machine.
+    `is_evicted` is true if the provider or its admins have taken the machine back, although it did not fail.
     """
 
     instance_id: str
@@ -102,6 +103,7 @@ class Instance:
     shape: Shape | None = None
     obstacle: str = ""
     shared: SharedMachine | None = None
+    is_evicted: bool = False
 
 
 UNNUMBERED = -1

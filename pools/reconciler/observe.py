@@ -81,7 +81,8 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
         if instance is not None and instance.interruption is not None and node.state in PENDING:
             return _interrupt(node, instance.interruption, context)
         reason = instance.message if instance is not None else ""
-        return _mark_lost(node, reason or "instance is gone", context)
+        is_evicted = instance is not None and instance.is_evicted
+        return _mark_lost(node, reason or "instance is gone", context, is_evicted=is_evicted)
     if instance.interruption is not None and node.state != NodeState.LOST:
         return _interrupt(node, instance.interruption, context)
     has_stored = store_capacity(node, instance)
@@ -172,11 +173,12 @@ def _mark_ready(node: Node, instance: Instance, context: PassContext) -> bool:
     return joined
 
 
-def _mark_lost(node: Node, reason: str, context: PassContext) -> bool:
+def _mark_lost(node: Node, reason: str, context: PassContext, *, is_evicted: bool = False) -> bool:
     booting = node.state in PENDING
     is_lost = compare_and_set(
-        node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=context.now
-    )
+        node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=context.now,
+        eviction_reason=reason if is_evicted else node.eviction_reason,
+    )  # fmt: skip
     if is_lost:
         history.write(node.pool, ScalingKind.LOST, reason, at=context.now, node=node)
     if is_lost and booting:

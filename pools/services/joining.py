@@ -12,8 +12,9 @@ from berth.core.errors import Conflict, Unauthenticated
 from berth.core.words import format_count
 from pools import history
 from pools.joining import secrets
+from pools.joining.agent.allocation import ENDS_NOW
 from pools.models import JoinToken, JoinTokenUse, Machine, MachineUse, Node, NodePool
-from pools.models.node import PENDING, NodeState
+from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Interruption
 from pools.providers.static import SILENT_AFTER, instance_id
@@ -103,13 +104,23 @@ def _record_interruption(node: Node, interruption: Interruption, at: datetime) -
     If the node is still booting and its Slurm allocation ends, its boot counts as failed, because the next
     allocation would probably also be too short.
     """
-    if node.state not in PENDING or node.pool.provider != NodePool.Provider.SLURM:
+    is_slurm = node.pool.provider == NodePool.Provider.SLURM
+    if node.state not in PENDING or not is_slurm:
+        if is_slurm and interruption.reason == ENDS_NOW:
+            _record_early_end(node)
         interrupt_node(node, interruption, at=at)
         return
     with transaction.atomic():
         node.pool = NodePool.objects.select_for_update(no_key=True).get(pk=node.pool_id)
         if interrupt_node(node, interruption, at=at):
             record_failed_boot(node, interruption.reason, at=at)
+
+
+def _record_early_end(node: Node) -> None:
+    """Record that Slurm ends the node's job, unless the end was announced because of its time limit."""
+    reason = f"Slurm ended job {node.instance_id.partition('-')[0]} before its time limit"
+    rows = Node.objects.filter(pk=node.pk, state__in=HOSTING, interruption_at=None, eviction_reason="")
+    rows.update(eviction_reason=reason)
 
 
 def leave(secret: str, *, at: datetime) -> None:

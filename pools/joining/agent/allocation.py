@@ -13,6 +13,9 @@ INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
 ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process of the job's script, as ID:START
 
 
+ENDS_NOW = "the cluster ends the allocation now"
+
+
 class JobEnds(Exception):
     """Raised if the job is being terminated. All its processes will be killed shortly."""
 
@@ -34,7 +37,7 @@ class EndSignals:
         self.reason = "the cluster announces the end of the allocation"
 
     def _terminate(self, *_: object) -> None:
-        self.reason = "the cluster ends the allocation now"
+        self.reason = ENDS_NOW
         self._event.set()
 
     def wait(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ from pools.providers.slurm.reasons import HOPELESS_REASONS, describe_end, descri
 
 FIELDS = (
     "JobID", "State", "Reason", "TimeLimit", "TimeLeft", "exit_code", "restartcnt", "tres-per-node",
-    "NodeList", "Name",
+    "NodeList", "PreemptTime", "Name",
 )  # fmt: skip
 # The suffix "|" follows each value. Without a width, Slurm does not truncate values.
 FORMAT = ",".join(f"{name}:|" for name in FIELDS)
@@ -24,7 +24,10 @@ QUEUED_STATES = ("PENDING",)
 STARTING_STATES = ("CONFIGURING",)
 RUNNING_STATES = ("RUNNING", "SIGNALING", "STAGE_OUT", "RESIZING")
 ENDING_STATES = ("COMPLETING", "STOPPED")
+EVICTED_STATES = ("CANCELLED", "PREEMPTED", "REVOKED")
 UNUSABLE_STATES = ("SUSPENDED", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+NO_TIMES = ("", "N/A", "None", "Unknown")
+ENDS = (InstanceState.ENDING, InstanceState.GONE)
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", re.ASCII)
 
 
@@ -63,7 +66,7 @@ def parse_name(text: str) -> PilotName | None:
 class PilotJob:
     """One pilot job. Durations are in seconds, and None if Slurm reports none.
 
-    `exit_code` is 0 if a signal ended the job.
+    `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt it.
     """
 
     job_id: str
@@ -76,6 +79,7 @@ class PilotJob:
     restarts: int = 0
     gpus: int = 0
     machine: str = ""
+    is_preempted: bool = False
 
     @property
     def instance_id(self) -> str:
@@ -100,6 +104,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
                 row["JobID"], name, row["State"], row["Reason"], parse_time(row["TimeLimit"]),
                 parse_time(row["TimeLeft"]), _number(row["exit_code"]) >> 8, _number(row["restartcnt"]),
                 trailing_number(row["tres-per-node"]), row["NodeList"],
+                row["PreemptTime"] not in NO_TIMES,
             )  # fmt: skip
 
 
@@ -141,7 +146,15 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     return Instance(
         instance_id=job.instance_id, ordinal=job.name.ordinal, state=state, client_token=job.name.token,
         devices=tuple(map(str, range(job.gpus))), interruption=interruption, prepared=False, message=message,
+        is_evicted=_is_evicted(job, state),
     )  # fmt: skip
+
+
+def _is_evicted(job: PilotJob, state: InstanceState) -> bool:
+    """Return whether Slurm or its users have ended an allocation that did not fail."""
+    if state is InstanceState.STOPPED:
+        return job.state in UNUSABLE_STATES or job.restarts > 0
+    return state in ENDS and (job.is_preempted or job.state in EVICTED_STATES)
 
 
 def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
@@ -153,7 +166,8 @@ def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
         )
         return InstanceState.STOPPED, message
     if job.state in QUEUED_STATES and job.restarts:
-        return InstanceState.STOPPED, f"Slurm has requeued job {job.job_id}"
+        cause = "preempted and requeued" if job.is_preempted else "requeued"
+        return InstanceState.STOPPED, f"Slurm has {cause} job {job.job_id}"
     if job.state in QUEUED_STATES and job.reason in HOPELESS_REASONS:
         return InstanceState.STOPPED, f"Slurm cannot start job {job.job_id}: {describe_reason(job.reason)}"
     if job.state in QUEUED_STATES:
@@ -165,8 +179,12 @@ def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
     if job.state in UNUSABLE_STATES:
         return InstanceState.STOPPED, f"Slurm job {job.job_id} is {job.state.lower().replace('_', ' ')}"
     if job.state in ENDING_STATES:
-        return InstanceState.ENDING, describe_end(job.job_id, job.state, job.exit_code, job.machine)
-    return InstanceState.GONE, describe_end(job.job_id, job.state, job.exit_code, job.machine)
+        return InstanceState.ENDING, _end(job)
+    return InstanceState.GONE, _end(job)
+
+
+def _end(job: PilotJob) -> str:
+    return describe_end(job.job_id, job.state, job.exit_code, job.machine, is_preempted=job.is_preempted)
 
 
 def sort_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:

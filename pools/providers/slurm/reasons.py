@@ -65,12 +65,17 @@ def describe_reason(reason: str) -> str:
     return f"{words} ({reason.strip('()')})" if words else reason
 
 
-def describe_end(job_id: str, state: str, exit_code: int, machine: str) -> str:
+def describe_end(
+    job_id: str, state: str, exit_code: int, machine: str, *, is_preempted: bool = False
+) -> str:  # fmt: skip
     """Return why a job has ended or is ending.
 
     A job that is ending has an exit code if its script has exited.
     """
     place = f" on {machine}" if machine else ""
+    if is_preempted:
+        verb = "is ending" if state == "COMPLETING" else "has ended"
+        return f"Slurm job {job_id} {verb}{place}: {ENDS['PREEMPTED']}"
     if state == "FAILED" or (state == "COMPLETING" and exit_code):
         failure = EXITS.get(exit_code, f"it exited with {exit_code}")
         return f"Slurm job {job_id} failed{place}: {failure}"

@@ -55,6 +55,7 @@ class NodeSummary(NamedTuple):
     name: str
     state: str
     pool_id: int
+    eviction_reason: str = ""
 
 
 NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).values_list(*NodeSummary._fields))
@@ -178,9 +179,11 @@ def _limit_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
     """Return the change to the pod that results from a report, or None."""
+    is_taken_back = node.eviction_reason != "" and pod.state != PodState.STOPPING
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} {'was lost' if node.state == 'lost' else 'no longer exists'}."
-        return PodChange(pod, PodState.LOST, {"ended_at": now, "message": message})
+        columns = {"ended_at": now, "message": node.eviction_reason or message}
+        return PodChange(pod, PodState.LOST, columns, is_taken_back)
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:
@@ -191,8 +194,11 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
             return PodChange(pod, PodState.RUNNING, {**started, "address": report.address, "message": ""})
         return PodChange(pod, pod.state, started) if pod.started_at is None else None
     state = _end_state(pod, report)
-    is_eviction = report.cause is PodCause.EVICTED and state == PodState.LOST
-    return PodChange(pod, state, _end_columns(pod, report, now), is_eviction)
+    is_eviction = state == PodState.LOST and (report.cause is PodCause.EVICTED or is_taken_back)
+    columns = _end_columns(pod, report, now)
+    if is_eviction and is_taken_back:
+        columns["message"] = node.eviction_reason
+    return PodChange(pod, state, columns, is_eviction)
 
 
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:

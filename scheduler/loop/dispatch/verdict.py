@@ -221,7 +221,9 @@ def _ends_by_loss(gang: GangFacts) -> bool:
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
     """Apply the retry rule for lost nodes. Without one, requeue the gang."""
-    cause = "All pods were lost." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
+    cause = "All pods were lost."
+    if pod is not None:
+        cause = f"{pod.role} {pod.index} was lost: {pod.message}".rstrip(".: ") + "."
     failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
     if any(rule.matches(failure.kind, of_pod=False) for rule in gang.retries.rules):
         return _restart_or_fail(gang, failure, "PodsLost", cause)

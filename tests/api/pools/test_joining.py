@@ -12,6 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from pools import services
 from pools.joining import secrets
+from pools.joining.agent.allocation import ENDS_NOW
 from pools.joining.instructions import Instructions
 from pools.joining.user_data import user_data
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
@@ -286,6 +287,22 @@ def test_boot_fails_if_its_slurm_allocation_ends_but_not_if_its_spot_machine_is_
     assert ordered_node.state == "lost"
     assert ordered_node.pool.boot_failures == failures
     assert (reason in ordered_node.pool.boot_error) == bool(failures)
+
+
+def test_early_end_of_a_slurm_allocation_is_recorded_unless_it_was_announced(ordered_node: Node) -> None:
+    NodePool.objects.update(provider="slurm")
+    Node.objects.update(state="ready", instance_id="5-abcdef12")
+    secret = secrets.for_node(ordered_node.pk)
+    report_in(secret, {"interruption": {"reason": "the cluster announces the end", "at": None}})
+    ordered_node.refresh_from_db()
+    assert (ordered_node.state, ordered_node.eviction_reason) == ("draining", "")
+    report_in(secret, {"interruption": {"reason": ENDS_NOW, "at": None}})
+    ordered_node.refresh_from_db()
+    assert ordered_node.eviction_reason == "Slurm ended job 5 before its time limit"
+    Node.objects.update(eviction_reason="", interruption_at=timezone.now())
+    report_in(secret, {"interruption": {"reason": ENDS_NOW, "at": None}})
+    ordered_node.refresh_from_db()
+    assert ordered_node.eviction_reason == ""
 
 
 class Wired:

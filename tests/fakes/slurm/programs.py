@@ -74,7 +74,8 @@ def submit(state: State, named: dict[str, str], script: str, arguments: Sequence
     state["jobs"].append({
         "JobID": number, "State": "PENDING", "Reason": "None", "TimeLimit": limit, "TimeLeft": limit,
         "exit_code": "0", "restartcnt": "0", "tres-per-node": f"gres:{named.get('gres', '')}".rstrip(":"),
-        "NodeList": "", "Name": named["job-name"], "script": script, "arguments": list(arguments),
+        "NodeList": "", "PreemptTime": "N/A", "Name": named["job-name"],
+        "script": script, "arguments": list(arguments),
     })  # fmt: skip
     start_jobs(state)
     if state.get("loses_response"):

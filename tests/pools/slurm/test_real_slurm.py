@@ -19,7 +19,7 @@ from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.reconciler import reconcile
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm_cluster import MACHINES, SlurmCluster, missing_programs, slurm_cluster
 from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.pools.stage import SYSTEM
 
@@ -31,8 +31,18 @@ PATIENCE = 200.0
 def slurm() -> Iterator[SlurmCluster]:
     if missing := missing_programs():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
-    with slurm_cluster(allow_tokens) as cluster:
+    with slurm_cluster(_prepare) as cluster:
         yield cluster
+
+
+def _prepare(cluster: SlurmCluster) -> None:
+    """Add a partition whose jobs preempt those of other partitions."""
+    allow_tokens(cluster)
+    with (cluster.root / "slurm.conf").open("a") as configuration:
+        configuration.write(
+            "PreemptType=preempt/partition_prio\nPreemptMode=CANCEL\n"
+            f"PartitionName=urgent Nodes=n[0-{MACHINES - 1}] PriorityTier=10 PreemptMode=OFF State=UP\n"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +212,24 @@ def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: S
     reasons = " ".join(ScalingEvent.objects.values_list("reason", flat=True))
     ends = ("the cluster ends the allocation now", f"job {former} has ended", f"job {former} is ending")
     assert any(end in reasons for end in ends), reasons
+
+
+def test_preemption_of_a_job_by_slurm_is_recorded_for_its_pods(stage: RealPool, slurm: SlurmCluster) -> None:
+    stage.resize(1)
+    stage.wait_for("ready")
+    job = stage.find_job(0)
+    urgent = slurm.run(
+        "sbatch", "--parsable", "-p", "urgent", "-N", str(MACHINES), "--exclusive", "-o", "/dev/null",
+        "--wrap", "sleep 600",
+    )  # fmt: skip
+    stage.reconcile_until(lambda: Node.objects.exclude(eviction_reason="").exists())
+    reason = Node.objects.exclude(eviction_reason="").get().eviction_reason
+    # The job's agent may report the end before Slurm lists the preemption.
+    ends = (f"Slurm job {job} is ending", f"Slurm job {job} has ended", f"Slurm ended job {job}")
+    assert reason.startswith(ends), reason
+    assert reason.endswith(("Slurm preempted it", "before its time limit")), reason
+    slurm.run("scancel", urgent.strip())
+    stage.wait_for("ready")
 
 
 def test_node_on_a_failed_machine_is_lost(stage: RealPool, slurm: SlurmCluster) -> None:

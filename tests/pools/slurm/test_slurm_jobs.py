@@ -18,17 +18,17 @@ from tests.pools.stage import START
 
 # Recorded from Slurm 22.05 with the provider's format.
 RECORDED = """\
-1|CANCELLED|None|1:00:00|59:57|768|0|gres:gpu:2|n0|berth.here.hpc.0.t1|
-2|RUNNING|None|1-00:00:00|23:59:29|0|0|gres:gpu:l40s:2|n1|berth.here.hpc.1.t1|
-7|FAILED|BadConstraints|8:00:00|8:00:00|256|0|gres:gpu:2||berth.here.hpc.2.t1|
-8|PENDING|Resources|30:00|30:00|0|0|N/A||berth.here.hpc.3.t1|
-9|PENDING|ReqNodeNotAvail, UnavailableNodes:n1|UNLIMITED|UNLIMITED|0|0|gres:gpu||berth.here.hpc.4.t1|
-10|RUNNING|None|30:00|9:00|0|0|N/A|n2|theirs|
+1|CANCELLED|None|1:00:00|59:57|768|0|gres:gpu:2|n0|N/A|berth.here.hpc.0.t1|
+2|RUNNING|None|1-00:00:00|23:59:29|0|0|gres:gpu:l40s:2|n1|N/A|berth.here.hpc.1.t1|
+7|FAILED|BadConstraints|8:00:00|8:00:00|256|0|gres:gpu:2||N/A|berth.here.hpc.2.t1|
+8|PENDING|Resources|30:00|30:00|0|0|N/A||N/A|berth.here.hpc.3.t1|
+9|PENDING|ReqNodeNotAvail, UnavailableNodes:n1|UNLIMITED|UNLIMITED|0|0|gres:gpu||N/A|berth.here.hpc.4.t1|
+10|RUNNING|None|30:00|9:00|0|0|N/A|n2|N/A|theirs|
 """
 ROW = {
     "JobID": "5", "State": "RUNNING", "Reason": "None", "TimeLimit": "1:00:00", "TimeLeft": "30:00",
     "exit_code": "0", "restartcnt": "0", "tres-per-node": "gres:gpu:2", "NodeList": "n1",
-    "Name": "berth.here.hpc.0.t1",
+    "PreemptTime": "N/A", "Name": "berth.here.hpc.0.t1",
 }  # fmt: skip
 
 
@@ -96,6 +96,10 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
          "Slurm job 5 failed on n1: provider_settings.setup failed"),
         ({"State": "NODE_FAIL"}, "gone", "Slurm job 5 has ended on n1: its machine failed"),
         ({"State": "PREEMPTED"}, "gone", "Slurm job 5 has ended on n1: Slurm preempted it"),
+        ({"State": "COMPLETING", "PreemptTime": "2026-06-01T12:00:00"}, "ending",
+         "Slurm job 5 is ending on n1: Slurm preempted it"),
+        ({"State": "PENDING", "restartcnt": "1", "PreemptTime": "2026-06-01T12:00:00"}, "stopped",
+         "Slurm has preempted and requeued job 5"),
         ({"State": "TIMEOUT"}, "gone", "Slurm job 5 has ended on n1: its time limit has expired"),
         ({"State": "FAILED", "exit_code": str(74 << 8)}, "gone",
          "Slurm job 5 failed on n1: there is no Python 3.9 or newer. Load one in provider_settings.setup"),
@@ -107,6 +111,27 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
 )  # fmt: skip
 def test_job_state_is_described_in_plain_text(fields: dict[str, str], state: str, message: str) -> None:
     assert listed(**fields) == (state, message)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_evicted"),
+    [
+        ({}, False),
+        ({"State": "PREEMPTED"}, True),
+        ({"State": "COMPLETING", "PreemptTime": "2026-06-01T12:00:00"}, True),
+        ({"State": "CANCELLED"}, True),
+        ({"State": "SUSPENDED"}, True),
+        ({"State": "PENDING", "restartcnt": "1"}, True),
+        ({"State": "COMPLETING"}, False),  # its machine may have failed
+        ({"State": "NODE_FAIL"}, False),
+        ({"State": "TIMEOUT"}, False),
+        ({"TimeLimit": "5:00", "TimeLeft": "5:00"}, False),
+    ],
+)
+def test_job_that_slurm_or_its_users_end_is_evicted(fields: dict[str, str], is_evicted: bool) -> None:
+    row = {**ROW, **fields}
+    [job] = parse_jobs("".join(f"{row[name]}|" for name in FIELDS))
+    assert to_instance(job, 600, START).is_evicted is is_evicted
 
 
 @pytest.mark.parametrize(

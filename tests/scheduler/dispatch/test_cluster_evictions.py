@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from pools.models import Node
 from pools.runtimes.base import PodCause
 from projects.models import Event, Phase, Workload
 from projects.services.workloads import control
@@ -119,6 +120,26 @@ def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) ->
     stage.tick(2)
     assert stage.phase(workload) == Phase.FAILED
     assert Eviction.objects.count() == 1
+
+
+TAKEN_BACK = "Slurm job 5 has ended on n1: Slurm preempted it"
+
+
+@pytest.mark.parametrize("pod_ends_first", [False, True])
+def test_pod_whose_node_slurm_takes_back_is_on_record_with_the_reason(
+    stage: Stage, pod_ends_first: bool
+) -> None:
+    workload = running_gang(stage)
+    pod = stage.pods(workload)[0]
+    Node.objects.filter(pk=pod.node_id).update(eviction_reason=TAKEN_BACK)
+    if pod_ends_first:
+        stage.runtime.end(str(pod.pk), cause=PodCause.LOST, message="gone")
+    else:
+        Node.objects.filter(pk=pod.node_id).update(state="lost")
+    stage.tick()
+    record = Eviction.objects.get()
+    assert (record.kind, record.workload_id) == ("cluster", workload.pk)
+    assert record.rule == f"Decided outside Berth: on {pod.node.name}, {TAKEN_BACK}."
 
 
 @pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])

@@ -87,7 +87,7 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
         _job_id(row), name, state, str(row.get("state_reason") or ""), time_limit,
         max(0, int((end or 0) - now)) if is_timed else None, _exit_code(row.get("exit_code")),
         number(row.get("restart_cnt")) or 0, trailing_number(str(row.get("tres_per_node") or "")),
-        str(row.get("nodes") or ""),
+        str(row.get("nodes") or ""), bool(number(row.get("preempt_time"))),
     )  # fmt: skip
 
 
