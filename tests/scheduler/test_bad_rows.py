@@ -5,10 +5,11 @@ import pytest
 from projects.models import Phase, Workload
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
+from scheduler.loop import cycle_record
 from scheduler.loop.dispatch import gangs
 from scheduler.loop.dispatch.verdict import GangFacts
 from scheduler.models import Cycle
-from tests.scheduler.stage import Stage, decide_by
+from tests.scheduler.stage import NOON, Stage, decide_by
 
 
 def test_invalid_stored_document_is_reported_without_changing_its_workload(stage: Stage) -> None:
@@ -70,3 +71,20 @@ def test_failed_cycle_is_recorded_and_leaves_running_workloads_unchanged(
     stage.tick(2)
     assert stage.phase(workload) == Phase.COMPLETED
     assert "no idea" in caplog.text
+
+
+def test_cycle_that_could_not_be_recorded_is_recorded_by_the_next_attempt(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_before_end(name: str) -> None:
+        if name == "cycle.before_end":
+            raise ValueError("the row was rejected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cycle_record, "crash_point", fail_before_end)
+        stage.tick()
+    assert not Cycle.objects.exists()
+    stage.tick()
+    assert "the row was rejected" in " ".join(note for row in Cycle.objects.all() for note in row.notes)
+    first = Cycle.objects.order_by("at", "id")[0]
+    assert first.at == NOON
