@@ -1,5 +1,7 @@
 """Page that shows the fair shares of a pool's queues and how each share is computed."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -50,9 +52,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column(
         "borrowed", "Over quota", lambda row: _gpus_if_visible(row[1], row[1].over_quota), "GPUs", number=True
     ),
-    Column(
-        "requested", "Requested", lambda row: _gpus_if_visible(row[1], row[1].requested), "GPUs", number=True
-    ),
+    Column("pending", "Pending", lambda row: _gpus_if_visible(row[1], row[1].pending), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),
     Column(
         "lacks",
@@ -62,6 +62,16 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         page_title="Allocation",
     ),
 )
+
+
+def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
+    """Return the columns that the page leaves out, with the default value that all queues have, in words."""
+    defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
+        "rank": ("rank 0", lambda queue: queue.rank == 0),
+        "weight": ("weight 1", lambda queue: queue.weight == 1),
+        "used": ("no decayed usage", lambda queue: queue.used == 0),
+    }
+    return {key: words for key, (words, has) in defaults.items() if queues and all(map(has, queues))}
 
 
 def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
@@ -77,7 +87,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
     departments = share_table(request.actor, pool) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
-    listing = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
+    default = default_columns([queue for _, queue in pairs])
+    columns = [
+        column for column in COLUMNS if column.key not in default or request.GET.get("format") == "csv"
+    ]
+    listing = list_rows(request, columns, pairs, file_name=f"fair-shares-in-{pool}", default="", size=UNPAGED)
     if file := requested_csv(request, listing):
         return file
     shown = group_by_top(listing, [top for top, _ in departments])
@@ -101,6 +115,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             for top, children, is_open in tree
         ],
         "few": few,
+        "default": default,
+        "width": sum(not column.in_file for column in columns),
         "expanded": expanded,
         "total": pool_capacity([pool]) if pool else None,
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
@@ -117,7 +133,7 @@ def _add_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:
         reserved=queue.reserved,
         quota=queue.quota,
         share=queue.share,
-        requested=max(0, queue.requested - queue.held),
+        requested=queue.pending,
         scale=scale,
         label=label,
     )

@@ -45,6 +45,11 @@ class QueueShare:
         return 0 if self.quota is None else max(0, self.held - self.quota)
 
     @property
+    def pending(self) -> int:
+        """Requested GPUs that are neither allocated nor reserved."""
+        return max(0, self.requested - self.held)
+
+    @property
     def below_share(self) -> int:
         """Part of the request within the fair share for which no GPUs are allocated or reserved."""
         return max(0, min(self.share, self.requested) - self.held)

@@ -42,3 +42,21 @@ def test_projects_stay_below_their_department_if_it_has_no_quota(
     text = sign_in("alice").get(path).content.decode()
     names = re.findall(r">(product|ads|search|research|speech|vision)</(?:a|strong|b|span|th)>", text)
     assert list(dict.fromkeys(names)) == ["product", "ads", "search", "research", "speech", "vision"]
+
+
+def test_fair_share_page_leaves_out_columns_in_which_all_queues_have_the_default(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    quotas = [make.quota(owner, cast.pool, 2) for owner in (cast.product, cast.ads, cast.vision)]
+    client = sign_in("alice")
+    text = client.get("/fair-share?pool=local").content.decode()
+    assert "All queues have rank 0, weight 1 and no decayed usage." in text
+    assert not any(f'data-label="{name}"' in text for name in ("Rank", "Weight", "Decayed usage"))
+    assert 'data-label="Pending"' in text
+    quotas[1].weight_gpu = 3
+    quotas[1].save()
+    text = client.get("/fair-share?pool=local").content.decode()
+    assert "All queues have rank 0 and no decayed usage." in text
+    assert 'data-label="Weight"' in text
+    file = client.get("/fair-share?pool=local&format=csv").getvalue().decode()
+    assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
