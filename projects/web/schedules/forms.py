@@ -1,5 +1,6 @@
 """Forms that create and edit schedules."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -12,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.faults import form_errors
-from berth.server.web.forms import Form
+from berth.server.web.forms import Form, Section
 from berth.server.web.pages import Request, done, form_page, signed_in
 from berth.server.web.zones import reader_zone
 from projects.access import Action, may
@@ -25,6 +26,8 @@ from projects.web.schedules.pages import find_schedule
 
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 PREVIEWED_RUNS = 3
+TEMPLATE, DOCUMENT = "template", "document"
+SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
 # The hint below the cron expression says when the runs would be, and is updated as the user types.
 CRON_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
@@ -44,33 +47,39 @@ class ScheduleForm(Form):
     overlap = forms.ChoiceField(
         label="Overlap", choices=Overlap.choices, help_text="Action if the previous run has not ended."
     )
+    source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
     template = forms.CharField(
-        label="Template",
-        max_length=63,
-        required=False,
-        help_text="A project template. Leave empty to enter a document.",
+        label="Template", max_length=63, required=False, help_text="Name of a template of the project."
     )
     document = forms.CharField(
-        label="Document", required=False, strip=False, help_text="Workload document in YAML.",
+        label="Workload in YAML", required=False, strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
     )  # fmt: skip
 
+    def sections(self) -> Sequence[Section]:
+        names = ("project", "name", "cron", "time_zone", "overlap", "source")
+        return (
+            Section("Schedule", names),
+            Section("Template", ("template",), shown_for=("source", TEMPLATE)),
+            Section("Document", ("document",), shown_for=("source", DOCUMENT)),
+        )
+
     def values(self) -> schedules.ScheduleValues:
+        """Return the values without the template or the document, whichever is not the source."""
         cleaned = self.cleaned_data
-        text = cleaned["document"].replace("\r\n", "\n")
+        text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(
             cron=cleaned["cron"],
             time_zone=cleaned["time_zone"],
             overlap=cleaned["overlap"],
             text=text if text.strip() else "",
-            template=cleaned["template"],
+            template="" if cleaned["source"] == DOCUMENT else cleaned["template"],
         )
 
 
 class NewScheduleForm(ScheduleForm):
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
-    field_order = ("project", "name", "cron", "time_zone", "overlap", "template", "document")
 
 
 class EditScheduleForm(ScheduleForm):
@@ -80,7 +89,12 @@ class EditScheduleForm(ScheduleForm):
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
-    initial = {"time_zone": str(reader_zone(request)), "template": request.GET.get("template", "")}
+    template = request.GET.get("template", "")
+    initial = {
+        "time_zone": str(reader_zone(request)),
+        "template": template,
+        "source": TEMPLATE if template else DOCUMENT,
+    }
     form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
     form.fields["project"].choices = [  # type: ignore[attr-defined]
         (row.name, row.name) for row in projects(request.actor) if may(request.actor, Action.SUBMIT, row)
@@ -148,4 +162,5 @@ def _sentence(problem: Problem) -> str:
 
 def _initial(schedule: Schedule) -> dict[str, Any]:
     names = ("cron", "time_zone", "overlap", "template", "version")
-    return {**{name: getattr(schedule, name) for name in names}, "document": schedule.text}
+    source = TEMPLATE if schedule.template else DOCUMENT
+    return {**{name: getattr(schedule, name) for name in names}, "document": schedule.text, "source": source}

@@ -145,7 +145,8 @@ def test_value_that_the_form_cannot_edit_is_preserved() -> None:
     text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
     draft = post(open_draft(text), name="weekly")
     parts = prepare_form(draft, FORM_CHOICES).parts
-    env = next(field for part in parts for field in part.fields if field.form_field.path == "env")
+    fields = [field for part in parts for field in (*part.fields, *part.more)]
+    env = next(field for field in fields if field.form_field.path == "env")
     assert env.is_text_only
     assert "    a\n    b\n" in draft.text
 

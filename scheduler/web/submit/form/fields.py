@@ -92,7 +92,7 @@ class FormChoices:
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(_role_places(data, ()))
     return [
-        FormPart("Workload", _workload_fields(offer, has_image="image" in data)),
+        FormPart("Workload", *_workload_fields(offer, has_image="image" in data)),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
@@ -101,7 +101,8 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     ]
 
 
-def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...]:
+def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
+    """Return the fields that most workloads need, then the others."""
     identity = (
         Field(("name",), "Name", hint="a-z, 0-9 and hyphens"),
         Field(
@@ -111,17 +112,17 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[Field, ...
             choices=_name_choices(offer.projects, "Select a project"),
         ),
     )
-    image = (
-        Field(("image",), "Container image", hint="For example docker.io/library/python:3.12", wide=True),
-        Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES),
-    )
-    return (
+    has_image = has_image or offer.runs_images
+    image = Field(("image",), "Container image", hint="For example docker.io/library/python:3.12", wide=True)
+    pulls = Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)
+    fields = (
         *(() if offer.for_template else identity),
         Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
-        *(image if offer.runs_images or has_image else ()),
         Field(("command",), "Command", field_kinds.COMMAND, wide=True),
-        Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
+        *((image,) if has_image else ()),
     )
+    env = Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
+    return fields, (env, *((pulls,) if has_image else ()))
 
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
