@@ -1,6 +1,10 @@
 """Browser tests for every page: requests, layout, accessibility and tables."""
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
@@ -194,6 +198,19 @@ def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
             "m => new Date(m).toLocaleString('en-GB', {timeZone: 'Asia/Tokyo', hour: '2-digit'})", moment
         )
         assert expected in shown.inner_text()
+
+
+def test_first_page_groups_changes_by_the_users_days(opened: Open) -> None:
+    zone = "Pacific/Kiritimati" if datetime.now(UTC).hour >= 10 else "Pacific/Pago_Pago"  # not the day of UTC
+    with opened("ada", timezone_id=zone) as (page, faults):
+        page.goto("/activity")
+        moment = page.locator("table.activity time").first.get_attribute("datetime")
+        assert moment is not None
+        day = datetime.fromisoformat(moment).astimezone(ZoneInfo(zone))
+        expect(page.locator("table.activity tr.group").first).to_contain_text(
+            f"{day:%A} {day.day} {day:%B %Y}"
+        )
+        assert faults == []
 
 
 def test_theme_follows_the_system_until_the_user_chooses_one(opened: Open) -> None:

@@ -6,8 +6,10 @@
   const isFirstPage = !document.cookie.includes("berth_zone=");
   document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
 
-  // The admin site's times are formatted by the server, so its first page is loaded again in this zone.
-  if (isFirstPage && zone !== "UTC" && location.pathname.startsWith("/admin/") && document.cookie.includes("berth_zone=")) return location.reload();
+  // The server formats the times of the admin site and groups some lists by day, so a first page with these is
+  // loaded again in this zone.
+  const needsZone = location.pathname.startsWith("/admin/") || document.querySelector("[data-by-day]");
+  if (isFirstPage && zone !== "UTC" && needsZone && document.cookie.includes("berth_zone=")) return location.reload();
 
   const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
   const day = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric" });
