@@ -80,7 +80,10 @@ UNFOLD: dict[str, Any] = {
         lambda request: static("berth/css/fonts.css"),
         lambda request: static("berth/css/admin.css"),
     ],
-    "SCRIPTS": [lambda request: static("berth/js/zone.js")],
+    "SCRIPTS": [
+        lambda request: static("berth/js/zone.js"),
+        lambda request: static("berth/js/admin.js"),
+    ],
     "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
     "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.landing_page",
     "COLORS": {

@@ -1,0 +1,9 @@
+// On phones, the labels of cards begin with a capital letter, like the headings of the table.
+(() => {
+  "use strict";
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const cell of document.querySelectorAll("td[data-label]")) {
+      cell.dataset.label = cell.dataset.label.charAt(0).toUpperCase() + cell.dataset.label.slice(1);
+    }
+  });
+})();
