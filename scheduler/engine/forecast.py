@@ -15,7 +15,7 @@ from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
-    "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
+    "if running workloads end within their maximum runtime, workloads ahead in the queue start first, "
     "nothing new is queued ahead, and the capacity becomes free in one block"
 )
 NEVER_STARTS = "the workload can never start as specified"

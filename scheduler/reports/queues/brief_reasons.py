@@ -18,10 +18,10 @@ BOUNDS: Mapping[str, str] = {
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list, such as "vision: 12 allocated, fair share 11".
+    """Return the first pending reason for one line of a list: "vision: 12 + 2 requested, fair share 11".
 
-    The lists have a column of requested GPUs, so only other requested resources are named. For reasons that
-    do not concern a queue's bounds, the text is the workload's message.
+    The first number is the queue's allocation. For reasons that do not concern a queue's bounds, the text is
+    the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -29,11 +29,10 @@ def brief_reason(workload: Workload) -> str:
     if bound is None or blockers[0].get("reason") != workload.reason or numbers.get("bound") is None:
         return workload.message
     resource = str(numbers["resource"])
-    allocated, most = (_number(resource, numbers[key]) for key in ("allocated", "bound"))
-    queue = f"{numbers['queue']}: {allocated} allocated, {bound} {most}"
-    if resource == "gpu":
-        return queue
-    return f"{format_amount(resource, numbers['requested'])} requested; {queue}"
+    keys = ("allocated", "requested", "bound")
+    allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
+    kind = " CPUs" if resource == "cpu" else ""
+    return f"{numbers['queue']}: {allocated} + {requested}{kind} requested, {bound} {most}"
 
 
 def _number(resource: str, amount: Any) -> str:

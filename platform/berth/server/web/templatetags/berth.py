@@ -1,7 +1,7 @@
 """Template tags: numbers with units, times, chips, icons and bars."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import template
@@ -338,6 +338,14 @@ def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str,
 def is_healthy(workload: Any) -> bool:
     """Return whether a workload runs with all of its pods, so that its message can be omitted."""
     return workload.phase == "running" and bool(ALL_RUNNING.fullmatch(workload.message))
+
+
+@register.filter
+def runtime_end(workload: Any) -> datetime | None:
+    """Return the time at which the current run reaches the maximum runtime, or None without a maximum."""
+    if workload.started_at is None or workload.max_runtime is None:
+        return None
+    return workload.started_at + timedelta(seconds=workload.max_runtime)
 
 
 @register.filter
