@@ -1,9 +1,10 @@
 """Client for SGLang engines."""
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from http import HTTPStatus
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -119,16 +120,26 @@ class SGLangEngines:
 
 
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
-    """Make the call on both engines concurrently, and raise the first error as soon as it occurs."""
-    pool = ThreadPoolExecutor(2, thread_name_prefix="weights")
-    try:
-        futures = [pool.submit(call, seed, SENDER), pool.submit(call, to, RECEIVER)]
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in futures:
-            if future in done:
-                future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    """Make the call on both engines concurrently, and raise the first error as soon as it occurs.
+
+    The other call may then last until its time limit. Its thread does not delay the end of the process.
+    """
+    results: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def make(engine: str, rank: int) -> None:
+        try:
+            call(engine, rank)
+        except Exception as error:
+            results.put(error)
+        else:
+            results.put(None)
+
+    calls = ((seed, SENDER), (to, RECEIVER))
+    for each in calls:
+        threading.Thread(target=make, args=each, name="weights", daemon=True).start()
+    for _ in calls:
+        if error := results.get():
+            raise error
 
 
 def _weight_transfer_ports(group: str, ranks: int) -> range:
