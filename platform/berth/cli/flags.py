@@ -385,6 +385,8 @@ FLAGS_BY_PATH = {
 
 
 def flag_for_path(path: str) -> str:
-    """Return the option that sets the value at `path` in the document."""
+    """Return the option that sets the value at `path` in the document, with the key of a retry rule."""
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
-    return FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
+    flag = FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
+    key = path.rpartition("].")[2] if flag == "--retry" and "]." in path else ""
+    return flag if key.startswith("on") else f"{flag} {key}".rstrip()

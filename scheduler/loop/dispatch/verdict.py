@@ -147,7 +147,7 @@ def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     message = f"{pod.role} {pod.index} ended {ending}"
     if pod.exit_code is None and pod.signal is None:
         message = f"{pod.role} {pod.index} could not be started"
-    message += f": {pod.message}" if pod.message else "."
+    message += f": {pod.message.removesuffix('.')}." if pod.message else "."
     reason = pod.stop_reason if pod.stop_reason in KINDS else "PodFailed"
     failure = Failure(_failure_kind(pod), pod.role, pod.node, of_pod=True)
     return _restart_or_fail(gang, failure, reason, message, code)

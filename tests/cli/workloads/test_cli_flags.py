@@ -187,3 +187,19 @@ def test_git_secret_without_a_name_is_refused() -> None:
     assert done.exit_code == 2
     assert "--git-secret" in done.output
     assert "personal/NAME" in done.output
+
+
+def test_error_of_a_retry_rule_names_its_key() -> None:
+    words = [
+        "submit",
+        "--name=x",
+        "--gpu=0",
+        "--retry=out_of_memory memory_factor=2",
+        "--print",
+        "--",
+        "true",
+    ]
+    done = CliRunner().invoke(app, words)
+    assert "--retry memory_max_mib: is required with memory_factor" in done.output
+    done = CliRunner().invoke(app, [*words[:3], "--retry=oom", *words[4:]])
+    assert "--retry: is not a kind of failure" in done.output

@@ -33,7 +33,7 @@ def test_workload_with_a_full_workspace_fails_with_the_reason(stage: Stage) -> N
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
     assert (workload.reason, workload.exit_code) == ("WorkspaceFull", 1)
-    assert workload.message == f"worker 0 ended with exit code 0: {text}"
+    assert workload.message == f"worker 0 ended with exit code 0: {text}."
     assert stage.pods(workload)[0].stop_reason == "WorkspaceFull"
 
 

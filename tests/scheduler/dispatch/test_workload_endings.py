@@ -55,7 +55,7 @@ def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> 
     assert stage.phase(workload) == Phase.FAILED
     assert (workload.reason, workload.exit_code) == ("OutOfMemory", 137)
     assert stage.pods(workload)[0].memory_peak_mib == 64
-    assert workload.message == f"worker 0 ended by signal 9: {text}"
+    assert workload.message == f"worker 0 ended by signal 9: {text}."
     assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
 
 
