@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from projects.actor import Actor
 from projects.engine.metrics import Point, Series
-from projects.models import Metric, Workload, WorkloadArray
+from projects.models import Metric, MetricsReader, Pod, Workload, WorkloadArray
 from projects.selectors import workloads
 
 Goal = Literal["min", "max"]
@@ -49,6 +49,14 @@ def metric_names(array: WorkloadArray) -> list[str]:
     """Return the names of the metrics that any task of the array has reported."""
     rows = Metric.objects.filter(workload__array=array, workload__superseded=False)
     return list(rows.order_by("name").values_list("name", flat=True).distinct()[:NAMES_MAX])
+
+
+def count_unread_tasks(array: WorkloadArray, now: datetime) -> int:
+    """Return how many tasks have a pod that ended lately, and whose log has not been read to its end."""
+    read = MetricsReader.objects.filter(pod=OuterRef("pk"), is_complete=True)
+    pods = Pod.objects.filter(workload__array=array, workload__superseded=False, started_at__isnull=False)
+    unread = pods.filter(~Exists(read), ended_at__gt=now - REPORTS_FOLLOW)
+    return unread.aggregate(tasks=Count("workload", distinct=True))["tasks"] or 0
 
 
 def to_series(row: Metric) -> Series:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
+from django.utils import timezone
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -101,6 +102,9 @@ class TaskStopsResponse(ResponseModel):
 
 class MetricNamesResponse(ResponseModel):
     names: list[str] = Field(description="Names of the metrics that any task has reported.")
+    unread_tasks: int = Field(
+        description="Number of tasks that have just ended, and whose last reports Berth has not read yet."
+    )
 
 
 class MetricsQuery(ListQuery):
@@ -174,7 +178,9 @@ class ArrayMetricNames(ApiView):
     @operation("List the names of the metrics of an array", response=MetricNamesResponse)
     def get(self, request: Request, array_id: UUID) -> Response:
         array = selectors.find_array(self.actor, array_id)
-        return Response(MetricNamesResponse(names=reported_metrics.metric_names(array)))
+        unread = reported_metrics.count_unread_tasks(array, timezone.now())
+        names = reported_metrics.metric_names(array)
+        return Response(MetricNamesResponse(names=names, unread_tasks=unread))
 
 
 class ArrayStops(ApiView):

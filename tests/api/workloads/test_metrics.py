@@ -4,7 +4,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from projects.models import Metric, Workload, WorkloadArray
+from projects.models import Metric, MetricsReader, Pod, Workload, WorkloadArray
 from projects.services import arrays
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -63,8 +63,29 @@ def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> N
 
     assert ranked() == [(1, 0.1), (2, 0.2), (0, 0.4)]
     assert ranked(goal="max") == [(1, 0.9), (0, 0.9), (2, 0.2)]
-    assert dave.get(f"{path}/names").json() == {"names": ["accuracy", "loss"]}
+    assert dave.get(f"{path}/names").json() == {"names": ["accuracy", "loss"], "unread_tasks": 0}
     assert dave.get(path).json()["errors"][0]["path"] == "name"
+
+
+def test_tasks_that_have_just_ended_are_counted_until_their_reports_are_read(
+    cast: Cast, dave: Caller
+) -> None:
+    document = {**training("sweep", array={"tasks": 5}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    node, pods = make.node(cast.pool), []
+    for task in Workload.objects.filter(array=array, array_index__lt=3).order_by("array_index"):
+        pods.append(make.place(task, node, [], state="succeeded", ended_at=timezone.now()))
+    Pod.objects.filter(pk__in=[pod.pk for pod in pods]).update(started_at=make.ago(hours=2))
+    Pod.objects.filter(pk=pods[2].pk).update(ended_at=make.ago(hours=1))
+    path = f"arrays/{array.pk}/metrics/names"
+    assert dave.get(path).json()["unread_tasks"] == 2
+    reader = MetricsReader.objects.create(pod=pods[0])
+    assert dave.get(path).json()["unread_tasks"] == 2
+    reader.is_complete = True
+    reader.save()
+    assert dave.get(path).json()["unread_tasks"] == 1
+    MetricsReader.objects.create(pod=pods[1], is_complete=True)
+    assert dave.get(path).json()["unread_tasks"] == 0
 
 
 def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: Cast, dave: Caller) -> None:

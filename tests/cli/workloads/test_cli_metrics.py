@@ -54,10 +54,14 @@ def test_best_task_of_an_array_is_named(terminal: Terminal) -> None:
         "index": 3, "workload": "sweep-3", "id": TRAIN["id"], "phase": "completed",
         "best": {"step": 9, "value": 0.875}, "metric": metric("accuracy", 0.5),
     }  # fmt: skip
-    server = array_server(json_answer({"names": ["accuracy"]}), page([row]))
+    names = {"names": ["accuracy"], "unread_tasks": 0}
+    server = array_server(json_answer(names), page([row]), json_answer(names))
     result = terminal.run("metrics", "sweep", "--goal", "max", server=server)
     assert result.stdout.endswith("\nBest task: sweep-3 (accuracy 0.875 at step 9)\n"), result.stderr
-    assert server.requests[-1].url.params["goal"] == "max"
+    server = array_server(json_answer(names), page([row]), json_answer({**names, "unread_tasks": 2}))
+    result = terminal.run("metrics", "sweep", "--goal", "max", server=server)
+    assert result.stdout.endswith("\nThe last reports of 2 tasks have not been read yet.\n"), result.stderr
+    assert server.requests[-2].url.params["goal"] == "max"
 
 
 def test_array_with_several_metrics_needs_a_name(terminal: Terminal) -> None:

@@ -81,17 +81,27 @@ def test_sizes_are_formatted_with_units() -> None:
     ]  # fmt: skip
 
 
-def test_best_task_of_an_array_is_downloaded(terminal: Terminal, tmp_path: Path) -> None:
+def unread(tasks: int) -> httpx.Response:
+    return json_answer({"names": ["accuracy"], "unread_tasks": tasks})
+
+
+def test_best_task_of_an_array_is_downloaded(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.cli.commands.outputs.PAUSE_SECONDS", 0.0)
     row = {
         "index": 3, "workload": "sweep-3", "id": TRAIN["id"], "phase": "completed",
         "best": {"step": 9, "value": 0.875}, "metric": metric("accuracy", 0.875),
     }  # fmt: skip
-    server = array_server(page([row]), archive((tarfile.TarInfo("model.bin"), b"m")))
+    server = array_server(
+        unread(2), unread(1), unread(0), page([row]), archive((tarfile.TarInfo("model.bin"), b"m"))
+    )
     command = ("outputs", "download", "sweep", "--best", "accuracy", "--goal", "max", "--to", str(tmp_path))
     result = terminal.run(*command, server=server)
     assert result.stdout == f"Best task: sweep-3 (accuracy 0.875)\n1 file written to {tmp_path}\n", (
         result.stderr
     )
+    assert result.stderr == "Waiting for the last reports of 2 tasks ...\n"
     ranking, downloaded = server.requests[-2:]
     assert (ranking.url.params["name"], ranking.url.params["goal"]) == ("accuracy", "max")
     assert f"/workloads/{TRAIN['id']}/" in str(downloaded.url)
@@ -101,5 +111,7 @@ def test_best_task_needs_an_array_whose_tasks_report_the_metric(terminal: Termin
     command = ("outputs", "download", "train", "--best", "loss")
     result = terminal.run(*command, server=StubServer(*FOUND))
     assert (result.exit_code, "--best requires the name of an array" in result.stderr) == (2, True)
-    result = terminal.run("outputs", "download", "sweep", "--best", "loss", server=array_server(page([])))
+    result = terminal.run(
+        "outputs", "download", "sweep", "--best", "loss", server=array_server(unread(0), page([]))
+    )
     assert (result.exit_code, "No task of vision/sweep has reported loss." in result.stderr) == (2, True)

@@ -20,6 +20,7 @@ from berth.cli.output import (
     terminal_width,
 )
 from berth.core.backports import StrEnum
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -154,7 +155,10 @@ def _array_view(
 
     def note(rows: Sequence[Any]) -> str:
         best = rows[0]
-        return f"\nBest task: {best.workload} ({metric} {_number(best.best.value)} at step {best.best.step})"
+        text = f"\nBest task: {best.workload} ({metric} {_number(best.best.value)} at step {best.best.step})"
+        if unread := client.arrays.unread_tasks(array.id):
+            text += f"\nThe last reports of {format_count(unread, 'task')} have not been read yet."
+        return text
 
     columns = [
         Column("TASK", lambda row: row.workload),

@@ -1,5 +1,7 @@
 """Commands `berth outputs`, which list and download the outputs of workloads."""
 
+import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,10 +16,12 @@ from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
+    from berth.client.models.arrays import ArrayDetail
 
 app = typer.Typer(no_args_is_help=True, help="List and download the files that workloads leave behind.")
 PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")]
 RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with outputs.")]
+REPORTS_SECONDS, PAUSE_SECONDS = 60.0, 1.0  # maximum time to wait for the reports of ended tasks
 UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -110,11 +114,27 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
     target = find_target(client, reference)
     if target.array is None or target.indexes is not None:
         raise BadInput("--best requires the name of an array without indexes.")
+    _wait_for_reports(client, target.array)
     ranked = client.arrays.metrics(target.array.id, metric, goal=goal.value, limit=1)
     task = next(iter(ranked), None)
     if task is None:
         raise BadInput(f"No task of {target.array.handle} has reported {metric}.")
     return task.id, f"Best task: {task.workload} ({metric} {task.best.value:.6g})\n"
+
+
+def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
+    """Wait until the reports of all ended tasks have been read, because the best task may be among them."""
+    deadline = time.monotonic() + REPORTS_SECONDS
+    is_shown = False
+    while unread := client.arrays.unread_tasks(array.id):
+        tasks = format_count(unread, "task")
+        if time.monotonic() > deadline:
+            print(f"The last reports of {tasks} are missing, so another task may be better.", file=sys.stderr)
+            return
+        if not is_shown:
+            print(f"Waiting for the last reports of {tasks} ...", file=sys.stderr, flush=True)
+            is_shown = True
+        time.sleep(PAUSE_SECONDS)
 
 
 def _describe(row: Any) -> str:

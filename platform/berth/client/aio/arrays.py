@@ -86,6 +86,13 @@ class AsyncArrays(AsyncResource):
     async def metric_names(self, array_id: str) -> Sequence[str]:
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
+    async def unread_tasks(self, array_id: str) -> int:
+        """Return how many tasks have just ended, and have reports that Berth has not read yet.
+
+        Until it is 0, `metrics` may name a wrong best task.
+        """
+        return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
+
     async def stops(self, array_id: str) -> Sequence[TaskStop]:
         """Return the tasks that the array's stop rule would stop now."""
         return (await self._get(TaskStops, f"arrays/{array_id}/stops")).stops

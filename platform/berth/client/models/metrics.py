@@ -48,6 +48,8 @@ class MetricComparison(Model):
 class MetricNames(Model):
     names: list[str] = []
     """Names of the metrics that any task has reported."""
+    unread_tasks: int = 0
+    """Number of tasks that have just ended, and whose last reports Berth has not read yet."""
 
 
 class TaskMetric(Model):

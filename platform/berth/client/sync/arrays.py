@@ -87,6 +87,13 @@ class Arrays(Resource):
     def metric_names(self, array_id: str) -> Sequence[str]:
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
+    def unread_tasks(self, array_id: str) -> int:
+        """Return how many tasks have just ended, and have reports that Berth has not read yet.
+
+        Until it is 0, `metrics` may name a wrong best task.
+        """
+        return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
+
     def stops(self, array_id: str) -> Sequence[TaskStop]:
         """Return the tasks that the array's stop rule would stop now."""
         return (self._get(TaskStops, f"arrays/{array_id}/stops")).stops
