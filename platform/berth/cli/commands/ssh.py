@@ -50,7 +50,7 @@ def ssh(
     berth ssh train
     berth ssh train -- nvidia-smi
     berth ssh train --pod worker-3 -- -L 8888:localhost:8888
-    berth ssh --config      then: ssh train.vision.berth, also in VS Code
+    berth ssh --config      then: ssh, scp, sftp and rsync with train.vision.berth
 
     Sessions have the user, limits, variables and working directory of the pod, which needs no SSH server and
     no key. All processes that they started end when the connection closes or the pod ends. You need
