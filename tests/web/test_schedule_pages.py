@@ -162,6 +162,38 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
     assert "changed since you read it" in text(stale)
 
 
+def test_hidden_source_of_the_workload_is_not_saved(cast: Cast, sign_in: SignIn) -> None:
+    schedule = create(cast)
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    dave = sign_in("dave")
+    values = {**FORM, "template": "train", "source": "template", "version": str(schedule.version)}
+    assert dave.post(f"{PAGE}/edit", values, headers=HTMX).status_code == 204
+    schedule.refresh_from_db()
+    assert (schedule.template, schedule.text) == ("train", "")
+    values |= {"source": "document", "version": str(schedule.version)}
+    assert dave.post(f"{PAGE}/edit", values, headers=HTMX).status_code == 204
+    schedule.refresh_from_db()
+    assert (schedule.template, schedule.text) == ("", TEXT)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"source": "template"}, "Enter the name of a template."),
+        ({"source": "document", "document": " \n"}, "Enter a workload document."),
+    ],
+)
+def test_missing_workload_is_reported_at_the_visible_field(
+    cast: Cast, sign_in: SignIn, values: dict[str, str], message: str
+) -> None:
+    answer = sign_in("dave").post("/schedules/new", {**FORM, **values}, headers=HTMX)
+    assert answer.status_code == 422
+    page = text(answer)
+    assert message in page
+    assert "needs a document or a template" not in page
+    assert not Schedule.objects.exists()
+
+
 def test_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     assert sign_in("grace").get(PAGE).status_code == 404

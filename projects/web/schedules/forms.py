@@ -28,6 +28,7 @@ CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 
 PREVIEWED_RUNS = 3
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
+MISSING = {TEMPLATE: "Enter the name of a template.", DOCUMENT: "Enter a workload document."}
 # The hint below the cron expression says when the runs would be, and is updated as the user types.
 CRON_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
@@ -63,6 +64,14 @@ class ScheduleForm(Form):
             Section("Template", ("template",), shown_for=("source", TEMPLATE)),
             Section("Document", ("document",), shown_for=("source", DOCUMENT)),
         )
+
+    def clean(self) -> dict[str, Any]:
+        """Report a missing template or document at the field that the form shows."""
+        cleaned = super().clean() or self.cleaned_data
+        source = cleaned.get("source")
+        if source in MISSING and not cleaned.get(source, "").strip():
+            self.add_error(source, MISSING[source])
+        return cleaned
 
     def values(self) -> schedules.ScheduleValues:
         """Return the values without the template or the document, whichever is not the source."""
