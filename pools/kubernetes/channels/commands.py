@@ -43,7 +43,8 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command. Return its status, or None if the connection to the cluster was lost.
 
-        Its processes have ended then. Raises ChannelRefused or RuntimeFailure if it could not be started.
+        By then, the processes of the command have ended. Raises ChannelRefused or RuntimeFailure if it could
+        not be started.
         """
         guard = await self._start_guard()
         is_connected = False

@@ -1,4 +1,4 @@
-"""Forwarded ports of channels, through the API server (`pods/portforward`).
+"""Ports that channels forward through the API server (`pods/portforward`).
 
 The cluster reports within a moment that nothing listens on a port, but it does not report a connection. The
 protocol also has no way to end one direction: after the client has ended its input, the connection continues

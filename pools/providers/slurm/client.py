@@ -20,9 +20,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Slurm's report about a cluster and an order's job.
+    """Slurm's report about a cluster and about the job of an order.
 
-    `refusal` is Slurm's message if it would reject the job. `findings` concern the access to the cluster.
+    `refusal` is Slurm's message if it would reject the job. `findings` are about access to the cluster.
     """
 
     source: str

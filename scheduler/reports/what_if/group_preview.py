@@ -68,7 +68,7 @@ def preview_group(
 
 
 def with_pools_in_group(view: ClusterView, group: QuotaGroup, pools: Collection[str]) -> Snapshot:
-    """Return the snapshot in which the group's quotas count in these pools."""
+    """Return the snapshot as it would be if the quota group contained exactly these pools."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     left = {name for name, pool in view.pools.items() if pool.quota_group_id == group.pk} - {*pools}
     for quota in Quota.objects.filter(group=group).select_related("department", "project").order_by("pk"):

@@ -83,7 +83,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _with_files(flags: SubmitFlags) -> SubmitFlags:
-    """Return the flags with the arguments as files, unless another option specifies a document."""
+    """Return the flags with the arguments as document files, unless an option already names a document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):

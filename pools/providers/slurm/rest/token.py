@@ -34,7 +34,7 @@ def parse_token(text: str) -> str | None:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """Return when the token expires, or None if it does not say so."""
+    """Return when the token expires, or None if it names no time."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -72,7 +72,7 @@ class Packer:
                 entries.close()
 
     def _pack_entry(self, levels: _Levels, entry: os.DirEntry[str], member: str) -> Iterator[bytes]:
-        """Yield the archive parts of an entry of the innermost directory in `levels`."""
+        """Yield the parts of the archive for an entry in the innermost directory of `levels`."""
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             levels.append((member, os.scandir(entry.path)))

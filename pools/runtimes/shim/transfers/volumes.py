@@ -19,7 +19,7 @@ from pools.runtimes.shim.transfers.downloads import Changed, download_objects
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
-DIRECTORY = "volumes"  # subdirectory of the pod's directory of records, which the pod does not see
+DIRECTORY = "volumes"  # below the pod's directory of records, which the pod cannot see
 LISTINGS_MAX = 3  # times that changing objects are listed again
 _MB = 1e6
 
