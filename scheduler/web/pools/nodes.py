@@ -1,8 +1,9 @@
 """Nodes on a pool's page, paginated for large pools."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, F, QuerySet, Sum
 from django.http import HttpResponse
@@ -17,6 +18,7 @@ from pools.models.node import ALIVE
 from pools.web.nodes import NODE_ACTIONS
 from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
+from projects.models import Pod
 from scheduler.models import Allocation
 from scheduler.web.pools.devices import NodeMap, build_node_maps
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
@@ -77,6 +79,68 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
     return [*segments, (OTHER_PROJECTS_HUE, "Other projects", others)] if others else segments
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Pods of one workload on a node that are in the same state, with the sums of their resources."""
+
+    allocations: Sequence[Allocation]
+
+    @property
+    def first(self) -> Pod:
+        return self.allocations[0].pod
+
+    @property
+    def names(self) -> str:
+        """Return the pods within the workload, such as "worker-0 to worker-3, worker-6"."""
+        indexes: dict[str, list[int]] = {}
+        for row in self.allocations:
+            indexes.setdefault(row.pod.role, []).append(row.pod.index)
+        return ", ".join(
+            f"{role}-{first}" if first == last else f"{role}-{first} to {role}-{last}"
+            for role, numbers in indexes.items()
+            for first, last in _ranges(numbers)
+        )
+
+    @property
+    def devices(self) -> str:
+        """Return the device indices, such as "0 to 3, 6"."""
+        numbers = {device for row in self.allocations for device in row.devices}
+        return ", ".join(
+            str(first) if first == last else f"{first} to {last}" for first, last in _ranges(numbers)
+        )
+
+    @property
+    def gpu_milli(self) -> int:
+        return sum(row.gpu_milli_total for row in self.allocations)
+
+    @property
+    def cpu_milli(self) -> int:
+        return sum(row.cpu_milli for row in self.allocations)
+
+    @property
+    def memory_mib(self) -> int:
+        return sum(row.memory_mib for row in self.allocations)
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of consecutive numbers."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges
+
+
+def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:
+    """Group the allocations by workload and state of the pod, in the order of their first pods."""
+    groups: dict[tuple[UUID, str], list[Allocation]] = {}
+    for row in rows:
+        groups.setdefault((row.pod.workload_id, row.pod.state), []).append(row)
+    return [PodGroup(each) for each in groups.values()]
+
+
 @signed_in
 @require_GET
 def contents(request: Request, name: str) -> HttpResponse:
@@ -87,7 +151,7 @@ def contents(request: Request, name: str) -> HttpResponse:
     rows = visible.select_related("pod__workload__project").order_by("pod__workload__name", "pod__rank", "pk")
     context = {
         "node_map": build_node_maps(request.actor, [node])[0],
-        "allocations": rows,
+        "groups": group_pods(rows),
         "hidden": allocations.count() - len(rows),
     }
     return render(request, "scheduler/pools/node_contents.html", context)

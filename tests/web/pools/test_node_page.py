@@ -43,6 +43,23 @@ def test_node_contents_link_the_workloads_on_the_node(sign_in: SignIn, node: Nod
     assert f"1 of {node.gpus} allocated" in text
 
 
+def test_node_contents_list_the_pods_of_a_workload_in_one_row_per_state(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool, 7, gpus=8)
+    gang = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(minutes=9))
+    for index, device in enumerate((0, 1, 5)):
+        make.place(gang, node, [device], index=index)
+    make.place(gang, node, [6], index=3, state="starting")
+    groups = sign_in("dave").get(f"/nodes/{node.name}/contents").context["groups"]
+    shown = [(group.first.state, group.names, group.devices, group.gpu_milli) for group in groups]
+    assert sorted(shown) == [
+        ("running", "worker-0 to worker-2", "0 to 1, 5", 3000),
+        ("starting", "worker-3", "6", 1000),
+    ]
+    text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
+    rows = text.split('id="pods-title"')[1]
+    assert rows.count(">gang</a>") == 2 and "3 pods" in rows
+
+
 def test_node_contents_hide_workloads_of_other_projects(sign_in: SignIn, node: Node) -> None:
     text = sign_in("grace").get(f"/nodes/{node.name}/contents").content.decode()
     assert "train" not in text
