@@ -83,7 +83,7 @@ def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
-    assert brief_reason(row) == "vision: 12 + 2 requested, fair share 11.5"
+    assert brief_reason(row) == "vision: 12 allocated + 2 requested, fair share 11.5"
     row.reason = "Backoff"
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."

@@ -18,7 +18,7 @@ BOUNDS: Mapping[str, str] = {
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list: "vision: 12 + 2 requested, fair share 11".
+    """Return the first pending reason for one line of a list: "vision: 12 allocated + 2 requested, fair share 11".
 
     The first number is the queue's allocation. For reasons that do not concern a queue's bounds, the text is
     the workload's message.
@@ -32,7 +32,7 @@ def brief_reason(workload: Workload) -> str:
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
     kind = " CPUs" if resource == "cpu" else ""
-    return f"{numbers['queue']}: {allocated} + {requested}{kind} requested, {bound} {most}"
+    return f"{numbers['queue']}: {allocated} allocated + {requested}{kind} requested, {bound} {most}"
 
 
 def _number(resource: str, amount: Any) -> str:
