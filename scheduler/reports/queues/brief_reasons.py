@@ -18,10 +18,10 @@ BOUNDS: Mapping[str, str] = {
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list: "vision: 12 allocated + 2 requested, fair share 11".
+    """Return the first pending reason for one line of a list.
 
-    The first number is the queue's allocation. For reasons that do not concern a queue's bounds, the text is
-    the workload's message.
+    An example is "vision: 12 allocated + 2 requested, fair share 11". For reasons that do not concern a
+    queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
