@@ -6,7 +6,7 @@ NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 # A tick of the scheduler allocates up to a hundred thousand objects, which reference counting frees. With a
 # lower threshold, Python would visit these objects in every tick.
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
-# After this number of new objects, the caller collects them, which takes less than a tenth of a second.
+# With fewer new objects, `collect_recent_garbage` does nothing.
 RECENT_OBJECTS = 50_000
 _state = {"deferred": False}
 

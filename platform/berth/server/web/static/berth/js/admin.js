@@ -1,4 +1,4 @@
-// On phones, the labels of cards begin with a capital letter, like the headings of the table.
+// The labels that cards on small screens show begin with a capital letter, like the headings of the table.
 (() => {
   "use strict";
   document.addEventListener("DOMContentLoaded", () => {
