@@ -143,6 +143,24 @@ class SubscriptionTest(ApiView):
         return created_response(serialize_delivery(delivery), location)
 
 
+class SubscriptionDelivery(ApiView):
+    @operation("Get a delivery of a subscription", response=DeliveryResponse)
+    def get(self, request: Request, subscription_id: int, delivery_id: int) -> Response:
+        row = find_subscription(self.actor, subscription_id)
+        return Response(serialize_delivery(find_delivery(row, delivery_id)))
+
+
+class ResendDelivery(ApiView):
+    @operation("Send a failed delivery again", response=DeliveryResponse)
+    @idempotent
+    def post(self, request: Request, subscription_id: int, delivery_id: int) -> Response:
+        row = find_subscription(self.actor, subscription_id)
+        delivery = subscriptions.resend(
+            actor=self.actor, subscription=row, delivery=find_delivery(row, delivery_id), now=timezone.now()
+        )
+        return Response(serialize_delivery(delivery))
+
+
 class WorkloadDeliveries(ApiView):
     @operation(
         "List the notifications sent about a workload, newest first", query=ListQuery, page=DeliveryResponse
@@ -158,6 +176,13 @@ def find_subscription(actor: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(actor).filter(pk=subscription_id).first()
     if row is None:
         raise NotFound("There is no subscription with that ID.")
+    return row
+
+
+def find_delivery(subscription: Subscription, delivery_id: int) -> Delivery:
+    row = Delivery.objects.filter(subscription_id=subscription.pk, pk=delivery_id).first()
+    if row is None:
+        raise NotFound("The subscription has no delivery with that ID.")
     return row
 
 

@@ -70,6 +70,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("subscriptions/<int:subscription_id>", subscriptions.SubscriptionDetail.as_view()),
     path("subscriptions/<int:subscription_id>/test", subscriptions.SubscriptionTest.as_view()),
     path("subscriptions/<int:subscription_id>/deliveries", subscriptions.SubscriptionDeliveries.as_view()),
+    path(
+        "subscriptions/<int:subscription_id>/deliveries/<int:delivery_id>",
+        subscriptions.SubscriptionDelivery.as_view(),
+    ),
+    path(
+        "subscriptions/<int:subscription_id>/deliveries/<int:delivery_id>/resend",
+        subscriptions.ResendDelivery.as_view(),
+    ),
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.MemberDetail.as_view()),
     path("users", users.Users.as_view()),

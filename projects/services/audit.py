@@ -15,10 +15,10 @@ AuditAction = Literal[
     "edit", "enable_autoscaler", "end_session", "end_weight_update", "forget_host", "grant", "identify",
     "issue", "issue_join_token", "open_copy", "open_forward", "open_port", "open_sftp", "open_shell",
     "open_ssh", "pause", "pause_schedule", "prune", "read_files", "remove_machine", "remove_quota",
-    "resume", "resume_schedule", "retry", "revoke", "revoke_join_token", "run_schedule", "save", "scale",
-    "scale_in", "scale_out", "set_budget", "set_password", "set_quota", "set_schedule", "set_secret",
-    "set_template", "stop_by_rule", "submit", "subscribe", "suspend", "suspend_idle", "terminate", "test",
-    "uncordon", "unsubscribe", "upgrade_agent",
+    "resend", "resume", "resume_schedule", "retry", "revoke", "revoke_join_token", "run_schedule",
+    "save", "scale", "scale_in", "scale_out", "set_budget", "set_password", "set_quota", "set_schedule",
+    "set_secret", "set_template", "stop_by_rule", "submit", "subscribe", "suspend", "suspend_idle",
+    "terminate", "test", "uncordon", "unsubscribe", "upgrade_agent",
 ]  # fmt: skip
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 

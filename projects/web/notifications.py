@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import Conflict
+from berth.core.errors import Conflict, Forbidden
 from berth.core.spec.addresses import CHAT_PREFIX, Channel
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
@@ -162,6 +162,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "subscriptions": listing.rows,
         "log": deliveries,
         "deliveries": deliveries.rows,
+        "has_failed": any(row.state == Delivery.State.FAILED for row, *_ in deliveries.rows),
     }
     return page(
         request, "projects/notifications/list.html", context, inner="projects/notifications/rows.html"
@@ -216,6 +217,34 @@ def send_test(request: Request, subscription_id: int) -> HttpResponse:
         title=f"Send a test message to {to}?",
         warning=error or "The message says who requested it. Its delivery is listed with its result.",
         label="Send test message",
+        back=reverse("notifications"),
+    )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def resend(request: Request, delivery_id: int) -> HttpResponse:
+    delivery = Delivery.objects.filter(pk=delivery_id, subscription_id__isnull=False).first()
+    if delivery is None:
+        raise Http404
+    row = _find(request, cast("int", delivery.subscription_id))
+    to = service.display_address(delivery.to)
+    error = ""
+    if request.method == "POST":
+        try:
+            service.resend(actor=request.actor, subscription=row, delivery=delivery, now=timezone.now())
+        except (Conflict, Forbidden) as refusal:
+            error = refusal.detail
+        else:
+            message = f"Delivery to {to} queued again. Its state is listed under Deliveries."
+            return done(request, message, to=reverse("notifications"))
+    return confirm_page(
+        request,
+        title=f"Send this notification to {to} again?",
+        warning=error
+        or "The content and the delivery ID stay the same. If the first attempt fails, "
+        "Berth retries for several hours.",
+        label="Send again",
         back=reverse("notifications"),
     )
 

@@ -52,6 +52,7 @@ urlpatterns = [
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),
     path("notifications/<int:subscription_id>/test", notifications.send_test, name="notification-test"),
+    path("notifications/deliveries/<int:delivery_id>/resend", notifications.resend, name="delivery-resend"),
     path("notifications/<int:subscription_id>/delete", notifications.delete, name="notification-delete"),
     path("secrets", secrets.index, name="secrets"),
     re_path(r"^secrets/new/(?P<kind>value|registry|s3_key)$", secrets.add, name="secret-new"),

@@ -10,7 +10,7 @@ from pools.models import Machine, Node, QuotaGroup
 from pools.services import issue_join_token
 from pools.services.secrets import SecretContent, set_pool_secret
 from projects.actor import ALL_SCOPES
-from projects.models import ApiToken, Membership, Quota, QuotaChange
+from projects.models import ApiToken, Delivery, Membership, Quota, QuotaChange
 from projects.services import arrays, quotas, schedules, sessions, workloads
 from projects.services.notifications import subscriptions
 from projects.services.people import tokens
@@ -76,6 +76,10 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
     subscription = subscriptions.subscribe(
         actor=cast.carol, scope=cast.vision, to="vision@example.org", events=["failed"]
     )
+    delivery = Delivery.objects.create(
+        kind="failed", subscription_id=subscription.pk, to=subscription.to, channel="mail", content={},
+        state="failed", attempts=8, next_attempt_at=timezone.now(), ended_at=timezone.now(),
+    )  # fmt: skip
     for name, actor, project in (
         ("nightly", cast.dave, cast.vision),
         ("carols", cast.carol, cast.vision),
@@ -111,6 +115,6 @@ def create_one_of_each(cast: Cast) -> dict[str, object]:
         "session": session.pk, "array": sweep.pk,
         "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,
         "open": join_token.pk, "token": token.pk, "member": member.pk, "eviction": 0,
-        "subscription": subscription.pk, "change": QuotaChange.objects.get().pk,
+        "subscription": subscription.pk, "delivery": delivery.pk, "change": QuotaChange.objects.get().pk,
         "cycle": Cycle.objects.create(epoch=1, trigger="tick").pk,
     }  # fmt: skip

@@ -1,7 +1,11 @@
 """Tests for the notification page."""
 
-from projects.models import Delivery, Subscription
+import pytest
+
+from projects.models import Audit, Delivery, Subscription
+from projects.services.notifications import deliveries
 from projects.services.notifications.subscriptions import subscribe
+from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
@@ -72,3 +76,42 @@ def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: S
         for fragment in ("vision", ">Failed<", ">Pending for 240 minutes<", ">Slack<", "hooks.slack.com"):
             assert fragment in row, (path, fragment)
     assert "No matches" in carol.get("/notifications?search=email").content.decode()
+
+
+def test_failed_delivery_is_sent_again_by_those_who_may_change_the_subscription(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
+    content = {"event": "failed", "project": "vision", "workload": "train", "message": "exit code 1"}
+    delivery = Delivery.objects.create(
+        kind="failed", subscription_id=row.pk, to=row.to, channel=row.channel, content=content,
+        state="failed", attempts=8, next_attempt_at=make.ago(hours=1), ended_at=make.ago(hours=1),
+        last_error="HTTP status 503",
+    )  # fmt: skip
+    path = f"/notifications/deliveries/{delivery.pk}/resend"
+    assert sign_in("dave").post(path).status_code == 404
+    carol = sign_in("carol")
+    assert path in carol.get("/notifications").content.decode()
+    assert "Send this notification to team@example.org again?" in carol.get(path).content.decode()
+    answer = carol.post(path, headers=HTMX)
+    assert (answer.status_code, "queued again" in answer.headers["HX-Trigger"]) == (204, True)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts, delivery.ended_at) == ("pending", 0, None)
+    assert "Only failed deliveries can be sent again." in carol.post(path, headers=HTMX).content.decode()
+    assert path not in carol.get("/notifications").content.decode()
+    assert list(Audit.objects.filter(action="resend").values_list("actor", flat=True)) == ["carol"]
+    assert "sent a delivery again for notification" in carol.get("/activity").content.decode()
+
+    monkeypatch.setattr(deliveries, "send", lambda row, now: None)
+    assert deliveries.deliver(delivery.pk, make.ago(minutes=-1))
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts) == ("delivered", 1)
+
+
+def test_delivery_of_a_deleted_subscription_is_not_sent_again(cast: Cast, sign_in: SignIn) -> None:
+    delivery = Delivery.objects.create(
+        kind="failed", to="team@example.org", channel="mail", content={}, state="failed",
+        next_attempt_at=make.ago(hours=1), ended_at=make.ago(hours=1),
+    )  # fmt: skip
+    for pk in (delivery.pk, delivery.pk + 1):
+        assert sign_in("alice").post(f"/notifications/deliveries/{pk}/resend").status_code == 404

@@ -1,4 +1,4 @@
-"""Create and delete notification subscriptions."""
+"""Create, test and delete notification subscriptions, and send their failed deliveries again."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -6,18 +6,19 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django_q.tasks import async_task
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, Channel, detect_channel, webhook_url
-from projects.access import Action, may, require
+from projects.access import Action, may, require, visible_projects
 from projects.actor import Actor
 from projects.delivering.destination import find_refusal_without_lookup
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
 from projects.models.tenants import Tenant, owner_columns
 from projects.services import audit
-from projects.services.notifications.notify import build_delivery, create_deliveries
+from projects.services.notifications.notify import TASK, build_delivery, create_deliveries
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
@@ -96,6 +97,31 @@ def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Del
     return delivery
 
 
+def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now: datetime) -> Delivery:
+    """Queue a failed delivery of the subscription again, with as many attempts as a new one. Return it.
+
+    The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
+    failed, and Forbidden if the subscriber can no longer see its project.
+    """
+    require_change(actor, subscription)
+    if subscription.user_id is not None and not _may_see_project(actor, delivery):
+        raise Forbidden("This notification is about a project that you can no longer see.")
+    with transaction.atomic():
+        failed = Delivery.objects.filter(
+            pk=delivery.pk, subscription_id=subscription.pk, state=Delivery.State.FAILED
+        )
+        if not failed.update(
+            state=Delivery.State.PENDING, ended_at=None, attempts=0, next_attempt_at=now, last_error=""
+        ):
+            raise Conflict(_resend_refusal(delivery))
+        async_task(TASK, delivery.pk)
+        _audit_change(
+            actor, "resend", subscription, {"event": delivery.kind, "to": display_address(delivery.to)}
+        )
+    delivery.refresh_from_db()
+    return delivery
+
+
 def require_change(actor: Actor, subscription: Subscription) -> None:
     _require_permission(actor, subscription.user or subscription.project or subscription.department)
 
@@ -115,6 +141,21 @@ def display_address(to: str) -> str:
     scheme, _, rest = to.partition("://")
     place, _, path = rest.partition("/")
     return f"{scheme}://{place.rpartition('@')[2]}/…{path[-4:] if len(path) > SECRET_PATH_LENGTH else ''}"
+
+
+def _may_see_project(actor: Actor, delivery: Delivery) -> bool:
+    project = delivery.project_id
+    return project is None or visible_projects(actor).filter(pk=project).exists()
+
+
+def _resend_refusal(delivery: Delivery) -> str:
+    state = Delivery.objects.filter(pk=delivery.pk).values_list("state", flat=True).first()
+    reasons: dict[str | None, str] = {
+        Delivery.State.DELIVERED: "It was already delivered.",
+        Delivery.State.PENDING: "It is already in progress, and Berth retries it until it arrives or fails.",
+    }
+    reason = reasons.get(state, "It has been deleted.")
+    return f"This delivery cannot be sent again: {reason} Only failed deliveries can be sent again."
 
 
 def _require_permission(actor: Actor, scope: SubscriptionScope) -> None:

@@ -32,6 +32,7 @@ VERBS = {
     "issue": "issued", "open_port": "opened a port of", "pause": "paused scaling of",
     "remove_machine": "removed", "remove_quota": "removed", "delete_schedule": "deleted",
     "pause_schedule": "paused", "resume_schedule": "resumed", "run_schedule": "ran",
+    "resend": "sent a delivery again for",
     "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
     "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
     "set_password": "changed the password of",

@@ -55,7 +55,7 @@ def create_notifications(scene: Any) -> None:
             channel=row.channel,
             content=content,
             state=state,
-            attempts=1 if state == delivered else 12,
+            attempts=1 if state == delivered else 8,
             next_attempt_at=at,
             last_error=error,
             ended_at=timezone.now(),

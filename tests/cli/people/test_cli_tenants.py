@@ -1,10 +1,11 @@
-"""Tests of the commands for departments, projects, users and other admin lists."""
+"""Tests of the commands for departments, projects, users, notifications and other admin lists."""
 
 import csv
 import io
 import json
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -12,6 +13,8 @@ from projects.models import Delivery
 from tests import factories
 from tests.cast import Cast
 from tests.cli.conftest import Berth, token_of
+from tests.cli.terminal import Terminal
+from tests.client.stub_server import StubServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -163,6 +166,45 @@ def test_subscription_deliveries_are_listed(berth: Berth, cast: Cast, as_alice: 
     assert [delivery["last_error"] for delivery in deliveries] == ["answer 2", "answer 1"]
     assert "failed" in berth(*words, **as_alice).stdout
     assert berth(*words, **dave).returncode == 4, "only the owner sees the deliveries"
+
+
+def test_failed_delivery_is_sent_again(
+    berth: Berth, cast: Cast, as_alice: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.cli.commands.accounts.subscriptions.ATTEMPT_SECONDS", 0)  # no task runs here
+    made = json.loads(berth("subscription", "create", "alice@example.org", "-o", "json", **as_alice).stdout)
+    failed = Delivery.objects.create(
+        subscription_id=made["id"], kind="failed", to="alice@example.org", channel="mail", content={},
+        state="failed", attempts=8, last_error="no mail server", next_attempt_at=factories.ago(),
+        ended_at=factories.ago(),
+    )  # fmt: skip
+    listed = berth("subscription", "deliveries", str(made["id"]), **as_alice).stdout
+    assert listed.splitlines()[1].split()[0] == str(failed.pk)
+    words = ("subscription", "resend", str(made["id"]), str(failed.pk))
+    sent = berth(*words, "-o", "json", **as_alice)
+    assert (sent.returncode, json.loads(sent.stdout)["state"]) == (0, "pending")
+    again = berth(*words, **as_alice)
+    assert (again.returncode, "It is already in progress" in again.stderr) == (5, True)
+    unknown = berth(*words[:3], "999999", **as_alice)
+    assert (unknown.returncode, "no delivery with that ID" in unknown.stderr) == (4, True)
+    assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4
+
+
+def test_resend_waits_for_the_first_attempt_and_fails_with_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    row = {
+        "id": 57, "at": "2026-01-01T00:00:00Z", "kind": "failed", "to": "a@example.org", "channel": "mail",
+        "attempts": 0, "next_attempt_at": "2026-01-01T00:00:00Z", "last_error": "", "ended_at": None,
+    }  # fmt: skip
+    for end, code in (("delivered", 0), ("failed", 1)):
+        states = ("pending", "pending", end)
+        server = StubServer(*(httpx.Response(200, json={**row, "state": state}) for state in states))
+        done = terminal.run("subscription", "resend", "3", "57", server=server)
+        assert (done.exit_code, end in done.stdout) == (code, True)
+        path = "/api/v1/subscriptions/3/deliveries/57"
+        assert server.calls == [f"POST {path}/resend", f"GET {path}", f"GET {path}"]
 
 
 def test_shell_completion_offers_names_from_the_server(

@@ -36,3 +36,10 @@ class AsyncSubscriptions(AsyncResource):
     def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
         return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)
+
+    async def delivery(self, subscription: int, delivery: int) -> Delivery:
+        return await self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
+
+    async def resend(self, subscription: int, delivery: int) -> Delivery:
+        """Send a failed delivery again. Return the delivery, which is then pending."""
+        return await self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

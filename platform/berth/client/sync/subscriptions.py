@@ -37,3 +37,10 @@ class Subscriptions(Resource):
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
         """Iterate over deliveries and their outcomes, newest first."""
         return self._iterate(Delivery, f"subscriptions/{subscription}/deliveries", limit=limit)
+
+    def delivery(self, subscription: int, delivery: int) -> Delivery:
+        return self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
+
+    def resend(self, subscription: int, delivery: int) -> Delivery:
+        """Send a failed delivery again. Return the delivery, which is then pending."""
+        return self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -1,7 +1,7 @@
 """Command `berth subscription` for notification subscriptions and their deliveries."""
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,10 @@ from berth.cli.arguments import open_client
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.models.notifications import Delivery
 
 ATTEMPT_SECONDS = 20.0  # seconds to wait; a webhook must respond within 10 seconds
 
@@ -101,14 +105,32 @@ def send_test(
     """
     with open_client() as client:
         delivery = client.subscriptions.send_test(subscription)
-        deadline = time.monotonic() + ATTEMPT_SECONDS
-        while delivery.state == "pending" and not delivery.last_error and time.monotonic() < deadline:
-            time.sleep(0.5)
-            recent = client.subscriptions.deliveries(subscription, limit=10)
-            delivery = next((row for row in recent if row.id == delivery.id), delivery)
-    show_one(delivery, output, lambda _: show_list([delivery], _delivery_columns(), output, ""))
-    if delivery.state == "failed":
-        raise typer.Exit(1)
+        delivery = _wait_for_attempt(client, subscription, delivery)
+    _show_attempt(delivery, output)
+
+
+@app.command("resend")
+def resend(
+    *,
+    subscription: Annotated[
+        int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
+    ],
+    delivery: Annotated[
+        int, typer.Argument(metavar="DELIVERY", help="Delivery ID; see `berth subscription deliveries`.")
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Send a failed delivery again, and show whether it was delivered.
+
+    The address receives the same content with the same delivery ID. The command waits for the first attempt.
+    If it fails, the delivery is retried like a new one.
+
+    \b
+    berth subscription resend 3 57
+    """
+    with open_client() as client:
+        sent = _wait_for_attempt(client, subscription, client.subscriptions.resend(subscription, delivery))
+    _show_attempt(sent, output)
 
 
 @app.command("deliveries")
@@ -134,9 +156,23 @@ def deliveries(
         )  # fmt: skip
 
 
+def _wait_for_attempt(client: "Client", subscription: int, delivery: "Delivery") -> "Delivery":
+    deadline = time.monotonic() + ATTEMPT_SECONDS
+    while delivery.state == "pending" and not delivery.last_error and time.monotonic() < deadline:
+        time.sleep(0.5)
+        delivery = client.subscriptions.delivery(subscription, delivery.id)
+    return delivery
+
+
+def _show_attempt(delivery: "Delivery", output: Output) -> None:
+    show_one(delivery, output, lambda _: show_list([delivery], _delivery_columns(), output, ""))
+    if delivery.state == "failed":
+        raise typer.Exit(1)
+
+
 def _delivery_columns() -> list[Column]:
     return [
-        Column("ID", lambda d: str(d.id), right=True, wide=True),
+        Column("ID", lambda d: str(d.id), right=True),
         Column("TIME", lambda d: format_time(d.at), brief=lambda d: format_short_time(d.at)),
         Column("EVENT", lambda d: d.kind),
         Column("STATE", lambda d: d.state),
