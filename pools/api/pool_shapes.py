@@ -280,11 +280,11 @@ class NodePoolResponse(ResponseModel):
     drain_timeout: int
     boot_timeout: int
     boot_failure_limit: int
-    boot_failures: int = Field(description="Consecutive orders whose nodes never became ready.")
+    boot_failures: int = Field(description="Consecutive launch requests whose nodes never became ready.")
     boot_retry_at: datetime | None = Field(
-        description="Earliest time of the next order; null if there is no delay."
+        description="Earliest time of the next launch request; null if there is no delay."
     )
-    provisioning_stopped: bool = Field(description="If true, no nodes are ordered until POST .../retry.")
+    provisioning_stopped: bool = Field(description="If true, no nodes are requested until POST .../retry.")
     node_consolidation: ConsolidationChoice = Field(
         description="Nodes that are released in addition to those that the autoscaler removes: none, "
         "empty nodes, or also nodes whose pods fit on other nodes."

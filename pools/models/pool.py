@@ -105,7 +105,7 @@ class NodePool(ChecksTogether, FastRows):
     )
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
-    # number of consecutive failed orders
+    # number of consecutive failed launch requests
     boot_failures = models.PositiveIntegerField(default=0, editable=False)
     boot_error = models.TextField(blank=True, editable=False)
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -291,7 +291,7 @@ class NodePool(ChecksTogether, FastRows):
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Whether too many boots have failed in a row. No nodes are ordered until an admin retries."""
+        """Whether too many boots have failed in a row. No nodes are requested until an admin retries."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 

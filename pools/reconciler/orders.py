@@ -70,7 +70,7 @@ def _drop_order(pool_id: int, context: PassContext) -> bool:
             return False
         in_flight, pool.provisioning = pool.provisioning, None
         pool.save(update_fields=["provisioning"])
-        reason = "order dropped: the nodes are no longer needed"
+        reason = "request dropped: the nodes are no longer needed"
         history.write(pool, ScalingKind.SURPLUS, reason, at=context.now, token=in_flight["token"])
     return True
 
@@ -85,7 +85,7 @@ def _record_failure(pool_id: int, order: ProvisionOrder, error: ProviderError, c
         pool.retry_at = context.now + timedelta(seconds=pool.reconcile_tick)
         _count_outcome(pool, error.kind)
         pool.save(update_fields=["provisioning", "retry_at", "provision_outcomes"])
-        record_error(pool, f"order {format_count(order.count, 'node')}", error, context.now)
+        record_error(pool, f"request {format_count(order.count, 'node')}", error, context.now)
     return True
 
 

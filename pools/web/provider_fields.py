@@ -49,7 +49,7 @@ def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the form's initial values for stored settings."""
     fields = provider_fields(provider)
     names = [name for name in _settings(provider) if name in stored]
-    return {f"{provider}_{name}": _shown(fields[f"{provider}_{name}"], stored[name]) for name in names}
+    return {f"{provider}_{name}": _field_value(fields[f"{provider}_{name}"], stored[name]) for name in names}
 
 
 def paths(provider: str) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
-def _shown(field: forms.Field, value: Any) -> Any:
+def _field_value(field: forms.Field, value: Any) -> Any:
     if isinstance(field, LinesField):
         return "\n".join(value)
     if isinstance(field, YamlField):

@@ -69,7 +69,7 @@ class ComparedMetricResponse(ResponseModel):
 
 class MetricComparisonResponse(ResponseModel):
     items: list[ComparedMetricResponse] = Field(
-        description="Visible workloads that reported the metric, in the requested order."
+        description="Visible workloads that reported the metric, in the order in which they were requested."
     )
 
 

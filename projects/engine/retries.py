@@ -24,7 +24,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryFacts:
+class RetryState:
     """Retry rules and previous restarts of a workload.
 
     `counts` is the number of restarts by kind of failure. `memory` is the memory of each role in MiB.
@@ -65,7 +65,7 @@ class NoRetry:
     sentence: str = ""
 
 
-def decide_retry(facts: RetryFacts, failure: Failure) -> Retry | NoRetry:
+def decide_retry(facts: RetryState, failure: Failure) -> Retry | NoRetry:
     """Return the decision of the first rule that matches the failure."""
     for number, rule in enumerate(facts.rules):
         if rule.matches(failure.kind, of_pod=failure.of_pod):
@@ -73,7 +73,7 @@ def decide_retry(facts: RetryFacts, failure: Failure) -> Retry | NoRetry:
     return NoRetry()
 
 
-def _apply_rule(facts: RetryFacts, failure: Failure, number: int) -> Retry | NoRetry:
+def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoRetry:
     rule, kind = facts.rules[number], format_failure(failure.kind)
     if rule.action == "fail":
         return NoRetry(f"A retry rule ends the workload after {kind}.")

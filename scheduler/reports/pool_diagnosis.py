@@ -79,14 +79,14 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
             "boots",
             to_sentence(pool.boot_error)
             if pool.boot_error
-            else f"No nodes are ordered after {format_count(pool.boot_failures, 'failed boot')}.",
+            else f"No nodes are requested after {format_count(pool.boot_failures, 'failed boot')}.",
             f"Fix the cause, then run `berth pool retry {pool}`.",
             Fix.RETRY,
         )
     elif pool.boot_failures:
         failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed."
         due = pool.boot_retry_at
-        when = f" The next order is due at {due:%Y-%m-%d %H:%M:%S} UTC." if due else ""
+        when = f" The next request for nodes is due at {due:%Y-%m-%d %H:%M:%S} UTC." if due else ""
         yield Finding(
             Severity.WARNING,
             "boots",
@@ -318,7 +318,7 @@ def _slurm_token(facts: PoolFacts) -> Iterator[Finding]:
         severity,
         "Slurm token",
         f"The token for slurmrestd {'expired' if is_expired else 'expires'} on {expiry:%Y-%m-%d %H:%M} UTC."
-        + ("" if is_expired else " Slurm refuses it from then on, so no nodes are ordered or cancelled."),
+        + ("" if is_expired else " Slurm refuses it from then on, so no nodes are requested or cancelled."),
         f"Create another with `scontrol token lifespan=SECONDS`, and set it with `berth pool edit {pool} "
         "--slurm-token FILE`.",
         Fix.SETTINGS,

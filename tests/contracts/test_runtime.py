@@ -147,7 +147,7 @@ def test_pod_receives_the_notice_and_continues_until_the_lead_ends(stage: Stage)
     )
 
 
-def test_sigterm_follows_after_the_lead(stage: Stage) -> None:
+def test_sigterm_follows_the_notice_after_its_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 1))
     stage.wait_out_grace_period(1)

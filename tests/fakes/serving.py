@@ -234,13 +234,13 @@ class FakeRouter(Script):
     def workers(self) -> tuple[Worker, ...]:
         fail = self.enter("workers", "")
         self.leave(fail, "")
-        return tuple(self._shown(self.registered[address]) for address in sorted(self.registered))
+        return tuple(self._reported(self.registered[address]) for address in sorted(self.registered))
 
     def running_requests(self, engine: str) -> int | None:
         fail = self.enter("running_requests", engine)
         worker = self.registered.get(engine)
         self.leave(fail, engine)
-        return self._shown(worker).running if worker else 0
+        return self._reported(worker).running if worker else 0
 
-    def _shown(self, worker: Worker) -> Worker:
+    def _reported(self, worker: Worker) -> Worker:
         return worker if self.reports_running else replace(worker, running=None)

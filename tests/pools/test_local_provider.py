@@ -143,5 +143,7 @@ def test_local_pool_grows_until_all_devices_are_used(tmp_path: Path) -> None:
     devices = [device for node in Node.objects.all() for device in node.devices]
     assert sorted(devices) == [f"GPU-{n}" for n in range(8)]
     small.refresh_from_db()
-    assert small.last_error.startswith("could not order 2 nodes (capacity): this machine has 8 GPUs (0 free)")
+    assert small.last_error.startswith(
+        "could not request 2 nodes (capacity): this machine has 8 GPUs (0 free)"
+    )
     assert not reconcile(small.pk, provider=provider(tmp_path), now=START), "until the next tick"

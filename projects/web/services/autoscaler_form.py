@@ -84,7 +84,7 @@ class AutoscalerForm(Form):
     enabled = forms.BooleanField(label="Enabled", required=False)
 
     def __init__(self, data: Any, *, current: Mapping[str, Any]) -> None:
-        initial = {"enabled": current["enabled"]} | {one.name: _shown(one, current) for one in SETTINGS}
+        initial = {"enabled": current["enabled"]} | {one.name: _field_value(one, current) for one in SETTINGS}
         super().__init__(data, initial=initial, auto_id="scaler_%s")
         self.current = current
         self.fields.update({one.name: one.field() for one in SETTINGS})
@@ -123,7 +123,7 @@ def _names(settings: Sequence[Setting]) -> tuple[str, ...]:
     return tuple(one.name for one in settings)
 
 
-def _shown(setting: Setting, document: Mapping[str, Any]) -> Any:
+def _field_value(setting: Setting, document: Mapping[str, Any]) -> Any:
     value: Any = document
     for key in setting.path:
         value = value[key]

@@ -21,7 +21,7 @@ from scheduler.loop.dispatch.retries import (
     failure_columns,
     failure_data,
     node_names,
-    retry_facts,
+    retry_state,
     store_growth,
 )
 from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
@@ -176,7 +176,7 @@ def gang_facts(gang: Gang) -> GangFacts:
         message=workload.message,
         tree=parsed.tree,
         pods=[_pod_fact(pod) for _, pod in sorted(latest.items())],
-        retries=retry_facts(workload, parsed),
+        retries=retry_state(workload, parsed),
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
         replaced=[_pod_fact(pod) for pod in replaced],

@@ -8,7 +8,7 @@ from typing import Any
 
 from berth.core.spec.retry import role_memory
 from pools.models import Node
-from projects.engine.retries import Failure, Retry, RetryFacts, decide_retry
+from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from projects.models import Phase, Workload, WorkloadRole
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
@@ -17,13 +17,13 @@ from scheduler.loop.observe.specs import ParsedSpec
 MAX_AVOIDED = 1000  # above this number, the oldest entries are dropped
 
 
-def retry_facts(workload: Workload, parsed: ParsedSpec) -> RetryFacts:
+def retry_state(workload: Workload, parsed: ParsedSpec) -> RetryState:
     """Return the workload's retry rules and its previous restarts."""
     spec = parsed.spec
     if spec is None:
-        return RetryFacts()
+        return RetryState()
     memory = {role.name: role_memory(role) for role in spec.all_roles}
-    return RetryFacts(spec.retry_rules, workload.retries, memory)
+    return RetryState(spec.retry_rules, workload.retries, memory)
 
 
 def node_names(failures: Iterable[Failure | None]) -> dict[int, str]:
@@ -45,7 +45,7 @@ def transition_after_failure(
 
     `names` are the names of nodes, as returned by `node_names`.
     """
-    decision = decide_retry(retry_facts(workload, parsed), failure)
+    decision = decide_retry(retry_state(workload, parsed), failure)
     text = " ".join(filter(None, [message, decision.sentence]))
     columns: dict[str, Any] = {"next_phase": Phase.FAILED}
     retry = decision if isinstance(decision, Retry) else None

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.signals import signal_name
 from berth.core.spec import retry as kinds
-from projects.engine.retries import Failure, Retry, RetryFacts, decide_retry
+from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from scheduler.engine.model import Group, Role
 
 OUT_OF_MEMORY, WORKSPACE_FULL, IMAGE_PULL_FAILED = "OutOfMemory", "WorkspaceFull", "ImagePullFailed"
@@ -23,7 +23,7 @@ KINDS = {
 }
 START_FAILURES = (kinds.START_FAILED, kinds.IMAGE_PULL)
 RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restarts
-NO_RULES = RetryFacts()
+NO_RULES = RetryState()
 # A program may notice only after this time that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
@@ -58,7 +58,7 @@ class GangFacts:
     message: str
     tree: Group
     pods: Sequence[PodFact]
-    retries: RetryFacts = NO_RULES
+    retries: RetryState = NO_RULES
     is_stale: bool = False
     idle_roles: frozenset[str] = frozenset()
     replaced: Sequence[PodFact] = ()

@@ -205,7 +205,7 @@ def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal_pool: Nod
     assert not Node.objects.filter(pool=metal_pool).exists()
     metal_pool.refresh_from_db()
     reason = "1 free joined machine (0 large enough)"
-    assert metal_pool.last_error == f"could not order 1 node (capacity): {reason}"
+    assert metal_pool.last_error == f"could not request 1 node (capacity): {reason}"
 
 
 # --- ordered machines

@@ -97,7 +97,7 @@ def test_launch_beyond_the_account_limit_is_retried_each_tick_and_reported_once(
     assert place.proxy.count("CreateFleet") == 3
     assert stage.errors() == ["quota"]
     stage.pool.refresh_from_db()
-    message = "could not order 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
+    message = "could not request 2 nodes (quota): VcpuLimitExceeded: no capacity in this test"
     assert stage.pool.last_error == message
     place.proxy.capacity["on-demand"] = None
     stage.settle()

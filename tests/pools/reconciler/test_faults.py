@@ -46,7 +46,7 @@ def test_provider_error_is_reported_and_the_call_is_retried_at_the_next_tick() -
     stage.reconcile()
     assert stage.provider.count("provision") == 1
     stage.pool.refresh_from_db()
-    assert stage.pool.last_error == "could not order 2 nodes (quota): the account may have 0 more"
+    assert stage.pool.last_error == "could not request 2 nodes (quota): the account may have 0 more"
     stage.pass_time(1)
     stage.reconcile()
     assert stage.provider.count("provision") == 2

@@ -63,7 +63,7 @@ def test_limits_that_prevent_jobs_from_running_are_reported_as_errors(
     assert finding.message.startswith(message)
 
 
-def test_too_small_machines_are_omitted(slurm: FakeSlurm) -> None:
+def test_preview_omits_machines_that_are_too_small(slurm: FakeSlurm) -> None:
     preview = slurm_provider(slurm).preview("small", Shape(64_000, 8192, gpus=8))
     assert preview.nodes[0].obstacle == "too small: 2 of 8 GPUs, 8 of 64 cores"
     assert [finding.message for finding in preview.findings] == [

@@ -184,7 +184,7 @@ def test_certificate_of_an_unknown_authority_is_refused_before_the_token_is_sent
     assert provider_of(rest, url=url, ca=authority.file.read_text()).list_instances("small") == ()
 
 
-def test_server_on_a_unix_socket_is_reached(rest: FakeSlurmRest, tmp_path: Path) -> None:
+def test_provider_connects_to_slurmrestd_on_a_unix_socket(rest: FakeSlurmRest, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()

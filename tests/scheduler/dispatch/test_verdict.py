@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from berth.core.spec import parse_workload
-from projects.engine.retries import RetryFacts
+from projects.engine.retries import RetryState
 from scheduler.engine.model import Group, Request, Role
 from scheduler.loop.dispatch.verdict import GangFacts, PodFact, verdict
 
@@ -29,10 +29,10 @@ def gang(*states: str, phase: str = "running", tree: Group | None = None, **more
     return replace(facts, **more)
 
 
-def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetryFacts:
+def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetryState:
     policy = {"kind": kind, **({"max_restarts": most} if most else {})}
     document = {"name": "train", "command": "true", "roles": [{}], "restart_policy": policy}
-    return RetryFacts(parse_workload(document).retry_rules, counts)
+    return RetryState(parse_workload(document).retry_rules, counts)
 
 
 def test_gang_runs_once_its_minimum_runs() -> None:

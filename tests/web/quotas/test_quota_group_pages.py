@@ -143,7 +143,7 @@ def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, si
     assert answer.status_code == 422 and "Is the name of a pool" in answer.content.decode()
     assert alice.post("/quota-groups/new", form).headers["Location"] == "/quotas?pool=h100"
     page = alice.get("/quotas?pool=h100").content.decode()
-    assert "Quotas count together in" in page and 'href="/node-pools/cloud"' in page
+    assert "These pools share quotas:" in page and 'href="/node-pools/cloud"' in page
     answer = alice.post("/quota-groups/h100/edit", {"pools": ["metal"], "version": "1"})
     assert answer.status_code == 302
     assert [pool.name for pool in NodePool.objects.filter(quota_group__name="h100")] == ["metal"]

@@ -90,7 +90,7 @@ def metrics(
         if stops and not arrays:
             raise BadInput("--stops requires an array, because only arrays have a stop rule.")
         if stops:
-            view = _stops_view(client, arrays[0])
+            view = _stopped_tasks_view(client, arrays[0])
         elif arrays:
             view = _array_view(client, arrays[0], name, goal, limit, count)
         else:
@@ -169,7 +169,7 @@ def _array_view(
     return View(fetch, columns, f"No task of {array.handle} has reported {metric}.", note)
 
 
-def _stops_view(client: "Client", array: "ArrayDetail") -> View:
+def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
     columns = [
         Column("TASK", lambda stop: f"{array.name}-{stop.index}"),
         Column("STEP", lambda stop: str(stop.step), right=True),

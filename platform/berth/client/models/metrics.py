@@ -42,7 +42,7 @@ class ComparedMetric(Model):
 
 class MetricComparison(Model):
     items: list[ComparedMetric] = []
-    """Visible workloads that reported the metric, in the requested order."""
+    """Visible workloads that reported the metric, in the order in which they were requested."""
 
 
 class MetricNames(Model):

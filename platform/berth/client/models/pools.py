@@ -283,11 +283,11 @@ class NodePool(Model):
     boot_timeout: int = 0
     boot_failure_limit: int = 0
     boot_failures: int = 0
-    """Consecutive orders whose nodes never became ready."""
+    """Consecutive launch requests whose nodes never became ready."""
     boot_retry_at: datetime | None = None
-    """Earliest time of the next order; None if there is no delay."""
+    """Earliest time of the next launch request; None if there is no delay."""
     provisioning_stopped: bool = False
-    """If true, no nodes are ordered until POST .../retry."""
+    """If true, no nodes are requested until POST .../retry."""
     node_consolidation: str = ""
     """Nodes that are released in addition to those that the autoscaler removes: none, empty nodes, or also
     nodes whose pods fit on other nodes."""

@@ -47,7 +47,7 @@ class Packer:
             elif stat.S_ISREG(mode):
                 yield from self._pack_file(source, name, 0)
             else:
-                raise CopyError(f"{source}: Is neither a file nor a directory")
+                raise CopyError(f"{source} is neither a file nor a directory")
         except OSError as error:
             raise CopyError(describe(source, error)) from None
         yield END_OF_ARCHIVE
@@ -84,9 +84,9 @@ class Packer:
             if stays_inside(link, len(levels) - 1):
                 yield _header(member, status, tarfile.SYMTYPE, link=link)
             else:
-                self._skip(f"{entry.path}: Is a link to {link}, which is outside of the copied directory")
+                self._skip(f"{entry.path} is a link to {link}, outside the copied directory")
         else:
-            self._skip(f"{entry.path}: Is neither a file nor a directory")
+            self._skip(f"{entry.path} is neither a file nor a directory")
 
     def _pack_file(self, path: str, member: str, flags: int) -> Iterator[bytes]:
         """Yield the file's header and content. Raises OSError before the header, and CopyError after it."""
@@ -115,7 +115,7 @@ def _read_block(fd: int, left: int, path: str) -> bytes:
     except OSError as error:
         raise CopyError(describe(path, error)) from None
     if not data:
-        raise CopyError(f"{path}: Was truncated while being copied")
+        raise CopyError(f"{path} was truncated while it was copied")
     return data
 
 

@@ -124,15 +124,15 @@ class Unpacker:
             size = _number(values.get("size", str(info.size)))
             mtime = _nanoseconds(values.get("mtime", str(info.mtime)))
         except ValueError:
-            raise CopyError(f"{path}: Invalid size or time in the archive") from None
+            raise CopyError(f"The archive contains an invalid size or time for {path}") from None
         parts = path.rstrip("/").split("/")
         if not all(parts) or ".." in parts or "." in parts[1:] or "\0" in path or size < 0:
-            raise CopyError(f"{path}: Invalid path in the archive")
+            raise CopyError(f"The archive contains an invalid path: {path}")
         is_root = not self._root
         if is_root:
             self._open_root(parts[0], info.isdir())
         elif parts[0] != self._root:
-            raise CopyError(f"{path}: Is outside {self._root}, the directory being copied")
+            raise CopyError(f"{path} is outside {self._root}, the directory being copied")
         place = [*self._prefix, *parts[1:]]
         shown = "/".join([self._target.rstrip("/"), *place])
         try:
@@ -151,10 +151,10 @@ class Unpacker:
             elif info.issym():
                 link = values.get("linkpath", info.linkname)
                 if len(parts) < 2 or "\0" in link or not stays_inside(link, len(parts) - 2):
-                    raise CopyError(f"{shown}: Is a link to {link}, outside the copied directory")
+                    raise CopyError(f"{shown} is a link to {link}, outside the copied directory")
                 _replace_link(self._levels[-1].fd, place[-1], link, shown)
             else:
-                raise CopyError(f"{shown}: Is neither a file, a directory nor a symbolic link")
+                raise CopyError(f"{shown} is not a file, directory or symbolic link")
         except OSError as error:
             raise CopyError(describe(shown, error)) from None
 
@@ -280,9 +280,9 @@ def _require_replaceable(directory: int, name: str, shown: str) -> None:
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):
-        raise CopyError(f"{shown}: Is a directory, which cannot be replaced by a file")
+        raise CopyError(f"{shown} is a directory, which a file cannot replace")
     if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-        raise CopyError(f"{shown}: Is a device or another special file")
+        raise CopyError(f"{shown} is a device or another special file")
 
 
 def _replace_link(directory: int, name: str, link: str, shown: str) -> None:

@@ -74,14 +74,14 @@ class Listing:
             while parent:
                 if parent in files:
                     raise UnusableListing(
-                        f"the object {_shown(parent)} is also the folder of {_shown(path)}; rename one"
+                        f"the object {_quoted(parent)} is also the folder of {_quoted(path)}; rename one"
                     )
                 parent = parent.rpartition("/")[0]
 
 
 def _check_path(path: str) -> None:
     if path and (reason := _path_problem(path)):
-        raise UnusableListing(f"the object {_shown(path)} cannot be a file: {reason}. Rename it")
+        raise UnusableListing(f"the object {_quoted(path)} cannot be a file: {reason}. Rename it")
 
 
 def _path_problem(path: str) -> str:
@@ -100,6 +100,6 @@ def _path_problem(path: str) -> str:
     return ""
 
 
-def _shown(path: str) -> str:
+def _quoted(path: str) -> str:
     text = path if len(path) <= _SHOWN_MAX else f"{path[:_SHOWN_MAX]}..."
     return ascii(text)
