@@ -1,7 +1,7 @@
 """Work that would be lost if a node ended.
 
 Pods and allocations belong to a higher layer, so this module reads them through the node's relations. The
-database computes the sums, because there are many more pods than nodes.
+database computes the sums.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +63,7 @@ RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once
 
 
 class LazyLostWork(Mapping[int, Work]):
-    """Result of `work_to_lose`, computed on first use because most passes drain no node."""
+    """Result of `work_to_lose`, computed on first use because most passes drain no nodes."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

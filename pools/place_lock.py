@@ -1,4 +1,4 @@
-"""Lock that serializes changes to pools, quota groups and quotas."""
+"""Lock for changes to pools, quota groups and quotas."""
 
 from django.db import connection
 

@@ -124,7 +124,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return the IDs of the projects that each user can see, by user ID. The function runs one SQL query."""
+    """Return the IDs of each user's visible projects, by user ID. Runs one query."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}

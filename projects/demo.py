@@ -52,9 +52,9 @@ PEOPLE: Mapping[str, tuple[str, str]] = {
 
 
 def pool_settings(machine: Machine) -> Mapping[str, Any]:
-    """Return the settings of a pool with all GPUs of the machine. Its nodes share the machine equally.
+    """Return the settings of a pool whose nodes share the machine and its GPUs equally.
 
-    Nodes with simulated GPUs, and those of a machine without GPUs, have the size that `POOL` states.
+    Nodes with simulated GPUs and nodes of a machine without GPUs have the size in `POOL`.
     """
     gpus = len(machine.devices) or GPUS
     gpus_per_node = 1 if gpus % 2 else 2
@@ -73,7 +73,7 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
 
 
 def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
-    """Return the quota in proportion, for a pool with this many GPUs instead of `GPUS`.
+    """Scale the quota to a pool with this number of GPUs instead of `GPUS`.
 
     Limits are rounded up, so that a workload of one GPU is possible even if there is only one.
     """

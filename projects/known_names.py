@@ -1,4 +1,4 @@
-"""Names that a user may filter lists by: those of visible objects and of visible history."""
+"""Names by which a user may filter lists: names of visible objects, and names in the visible history."""
 
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from projects.models import Audit, Department, Project
 
 
 def unknown_project(actor: Actor, name: str | None, *history: Names, path: str = "project") -> Problem | None:
-    """Return the problem with a name that neither a visible project nor the history has, or None."""
+    """Return a problem if neither a visible project nor the history has this name."""
     return unknown_name(path, name, "a project", [Names(visible_projects(actor)), *history])
 
 
@@ -29,7 +29,7 @@ def unknown_pool(actor: Actor, name: str | None, *history: Names) -> Problem | N
 
 
 def unknown_place(actor: Actor, name: str | None) -> Problem | None:
-    """Return the problem with the name of a pool or quota group, or None."""
+    """Return a problem if no visible pool or quota group has this name."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
     return unknown_pool(actor, name, Names(groups))
 
@@ -39,7 +39,7 @@ def unknown_node(actor: Actor, name: str | None) -> Problem | None:
 
 
 def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "user") -> Problem | None:
-    """Return the problem with the name of a user that the user cannot see anywhere, or None.
+    """Return a problem if the user cannot see a user with this name.
 
     A user sees the members of their projects and departments, the submitters of visible workloads, and the
     users that they administer.
@@ -54,7 +54,7 @@ def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "u
 
 
 def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]) -> Problem | None:
-    """Return the problem with an ID that is in the given column of none of the rows, or None."""
+    """Return a problem if no row has this ID in the column."""
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")
@@ -70,7 +70,9 @@ def department_history(actor: Actor) -> Names:
 
 
 def project_ids(actor: Actor, name: str) -> set[int]:
-    """Return the IDs of the visible projects that have this name or, according to the audit log, had it."""
+    """Return the IDs of visible projects that have this name now or, according to the audit log, had it
+    before.
+    """
     return _ids(visible_projects(actor), _audited(actor, Project), name)
 
 

@@ -34,7 +34,7 @@ def compared_metrics(actor: Actor, workload_ids: Iterable[UUID], name: str) -> l
 
 
 def task_metrics(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
-    """Return one metric of the last attempt of each task, without tasks that have no finite value."""
+    """Return one metric of each task's last attempt. Tasks without a finite value are omitted."""
     rows = Metric.objects.filter(workload__array=array, workload__superseded=False, name=name)
     return rows.filter(**{f"{goal}_value__isnull": False}).select_related("workload")
 
@@ -52,7 +52,7 @@ def metric_names(array: WorkloadArray) -> list[str]:
 
 
 def count_unread_tasks(array: WorkloadArray, now: datetime) -> int:
-    """Return how many tasks have a pod that ended lately, and whose log has not been read to its end."""
+    """Return how many tasks have a recently ended pod whose log has not been read completely."""
     read = MetricsReader.objects.filter(pod=OuterRef("pk"), is_complete=True)
     pods = Pod.objects.filter(workload__array=array, workload__superseded=False, started_at__isnull=False)
     unread = pods.filter(~Exists(read), ended_at__gt=now - REPORTS_FOLLOW)

@@ -61,7 +61,7 @@ def projects(actor: Actor) -> QuerySet[Project]:
 
 
 def restrict_to_visible_owners(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
-    """Return the rows that belong to a visible project, or to a department that the user sees in full."""
+    """Return the rows of visible projects, and of departments that the user sees in full."""
     if is_platform_admin(actor):
         return rows
     return rows.filter(
@@ -204,7 +204,7 @@ def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
 
 
 def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
-    """Return, for each secret, the number of visible workloads that run with an older version.
+    """Return the number of visible workloads that run with an older version of each secret.
 
     The keys are the kind and the name of the owner, and the secret's name.
     """
@@ -232,7 +232,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _is_outdated(secret: RecordedSecret) -> Q:
-    """Return a filter for uses in live runs whose secret has since been changed or created again."""
+    """Return a filter for uses in live runs whose secret has changed or been recreated since."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 

@@ -22,7 +22,7 @@ PARTS = {
 def build_worker_program() -> bytes:
     """Return a zip archive with the worker program. The archive contains no secrets.
 
-    Python imports from the archive, so a worker always has the same version as its server.
+    Workers import this archive, so they always run the same version as their server.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

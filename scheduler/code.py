@@ -43,7 +43,7 @@ class _Running:
 
 
 class CodeFetcher(LeasedThread):
-    """Thread that carries out requests in a few more threads, and stores their results itself.
+    """Thread that fetches code in a few worker threads, and stores the results.
 
     Interrupted fetches are repeated. Their temporary files are deleted when a process takes over.
     """

@@ -70,7 +70,7 @@ class OutputsCollector(LeasedThread):
             raise LeadershipLost("copying the outputs was interrupted and will be retried")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
-        """Schedule another attempt, or fail the outputs once GIVE_UP has passed since the pod ended."""
+        """Schedule another attempt. Give up if the pod ended more than GIVE_UP ago."""
         ended_at = outputs.pod.ended_at or now
         if now - ended_at >= GIVE_UP:
             self._finish(outputs, held, state=OutputState.FAILED, message=_sentence(error))

@@ -56,7 +56,7 @@ class InventoryResponse(ResponseModel):
 
 
 def inventory_response(stored: Mapping[str, Any]) -> InventoryResponse | None:
-    """Return the stored inventory, or None if no agent has reported one."""
+    """Return the inventory that an agent last reported, or None."""
     if not stored:
         return None
     values = InventoryBody(**stored).model_dump(mode="json")

@@ -123,7 +123,9 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes (by default, all that have not ended), or none for an account without a role."""
+        """Return these nodes, or no nodes for an account without a role. The default is all nodes that have
+        not ended.
+        """
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
 

@@ -151,7 +151,7 @@ class PoolView(ApiView):
     change_scope = "admin"
 
     def visible(self) -> QuerySet[NodePool]:
-        """Return all pools, or none for an account without a role."""
+        """Return all pools, or no pools for an account without a role."""
         rows = selectors.pools()
         return rows if self.is_allowed("view_capacity") else rows.none()
 

@@ -132,7 +132,7 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
 
 
 def _require(names: Sequence[str], keys: Collection[str]) -> None:
-    """Raise Invalid if one of the names is not among the keys of a body."""
+    """Raise Invalid if the body lacks one of these keys."""
     if missing := [name for name in names if name not in keys]:
         raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
 

@@ -68,7 +68,8 @@ class Bucket:
     def list_page(self, after: str = "") -> ObjectPage:
         """Return up to 1,000 objects.
 
-        Raises Conflict if the bucket cannot be used like this, or Unavailable if another attempt may succeed.
+        Raises Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
+        may succeed.
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix
@@ -84,9 +85,10 @@ class Bucket:
         return ObjectPage(objects, answer.get("NextContinuationToken", ""))
 
     def sign(self, objects: Sequence[tuple[str, str]]) -> list[str]:
-        """Return a URL for each object, given by path and ETag. The store refuses it for another ETag.
+        """Return a URL for each object, given by path and ETag. A URL stops working once its object's ETag
+        changes.
 
-        Raises Conflict without usable credentials.
+        Raises Conflict if there are no usable credentials.
         """
         with _failures():
             return [

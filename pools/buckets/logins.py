@@ -36,7 +36,7 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Invalid if the server cannot read a volume of the pool, because something is not set up."""
+    """Raise Invalid if the server lacks something that it needs to read a volume of the pool."""
     problems = []
     for number, volume in enumerate(read_volumes(stored)):
         if volume.is_synced and find_spec("boto3") is None:

@@ -13,7 +13,7 @@ class Pressure:
 
     `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
     reservations on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready
-    nodes, and `booting` counts nodes that are ordered but not ready. `gang_nodes` is the number of empty
+    nodes, and `booting` counts nodes that are requested but not ready. `gang_nodes` is the number of empty
     nodes needed to run the queued work without splitting gangs.
     """
 

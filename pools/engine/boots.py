@@ -5,7 +5,9 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return how many seconds to wait before the next order. Each further failed boot doubles the delay."""
+    """Return how many seconds to wait before the next launch request. Each further failed boot doubles the
+    delay.
+    """
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay

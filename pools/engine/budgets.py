@@ -72,7 +72,7 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many more nodes may be drained if `disrupted` of `total` nodes are already disrupted.
+    """Return how many more nodes may be drained. `disrupted` of `total` nodes are already disrupted.
 
     The strictest budget applies to each reason.
     """

@@ -1,8 +1,7 @@
 """Decide the next step that brings a pool closer to its desired node count.
 
-Each node is counted once: as pending (ordered but not ready), current (ready or cordoned) or draining. All
-state is in the database. Events change the fleet, and `next_step` considers only the fleet, never past
-events.
+Each node is counted once: as pending (requested but not ready), current (ready or cordoned) or draining. All
+state is in the database. `next_step` considers only the current fleet, never past events.
 """
 
 from collections.abc import Mapping
@@ -23,9 +22,9 @@ class Phase(StrEnum):
 class Fleet:
     """A pool's nodes, identified by ordinal.
 
-    `queued` contains the pending nodes whose order waits in the provider's queue. `retiring` nodes are
-    drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
-    order. `may_order` is False while a failed order backs off or the pool is paused.
+    `queued` contains the pending nodes whose launch request waits in the provider's queue. `retiring` nodes
+    are drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
+    launch request. `may_order` is False while the pool is paused or waits after a failed request.
     """
 
     desired: int
@@ -46,7 +45,7 @@ class Fleet:
 
     @property
     def effective_size(self) -> int:
-        """Number of current and ordered nodes, so that no node is ordered twice."""
+        """Number of current and requested nodes, so that no node is requested twice."""
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
@@ -62,7 +61,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Command to order `count` instances with consecutive ordinals from `start_ordinal`."""
+    """Command to request `count` instances with consecutive ordinals from `start_ordinal`."""
 
     count: int
     start_ordinal: int
@@ -77,7 +76,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class CancelQueued:
-    """Command to cancel the orders of these nodes, which are still in the provider's queue."""
+    """Command to cancel the requests for these nodes, which are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
 
@@ -173,7 +172,7 @@ def _needs_nodes(fleet: Fleet) -> bool:
 
 
 def _next_order(fleet: Fleet) -> Order:
-    """Return an order for the head if it is missing, otherwise an order for the next free ordinals."""
+    """Return a request for the head if it is missing, otherwise for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

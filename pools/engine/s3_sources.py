@@ -1,4 +1,4 @@
-"""Sources of volumes in S3, and the settings that only they have."""
+"""Sources and settings of volumes in S3."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ MAX_GIB, MAX_GIB_MAX = 100, 100_000  # default and maximum of `max_gib`
 
 
 def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of the keys that only volumes in S3 have."""
+    """Yield problems with the keys that only volumes in S3 have."""
     used = [key for key in S3_KEYS if entry.get(key) not in (None, "")]
     source = entry.get("source")
     if not isinstance(source, str) or not source.startswith(S3):

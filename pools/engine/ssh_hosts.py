@@ -30,9 +30,9 @@ class HostState(StrEnum):
 class Host:
     """State of a host and of its agent.
 
-    `is_touched` means that an installation has begun, so the host may have files of the agent. `is_current`
-    means that the current settings are installed. `silent_for` is the time since the last report of the
-    host's machine, or None if there is none.
+    `is_touched` means that an installation has begun, so the host may contain files of the agent.
+    `is_current` means that the current settings are installed. `silent_for` is the time since the last report
+    of the host's machine, or None if there is none.
     """
 
     is_pinned: bool = True
@@ -52,8 +52,8 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
     """Return the next task, or None if no task is due.
 
-    `watched_for` is the time for which this process has received reports. Earlier silence does not count,
-    because agents cannot report while Berth is stopped.
+    `watched_for` is how long this process has received reports. Silence before that does not count, because
+    agents cannot report while Berth is stopped.
     """
     if host.is_visited_now or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None

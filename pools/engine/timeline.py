@@ -40,7 +40,7 @@ class Point:
 def build_timeline(
     histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """Return a point at `begin` and one for each later time at which a count changes.
+    """Return a point at `begin` and one for each later change of a count.
 
     `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
     """

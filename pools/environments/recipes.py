@@ -9,7 +9,7 @@ from pools.services.environments import environment_secrets
 
 
 def load_recipe(pool_name: str, digest: str) -> Recipe:
-    """Return the recipe for the nodes that a pool orders."""
+    """Return the recipe for the nodes that a pool requests."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 

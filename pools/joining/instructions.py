@@ -12,10 +12,10 @@ class Instructions:
     """Idempotent shell scripts for the machine.
 
     `check` exits with 0 if the node that `start` started is still running. The agent runs it with every
-    report, and starts the node again once it is gone. A restarted agent runs `check` first, because `start`
-    would end the node's pods. `upgrade` replaces the code of a running node without ending its pods. `update`
-    applies changed settings to a running node in the same way, if no instruction other than `start` has
-    changed. If `update` fails, the node is restarted.
+    report, and restarts a node that is gone. A restarted agent runs `check` first, because `start` would end
+    the node's pods. `upgrade` replaces the code of a running node without ending its pods. `update` applies
+    changed settings to a running node in the same way, if no instruction other than `start` has changed. If
+    `update` fails, the node is restarted.
     """
 
     start: str = ""

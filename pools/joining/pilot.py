@@ -1,4 +1,4 @@
-"""Values that a pilot job in a cluster's queue needs to join its pool."""
+"""Values that a Slurm pilot job needs to join its pool."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,8 @@ from pools.providers.base import ProvisionOrder
 
 
 def pilot_variables(order: ProvisionOrder) -> Mapping[str, str]:
-    """Return the shell variables for an order's pilot jobs. The token admits only nodes of this order.
+    """Return the shell variables for a launch request's pilot jobs. The token admits only nodes of this
+    request.
 
     Raises ProviderError if machines could not join with the current settings.
     """

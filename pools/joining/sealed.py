@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class UnsealError(Exception):
-    """Raised for a secret that was encrypted with a key that this installation no longer has."""
+    """Raised if this installation no longer has the key with which a secret was encrypted."""
 
 
 def seal(secret: str) -> str:
@@ -27,7 +27,7 @@ def unseal(sealed: str) -> str:
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, with which secrets are encrypted, and former keys for decryption."""
+    """Return the current key, which encrypts secrets, and the former keys, which only decrypt them."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

@@ -1,8 +1,8 @@
 """Derive and verify the secrets of machines.
 
-The secrets of orders, machines and pods are derived from the installation's key. These secrets are not
-stored, so an order that is repeated after a crash has the same secret. Only issued join tokens are random,
-and only their digests are stored.
+The secrets of launch requests, machines and pods are derived from the installation's key and not stored. A
+request that is repeated after a crash therefore has the same secret. Only issued join tokens are random, and
+only their digests are stored.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_order(pool: str, client_token: str) -> str:
-    """Return the secret that the machines of an order use to join."""
+    """Return the secret with which the machines of a launch request join."""
     return _sign("order", f"{pool}.{client_token}")
 
 
@@ -77,7 +77,7 @@ def for_gang(workload: str, run: int) -> str:
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Check, without a query, whether the secret has a valid signature for a node or machine."""
+    """Return whether the secret has a valid signature for a node or machine. Makes no query."""
     return any(verified_key(secret, kind) is not None for kind in ("node", "machine"))
 
 

@@ -34,10 +34,10 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's address as seen by the machine that downloads the code of the provider's pods.
+    """Return the server's address for the machine that downloads code for the provider's pods.
 
-    This is the pod's node, or on Kubernetes the scheduler's machine. Raises ProviderError if the machine
-    cannot reach the server.
+    This machine is the pod's node or, on Kubernetes, the scheduler's machine. Raises ProviderError if the
+    machine cannot reach the server.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)

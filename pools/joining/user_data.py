@@ -1,4 +1,4 @@
-"""First-boot script for cloud machines that a pool has ordered."""
+"""First-boot script for cloud machines that a pool has requested."""
 
 import shlex
 
@@ -29,7 +29,7 @@ BERTH_CA
 
 
 def user_data(order: ProvisionOrder) -> str:
-    """Return an order's first-boot script, which never changes for the same order.
+    """Return a launch request's first-boot script, which never changes for the same request.
 
     Raises ProviderError if machines could not join with the current settings.
     """

@@ -102,7 +102,7 @@ class Api:
 
     @property
     def skew(self) -> timedelta:
-        """The server's time minus this machine's, or zero if the difference is small."""
+        """Server's time minus this machine's time, or zero if the difference is small."""
         return self.clock_offset if abs(self.clock_offset) >= SKEW_MIN else timedelta(0)
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class Api:
         return SocketTarget(url, headers, tls, self._connection.proxy or None)
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, and the version to watch from."""
+        """Return all objects of a collection, and the version from which to watch it."""
         items: list[dict[str, Any]] = []
         version = ""
         for page, page_version in self.pages(path):
@@ -188,9 +188,9 @@ class Api:
         return items, version
 
     def pages(self, path: str) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
-        """Yield the objects of a collection page by page, with the version to watch from after the last page.
+        """Yield the objects of a collection page by page, with the version from which to watch it.
 
-        A large collection is never in memory as a whole.
+        A large collection is never held in memory as a whole.
         """
         query: dict[str, str | int] = {"limit": PAGE}
         while True:
@@ -311,7 +311,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _invalid(part: str, allowed: str) -> Iterator[None]:
-    """Convert errors in the block to Invalid, with a problem for this part of the kubeconfig."""
+    """Convert errors in the block to Invalid, which names this part of the kubeconfig."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -201,8 +201,8 @@ class Mirror:
     def _watch(self, kind: str) -> None:
         """Apply changes until the API server ends the watch.
 
-        The next watch continues after the last change, also if the connection is lost. If it repeated older
-        changes, reports of pods would go back in time.
+        The next watch continues after the last change, even if the connection was lost. Repeated changes
+        would set reports of pods back in time.
         """
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], self._versions[kind], seconds)
@@ -300,7 +300,7 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return what decides which pods a node accepts. The times of its kubelet's reports are left out."""
+    """Return the state that determines which pods a node accepts, without its kubelet's report times."""
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]

@@ -1,4 +1,4 @@
-"""Places of pods in the ledger: a pool and a namespace of its cluster."""
+"""Places of pods in the ledger. A place is a pool and a namespace of its cluster."""
 
 from pools.runtimes.ledger import Entry
 
@@ -12,5 +12,5 @@ def pool_of(entry: Entry) -> str:
 
 
 def api_path(entry: Entry, pod_id: str) -> str:
-    """Return the pod's path at the API server."""
+    """Return the pod's API path."""
     return f"/api/v1/namespaces/{entry.instance_id.partition('/')[2]}/pods/{pod_id}"

@@ -130,7 +130,7 @@ class PodCalls:
     def _delete_running(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete an existing pod, with at most the grace period of its order.
+        """Delete an existing pod, with at most the grace period of the pod.
 
         The node deletes the log with the container, so the log is followed until then.
         """
@@ -180,8 +180,8 @@ class PodCalls:
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end.
 
-        The recorded time is never in the future, although the cluster's clock may be ahead. A pod that Berth
-        has deleted ends with the planned reason.
+        The recorded time is never in the future, even if the cluster's clock is ahead. A pod that Berth
+        deleted ends with the planned reason.
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
@@ -244,9 +244,9 @@ class PodCalls:
 
 
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
-    """Return the seconds that a stopped pod has: at most those of its order, and the time to copy its files.
+    """Return the grace period in seconds: at most the pod's own, plus the time to copy its files.
 
-    If the command gets less time than its order says, the cluster kills both containers at once.
+    If the command gets less time than its own grace period, the cluster kills both containers at once.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

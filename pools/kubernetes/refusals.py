@@ -1,4 +1,4 @@
-"""Detect pods that Kubernetes can never run, and explain API server errors."""
+"""Detect pods that can never run on Kubernetes, and explain API server errors."""
 
 import re
 
@@ -24,7 +24,7 @@ def find_refusal(order: PodOrder) -> str:
 
 
 def permanent_refusal(error: ApiError) -> str:
-    """Return why the API server will never accept the pod, or an empty string if it may later.
+    """Return why the API server will never accept the pod, or an empty string if it may accept it later.
 
     Missing permissions may be granted, quotas may be raised, and a namespace that is being terminated may be
     created again.

@@ -73,7 +73,7 @@ def awaits_code(pod: Object) -> bool:
 
 
 def has_files_to_copy(pod: Object) -> bool:
-    """Return whether the pod's files can be copied: its command has ended, or is being stopped."""
+    """Return whether the pod's files can be copied: its command has ended or is being stopped."""
     status = pod.get("status") or {}
     if "running" not in _state(status, "containerStatuses", files.CONTAINER):
         return False
@@ -81,13 +81,13 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return how the command of a pod has ended, also if its files have not been copied yet."""
+    """Return how the pod's command ended, even if its files have not been copied yet."""
     terminated = _state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _end_report(pod, terminated)
 
 
 def _keeps_files(status: Object) -> bool:
-    """Return whether the container that keeps the files runs, or starts together with the main container."""
+    """Return whether the container that keeps the files is running, or starts with the main container."""
     if status.get("phase") == "Failed":
         return False
     state = _state(status, "containerStatuses", files.CONTAINER)
@@ -166,7 +166,7 @@ def _end_report(pod: Object, terminated: Object) -> PodReport:
 
 
 def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
-    """Return whether the pod was deleted before its command ended. Its files may outlive its command."""
+    """Return whether the pod was deleted before its command ended. Its files may exist longer than that."""
     metadata = pod["metadata"]
     if not (deadline := _time(metadata.get("deletionTimestamp"))):
         return False
@@ -184,7 +184,8 @@ def _start_error(message: str) -> str:
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
     """Return the report of a pod that failed before its command started.
 
-    `code_failure` is why its code could not be received. Otherwise, the node rejected or stopped the pod.
+    `code_failure` is the reason that the pod did not receive its code. Without it, the node rejected or
+    stopped the pod.
     """
     status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
@@ -225,7 +226,7 @@ def _code_state(status: Object) -> Object:
 
 
 def _state(status: Object, kind: str, name: str) -> Object:
-    """Return the state of the container with this name, or an empty one."""
+    """Return the state of the container with this name, or an empty state."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -108,7 +108,7 @@ class KubernetesRuntime(ReadsCopies):
             self._call(order.pod_id, access, START, call)
 
     def begin_start(self, order: PodOrder) -> None:
-        """Queue the order for its cluster's worker threads. Errors are reported by `start`."""
+        """Queue the start of a pod for its cluster's worker threads. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(order.pod_id):
                 access, call = self._start_call(order)
@@ -206,7 +206,7 @@ class KubernetesRuntime(ReadsCopies):
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Copy the files of a pod. If its container does not end afterwards, end the pod."""
+        """Copy the files of a pod. End the pod if its container does not end afterwards."""
         access, path = self._target(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
@@ -316,7 +316,7 @@ class KubernetesRuntime(ReadsCopies):
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel. If the cluster refuses what the client requests, the status contains the reason."""
+        """Open a channel. If the cluster refuses the client's request, the status contains the reason."""
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
@@ -373,7 +373,7 @@ class KubernetesRuntime(ReadsCopies):
         return check_access(pool, self._pools().get(pool))
 
     def _target(self, pod_id: str) -> tuple[PoolAccess, str]:
-        """Return the access to the cluster of a pod in the ledger, and the pod's path there."""
+        """Return the access to the cluster of a pod in the ledger, and the pod's API path."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         return self._entry_access(entry), api_path(entry, pod_id)

@@ -48,5 +48,7 @@ class PluginSecret(models.Model):
 
     @property
     def name(self) -> str:
-        """Name of the secret among the pool's secrets, which contain no dots themselves."""
+        """Name of the secret among the pool's secrets: PLUGIN.PARAMETER. Other secrets have no dot in their
+        name.
+        """
         return f"{self.plugin}.{self.parameter}"

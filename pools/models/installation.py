@@ -1,4 +1,4 @@
-"""The identity of this installation in a shared cloud account."""
+"""Identity of this installation in a shared cloud account."""
 
 from django.db import models
 

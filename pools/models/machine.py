@@ -101,7 +101,7 @@ class JoinTokenUse(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine as a node, from the node's order until the node ends.
+    """Use of a machine as a node, from the request for the node until the node ends.
 
     Each use is an instance of the static provider.
     """

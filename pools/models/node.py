@@ -1,4 +1,4 @@
-"""Model of a node, from the order of its instance to its end."""
+"""Model of a node, from the request for its instance to its end."""
 
 from django.db import models
 from django.db.models import Q
@@ -25,7 +25,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(FastRows):
-    """Node of a pool. Its shape is the pool's shape at the time it was ordered."""
+    """Node of a pool. Its shape is the pool's shape at the time of the request."""
 
     State = NodeState
 

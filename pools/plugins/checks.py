@@ -46,7 +46,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
 
 
 def environment_problems(declared: Any) -> Iterator[Problem]:
-    """Yield problems with the structure of a declared environment, before an image is built."""
+    """Yield problems with the structure of a declared environment. No image has been built yet."""
     if not isinstance(declared, Mapping):
         yield Problem("", "is not a mapping", format_value(declared), ", ".join(FIELDS))
         return

@@ -1,4 +1,4 @@
-"""Enter each plugin context once, in order, and exit the contexts in reverse."""
+"""Enter each plugin context once, and exit the contexts in reverse order."""
 
 import logging
 import sys

@@ -34,9 +34,9 @@ class Shape:
 class ProvisionOrder:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
-    `client_token` identifies the order and is never reused. `environment` is the digest of the environment to
-    install, or empty if there is none. `is_repeated` is false if this is the first call for the order, so
-    that the provider can skip the search for existing instances.
+    `client_token` identifies the request and is never reused. `environment` is the digest of the environment
+    to install, or empty if there is none. `is_repeated` is false for the first call of this request, so that
+    the provider can skip the search for existing instances.
     """
 
     pool: str
@@ -54,7 +54,7 @@ class Interruption:
     """Notice that the provider will reclaim the machine.
 
     `at` is None while the time is unknown. `is_boot_failure` means that the node's boot counts as failed if
-    the node is not ready yet, because further orders would probably end in the same way.
+    the node is not ready yet, because further requests would probably end in the same way.
     """
 
     reason: str
@@ -85,7 +85,7 @@ class Instance:
     `prepared` is true once the provider knows that the environment is installed; it stays false if the
     machine reports the installation itself. `phases` is the progress of the installation, or None if the
     provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
-    is the machine's own capacity, or None if it equals the ordered capacity. `obstacle` is the reason that
+    is the machine's own capacity, or None if it equals the requested capacity. `obstacle` is the reason that
     the machine accepts no new pods for now, or empty. `shared` is set if others also use the machine.
     `is_evicted` is true if the provider or its admins have taken the machine back, although it did not fail.
     """
@@ -171,6 +171,6 @@ class Provider(Protocol):
 
         The pool may not exist yet. Raises ProviderError if the provider cannot be examined. All other
         problems are findings. Return an empty preview if the provider has no machines to examine before nodes
-        are ordered.
+        are requested.
         """
         ...

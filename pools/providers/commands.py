@@ -1,4 +1,4 @@
-"""Run commands on a machine that has a cluster's command-line programs."""
+"""Run a cluster's command-line programs."""
 
 import os
 import signal

@@ -27,7 +27,7 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int = 0) -> Machine:
-    """Measure this machine. If `declared_gpus` is not 0, that many simulated GPUs replace its own."""
+    """Measure this machine. Unless `declared_gpus` is 0, this number of simulated GPUs replaces its own."""
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 

@@ -1,7 +1,7 @@
 """Nodes of a Kubernetes cluster.
 
-The cluster's nodes already exist. A pool's order claims nodes, and a termination releases them. Berth neither
-creates nor changes the cluster's nodes. Claims are stored in the database.
+The cluster's nodes already exist. A launch request claims nodes, and a termination releases them. Berth
+neither creates nor changes the cluster's nodes. Claims are stored in the database.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -158,9 +158,9 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod runs on a current instance of this pool.
+    """Return whether the pod belongs to a current instance of this pool.
 
-    Pods that remain from earlier instances do not.
+    Pods of earlier instances do not.
     """
     metadata = pod["metadata"]
     return (

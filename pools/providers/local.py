@@ -1,8 +1,8 @@
 """Nodes carved out of this machine, each with its own devices.
 
-An instance is an entry in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
-step under a lock, so an order is fulfilled completely or not at all, and a repeated order returns the same
-instances.
+An instance is an entry in the file of its launch request, `<root>/<pool>/<token>.json`. The file is written
+in one step under a lock, so a request is fulfilled completely or not at all, and a repeated request returns
+the same instances.
 """
 
 import fcntl

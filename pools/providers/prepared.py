@@ -19,8 +19,8 @@ from pools.providers.preview import Preview
 class PreparedNodes:
     """Provider whose instances stay `is_booting` until their environment is installed on this machine.
 
-    `recipe(pool, digest)` returns the recipe for an order's nodes. `recipes(pool)` returns the recipes for
-    the nodes that are being provisioned, by instance ID.
+    `recipe(pool, digest)` returns the recipe for a launch request's nodes. `recipes(pool)` returns the
+    recipes for the nodes that are being provisioned, by instance ID.
     """
 
     machines_join = False

@@ -14,7 +14,8 @@ def capacity_columns(
     pool: NodePool, instance: Instance, ordered: Shape, before: Collection[int] = (),
     held: Collection[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a node's capacity columns from its instance or, if that reports no shape, from its order.
+    """Return a node's capacity columns, from its instance if that reports a shape, otherwise from its
+    request.
 
     `before` lists the devices that were unavailable because of foreign pods. `held` lists the
     allocated devices.
@@ -57,7 +58,7 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 
 
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
-    """Choose which devices to count as used by foreign pods.
+    """Choose the devices that count as used by foreign pods.
 
     Kubernetes reports only the number of used devices. Allocated devices are not chosen, and earlier choices
     are kept.

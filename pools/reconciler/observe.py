@@ -66,7 +66,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error once the provider responds and no order or termination is outstanding."""
+    """Clear the pool's error once the provider responds and no launch or termination is outstanding."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, context.now)):
         return False
@@ -111,7 +111,7 @@ def _interrupt(node: Node, interruption: Interruption, context: PassContext) -> 
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Return whether the machine runs, has joined (if required) and has its environment installed."""
+    """Return whether the machine is running, has joined if required, and has installed its environment."""
     joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
@@ -145,9 +145,9 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 
 
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store whether the order is in the provider's own queue.
+    """Store whether the launch request is in the provider's own queue.
 
-    The node's age is counted from the time at which the order leaves the queue.
+    The node's age counts from the time at which the request leaves the queue.
     """
     is_queued = instance.state is InstanceState.QUEUED
     if node.queued == is_queued:

@@ -1,4 +1,4 @@
-"""Execute a pool's in-flight order and record its outcome."""
+"""Execute a pool's current launch request and record its outcome."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ RECENT_BOOTS = 10
 
 
 def execute_order(pool: NodePool, context: PassContext) -> bool:
-    """Execute the pool's order, which an earlier pass may have stored. Return whether rows changed."""
+    """Execute the stored launch request, possibly that of an earlier pass. Return whether rows changed."""
     pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
@@ -63,7 +63,7 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _drop_order(pool_id: int, context: PassContext) -> bool:
-    """Discard the order. Any instances that it created are terminated as orphans."""
+    """Discard the launch request. Any instances that it created are terminated as orphans."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not pool.provisioning:
@@ -130,7 +130,7 @@ def _is_current(pool: NodePool, order: ProvisionOrder) -> bool:
 
 
 def _is_new(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the order. If not, an earlier call may have succeeded."""
+    """Return whether this pass created the launch request. If not, an earlier call may have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 

@@ -41,7 +41,7 @@ def find_orphans_to_end(
 
 
 def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return the IDs of instances without a node, except instances of the current order."""
+    """Return the IDs of instances without a node, except instances of the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [
@@ -54,7 +54,7 @@ def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) 
 
 
 def _grace_is_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
-    """Return whether the grace period is over, and whether an event was written."""
+    """Return whether the grace period has ended, and whether an event was written."""
     if pool.paused:
         return False, False
     events = ScalingEvent.objects.filter(pool=pool, data__instance=instance_id)

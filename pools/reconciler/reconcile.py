@@ -1,8 +1,8 @@
-"""One reconciliation pass over a pool: compare, terminate, order, decide.
+"""One reconciliation pass over a pool: compare, terminate, launch, decide.
 
-State between passes is kept only in the database, and the provider is called outside transactions. An order
-is stored before the call and its outcome afterwards. After a crash in between, the next pass of any process
-continues.
+State between passes is kept only in the database, and the provider is called outside transactions. A launch
+request is stored before the call, and its outcome afterwards. After a crash in between, the next pass of any
+process continues.
 """
 
 import uuid

@@ -26,9 +26,9 @@ LIVING_NODES = compiled_once(
 class PassContext:
     """Context of one pass.
 
-    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes the pass's
-    own order from an order of an earlier pass. `changed_at` is when the provider last noticed that instances
-    changed, or None if it cannot notice.
+    `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes a launch
+    request of this pass from a request of an earlier pass. `changed_at` is when the provider last noticed
+    that instances changed, or None if it cannot notice.
     """
 
     provider: Provider

@@ -1,4 +1,4 @@
-"""Write the next step to the database: drains, reverted drains or a new order."""
+"""Write the next step to the database: drains, reverted drains or a new launch request."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

@@ -29,7 +29,7 @@ class VolumeMount:
 
 @dataclass(frozen=True)
 class PodOrder:
-    """Order for a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
+    """Instruction to a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
     physical IDs. Without devices, the pod sees no GPU. `device_milli` is the share of each device that the
@@ -39,18 +39,18 @@ class PodOrder:
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
     the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
-    space of the workspace and of the pod's own directories. `code_url` is where the node downloads the code
-    that the pod starts in, as a tar archive, and `volumes_url` is where the node gets the objects of volumes
-    in S3. Both need `download_secret` as the bearer token. `download_ca` are the certificates that verify the
-    server, or empty for those of the node. `secret_env` extends and overrides `env`, and `secret_files` are
-    contents by file name. Both are kept out of records and logs.
+    space of the workspace and of the pod's own directories. From `code_url`, the node downloads the pod's
+    code as a tar archive, and from `volumes_url` the objects of volumes in S3. Both need `download_secret` as
+    the bearer token. `download_ca` contains the certificates that verify the server, or is empty for those of
+    the node. `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both are
+    kept out of records and logs.
 
     `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
     their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
     have addresses. `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of
     the node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of
     an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`. Berth reads `outputs`
-    after the end, and all files of a failed pod with `keeps_files`.
+    after the end. With `keeps_files`, it reads all files of a failed pod.
     """
 
     pod_id: str
@@ -227,11 +227,11 @@ class RuntimeFailure(Exception):
 
 
 class StartRefused(RuntimeFailure):
-    """Raised if the pool's cluster refuses to start a pod for now, for example because of its quota."""
+    """Raised if the pool's cluster currently refuses to start a pod, for example because of its quota."""
 
 
 class ChannelRefused(Exception):
-    """Raised with the reason if a pod has no channels: it is not running, or its runtime has none."""
+    """Raised with the reason if a pod has no channels, because it is not running or its runtime has none."""
 
 
 @dataclass(frozen=True)
@@ -264,12 +264,12 @@ class Runtime(Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod, possibly after this call has returned. The command runs once the order is durable.
+        """Start the pod, possibly after this call has returned. The command runs once the order is on disk.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
-        `image_pull_failed` if the reason is its image.
-        Raises RuntimeFailure if the runtime itself fails, or StartRefused if its cluster refuses it for now.
+        `image_pull_failed` if the reason is its image. Raises RuntimeFailure if the runtime itself fails, or
+        StartRefused if its cluster currently refuses it.
         """
         ...
 

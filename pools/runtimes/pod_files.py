@@ -32,9 +32,9 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
 
 
 def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
-    """Return the regular files at and below a path that begins with the name of a root, or below all roots.
+    """Return the regular files at or below a path, which begins with the name of a root, or below all roots.
 
-    `roots` has the parent and the name of each directory. A directory that does not exist is left out.
+    `roots` contains the parent and the name of each directory. Missing directories are skipped.
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:
@@ -50,7 +50,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes of a file that `list_below` returns. Raises FilesGone."""
+    """Return at most `limit` bytes of a file from `list_below`. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
         raise FilesGone(f"{path}: not a file in one of the directories {', '.join(sorted(roots))}")
@@ -81,7 +81,7 @@ class _Walk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """Add the file or directory `relative` in the directory `base`."""
+        """Add the file or directory at `relative` in the directory `base`."""
         *folders, name = _split(relative)
         try:
             with _descended(base, folders) as folder:
@@ -150,7 +150,7 @@ def _opened(root: str, parts: Collection[str]) -> Iterator[int]:
 
 @contextmanager
 def _descended(base: int, parts: Collection[str]) -> Iterator[int]:
-    """Open the directory at `parts` below `base`, without following links. Raises OSError."""
+    """Open the directory at the path `parts` below `base`, without following links. Raises OSError."""
     fd = os.dup(base)
     try:
         for part in parts:
@@ -178,7 +178,7 @@ def _exists(base: int, name: str) -> bool:
 
 
 def _problem(info: os.stat_result) -> str:
-    """Return why a file is left out, or an empty string."""
+    """Return why a file is skipped, or an empty string."""
     if stat.S_ISLNK(info.st_mode):
         return "is a symbolic link"
     if not stat.S_ISREG(info.st_mode):

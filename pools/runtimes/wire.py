@@ -1,4 +1,4 @@
-"""JSON encoding of orders, reports, log chunks and usage."""
+"""JSON encoding of pod orders, reports, log chunks and usage."""
 
 from __future__ import annotations
 

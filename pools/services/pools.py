@@ -163,7 +163,7 @@ def resume_pool(*, actor: Any, pool: NodePool) -> NodePool:
 
 
 def retry_pool(*, actor: Any, pool: NodePool) -> NodePool:
-    """Reset the count of failed boots, so that the pool orders nodes again immediately."""
+    """Reset the count of failed boots, so that the pool requests nodes again immediately."""
     with _lock_pool(actor, pool, "retry", None) as locked:
         failed_boots.retry(locked, actor=actor, at=timezone.now())
     return locked

@@ -130,7 +130,7 @@ class PodCodeQuery(Query):
 
 
 class PodCode(TokenlessView):
-    """Code of a pod, for the pod's node, which authenticates with a secret of the pod."""
+    """Code of a pod. The pod's node downloads it, and authenticates with a secret of the pod."""
 
     caller = "pod"
 

@@ -1,4 +1,4 @@
-"""Look up the objects named in a request, limited to objects that the user may see."""
+"""Look up visible objects by the names in a request."""
 
 from typing import NoReturn
 

@@ -59,7 +59,7 @@ class MetricResponse(ResponseModel):
 
 
 class ComparedMetricResponse(ResponseModel):
-    """Metric of one of several workloads."""
+    """Metric of one of the compared workloads."""
 
     workload: str
     id: UUID

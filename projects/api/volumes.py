@@ -1,7 +1,7 @@
 """REST endpoints for nodes that fetch the volumes of a pod from S3.
 
-A node authenticates with a secret of the pod, which is valid while the pod is live. It receives no
-credentials of the object store.
+A node authenticates with a secret of the pod, which is valid while the pod is live. It never receives the
+object store's credentials.
 """
 
 from collections import Counter
@@ -102,9 +102,10 @@ _lock = Lock()
 
 @contextmanager
 def _calling(volume: Volume) -> Iterator[None]:
-    """Call an object store without a connection to the database, so that one that hangs delays no others.
+    """Call an object store without holding a database connection, so that a hanging store delays nothing
+    else.
 
-    Raises Unavailable if this process has too many calls to it in progress.
+    Raises Unavailable if this process already makes too many calls to this store.
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:

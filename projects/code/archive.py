@@ -37,19 +37,19 @@ def archive_parts(
 
 
 def check_chunks(store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str]) -> None:
-    """Read all chunks of the files once. Raises StoreFailure like `tar_parts`."""
+    """Read all chunks of the files once. Raises StoreFailure if a chunk cannot be read or is damaged."""
     digests = dict.fromkeys(digest for file in files for digest in file.get("chunks", ()))
     for _ in _read_ahead(store, list(digests), keys):
         pass
 
 
 def file_parts(store: ChunkStore, file: Mapping[str, Any], keys: dict[str, str]) -> Iterator[bytes]:
-    """Yield the content of one file. Raises StoreFailure as `tar_parts` does."""
+    """Yield the content of one file in parts. Raises StoreFailure if a chunk cannot be read or is damaged."""
     return _read_ahead(store, file.get("chunks", ()), keys)
 
 
 def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:
-    """Return the size in bytes of the archive that `tar_parts` and `archive_parts` yield."""
+    """Return the archive's size in bytes."""
     sizes = (file.get("size", 0) for file in files)
     contents = sum(size + -size % tarfile.BLOCKSIZE for size in sizes)
     return sum(len(_header(file, mtime)) for file in files) + contents + 2 * tarfile.BLOCKSIZE

@@ -25,10 +25,10 @@ UNUSED_CHUNKS = """
 
 
 def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
-    """Delete trees that no workload has needed for `retention`, and chunks that no tree contains.
+    """Delete trees that no workload has needed for the `retention` time, and chunks that no tree contains.
 
-    Return the number of deleted trees and chunks. The job may run twice or be interrupted. The job deletes
-    the rows of chunks before their files. Files without a row are deleted once they are a day old.
+    Return the number of deleted trees and chunks. The job may run twice or be interrupted. It deletes the
+    rows of chunks before their files, and files without a row once they are a day old.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)

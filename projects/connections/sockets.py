@@ -85,7 +85,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        """Ignore incoming messages, because the server only sends."""
+        """Ignore incoming messages, because only the server sends."""
 
     async def check(self) -> int:
         """Return 0 if the user is signed in and permitted, otherwise a close code."""

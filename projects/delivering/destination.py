@@ -65,8 +65,8 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
     """Return why requests to a URL are forbidden, or None.
 
-    Only literal addresses and names of this machine are checked. Other names are checked on delivery, when
-    they are resolved.
+    Only literal addresses and names of this machine are checked. Other names are resolved and checked on
+    delivery.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
@@ -90,7 +90,7 @@ def _is_ip_literal(host: str) -> bool:
 
 
 def describe_refusal(host: str, address: str, reason: str) -> str:
-    """Return a sentence without full stop. `reason` is a result of `find_refusal`, such as "which is …"."""
+    """Return the reason of `find_refusal`, such as "which is …", as a sentence without a full stop."""
     if host.strip("[]") == address:
         return f"{host} {reason.removeprefix('which ')}"
     return f"{host} resolves to {address}, {reason}"

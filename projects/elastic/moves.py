@@ -20,9 +20,9 @@ ROUTER_TIMEOUT = timedelta(hours=1)
 
 
 def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
-    """Update states in the caller's transaction. Return whether a state changed.
+    """Apply the probes in the caller's transaction. Return whether a state changed.
 
-    `view` must have been loaded after the service was locked.
+    Load `view` after locking the service.
     """
     any_moved = False
     for engine in view.engines:
@@ -39,7 +39,9 @@ def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool
 
 
 def _may_end_service(view: View, now: datetime) -> bool:
-    """Return whether all engines ended so long ago that Berth stops waiting for an unreachable router."""
+    """Return whether Berth stops waiting for an unreachable router, because all inference engines ended long
+    ago.
+    """
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 

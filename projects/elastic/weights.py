@@ -1,8 +1,7 @@
 """Copy weights from initial inference engines to added engines.
 
-While weights are being copied, a mark in the service's row prevents trainers from changing the weights. While
-a trainer changes the weights, no weights are copied. If a process dies during a copy, the next leader clears
-its mark.
+During a copy, a mark in the service's row prevents trainers from changing the weights. While a trainer
+changes the weights, no weights are copied. If a process dies during a copy, the next leader clears its mark.
 """
 
 import logging

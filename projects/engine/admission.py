@@ -18,7 +18,7 @@ class Allowance:
 
 
 def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
-    """Return (sum of project quotas, department quota) for each resource that is oversold."""
+    """Return the sum of project quotas and the department's quota for each oversold resource."""
     projects = tuple(projects)
     totals: dict[str, tuple[int, int]] = {}
     for index, resource in enumerate(RESOURCES):

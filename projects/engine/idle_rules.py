@@ -27,7 +27,7 @@ class GivenWarning:
 class IdleFacts:
     """A running workload, its rule, and the time since which all of its GPUs have been idle.
 
-    `idle_since` is None if any GPU is currently not measured, and in the future during the warm-up.
+    `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
     """
 
     run: int

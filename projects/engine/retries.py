@@ -96,7 +96,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
 def _rule_of(rules: Sequence[RetryRule], kind: str) -> int | None:
     """Return the index of the rule that counts restarts after this kind of failure, or None.
 
-    A failed image pull is counted by a `pod_failed` rule, unless an earlier rule lists `image_pull`.
+    A `pod_failed` rule counts failed image pulls, unless an earlier rule lists `image_pull`.
     """
     of_pod = kind not in NOT_POD_FAILURES
     return next((number for number, rule in enumerate(rules) if rule.matches(kind, of_pod=of_pod)), None)

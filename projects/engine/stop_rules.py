@@ -1,4 +1,4 @@
-"""Median stopping: which tasks of an array are worse than the others at the same step."""
+"""Median stopping: find tasks of an array that are worse than the others at the same step."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -35,7 +35,7 @@ class TaskReports:
     def loss_at(self, step: int, sign: int) -> float | None:
         """Return the best value up to a step, times `sign`, or None if the task has not reached the step.
 
-        The value of a task that reports no finite number any longer is WORST from that step on.
+        Once a task stops reporting finite numbers, its value is WORST from that step on.
         """
         series = self.series
         if series.not_finite_step is not None and series.not_finite_step <= step:
@@ -88,8 +88,8 @@ def steps_to_compare(
 ) -> tuple[list[int], int]:
     """Return the latest steps of the running tasks from index `first` on, in ascending order.
 
-    If there are more than `limit` different steps, the second value is the index at which the next call has
-    to start. Otherwise, it is 0.
+    The second value is the index at which the next call has to start if there are more than `limit` different
+    steps, and 0 otherwise.
     """
     steps: set[int] = set()
     for task in sorted(tasks, key=lambda each: each.index):
@@ -134,7 +134,7 @@ def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[i
 
 
 def _median_without(ordered: Sequence[float], value: float) -> float:
-    """Return the median of the values in ascending order, without one occurrence of `value`."""
+    """Return the median of sorted values, without one occurrence of `value`."""
     position = bisect_left(ordered, value)
     count = len(ordered) - 1
     low, high = (ordered[at + (at >= position)] for at in ((count - 1) // 2, count // 2))

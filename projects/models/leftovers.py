@@ -1,4 +1,4 @@
-"""Model of files that remain on nodes after pods and workloads."""
+"""Model of files that remain on nodes after their pods and workloads are deleted."""
 
 from django.db import models
 from django.db.models.functions import Now

@@ -46,7 +46,7 @@ class UserSecret(Secret):
 class SecretValue(models.Model):
     """Encrypted value of one version of a secret that runs received.
 
-    Logs of these runs are masked with the value, even after the secret was replaced or deleted.
+    The value is masked in logs of these runs, even after the secret was replaced or deleted.
     """
 
     class Kind(models.TextChoices):

@@ -80,7 +80,7 @@ def owner_columns(owner: Tenant) -> dict[str, Any]:
 
 
 def owner_ids(owner: Tenant) -> dict[str, Any]:
-    """Return the IDs of the owner and of its department, for announcements and history."""
+    """Return the IDs of the owner and its department, for announcements and the history."""
     if isinstance(owner, Department):
         return {"department_id": owner.pk}
     return {"department_id": owner.department_id, "project_id": owner.pk}

@@ -54,14 +54,14 @@ def store_fetches(workloads: Collection[Workload]) -> None:
 
 
 def keep_code(new: Workload, stored: Workload) -> None:
-    """Give the code of a stored workload to a new version of it, so that its commit stays the same."""
+    """Give a new version of a workload the stored version's code, so that the commit stays the same."""
     new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the due request with the fewest attempts, the oldest of these, or None.
+    """Return the due request with the fewest attempts, or None. Among several, return the oldest.
 
-    Requests that are `running`, and those of projects in `full`, are left out.
+    Requests that are `running` and requests of projects in `full` are ignored.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)

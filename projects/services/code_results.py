@@ -152,7 +152,7 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as a sentence. Those of fetches already are sentences, which may begin with a host."""
+    """Return an error as a sentence. Errors of fetches already are sentences, which may begin with a host."""
     if isinstance(error, GitRefusal | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]

@@ -25,7 +25,7 @@ def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
 
 
 def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
-    """Return a failed pod whose files are kept: of the latest run and the lowest rank by default.
+    """Return a failed pod whose files are kept, by default the pod of the latest run with the lowest rank.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
     """
@@ -39,7 +39,7 @@ def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | 
 def release_files(
     *, actor: Actor, workload: Workload, now: datetime, pod: str | None = None, run: int | None = None
 ) -> int:
-    """Let the nodes delete the files of failed pods now. Return the number of pods. Idempotent."""
+    """Release the files of failed pods, so that nodes delete them. Return the number of pods. Idempotent."""
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         workload = lock_workload(workload)
@@ -58,14 +58,14 @@ def release_files(
 
 
 def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
-    """Write an audit entry about a read of a failed pod's files, without their paths."""
+    """Audit that a user read files of a failed pod. The entry contains no paths."""
     after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
     with transaction.atomic():
         audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)
 
 
 def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None:
-    """Let the nodes delete the files of all but the latest PODS_MAX failed pods of each workload or array.
+    """Release the files of all but the latest PODS_MAX failed pods of each workload or array.
 
     The caller has locked `workloads`, but not the other tasks of their arrays. Pods that another transaction
     has locked are skipped, because waiting for them could cause a deadlock.

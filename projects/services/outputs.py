@@ -114,7 +114,7 @@ def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
 
 
 def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOutputs:
-    """Return the stored outputs of one pod: of the latest run and the lowest rank by default.
+    """Return the stored outputs of one pod, by default the pod of the latest run with the lowest rank.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
     """

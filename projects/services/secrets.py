@@ -192,7 +192,8 @@ def unseal_secret(row: Secret) -> str:
 
 
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
-    """Return maskers for the secrets that runs of the workloads received. Others have no entry.
+    """Return maskers for the secrets that runs of the workloads received. Workloads without secrets are
+    omitted.
 
     Values that were encrypted with a key that this installation no longer has are not masked. If there are
     too many values, the most recently used ones are masked.

@@ -64,7 +64,7 @@ def parse_metrics(engine: str, text: str) -> Reading:
 def _parse_lines(engine: str, text: str) -> Lines:
     """Return the samples by metric name.
 
-    Text without a final newline is rejected, because it was truncated, possibly within a number.
+    Text without a final newline is rejected as truncated, because its last number may be incomplete.
     """
     if text and not text.endswith("\n"):
         raise ServingError(
@@ -107,7 +107,7 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values by rank of the first metric that is present, ignoring per-priority values.
+    """Return the first metric that is present, by rank. Per-priority values are ignored.
 
     If a rank has several values, its value is NaN.
     """

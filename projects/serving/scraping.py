@@ -51,7 +51,7 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
 
 
 def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
-    """Return a reading, or the error of this inference engine."""
+    """Return this inference engine's reading or its error."""
     if time.monotonic() >= deadline:
         return _timeout_error(target)
     try:

@@ -1,7 +1,8 @@
 """Map workload ports to host names and back.
 
-A workload's submitter controls what its pods serve. Each port has its own host, so its scripts can neither
-read Berth's pages nor send requests to Berth or to another workload's port on behalf of the visitor.
+A workload's submitter controls what its pods serve. Each port has its own host. Scripts from a pod can
+therefore neither read Berth's pages nor send requests to Berth or to other workloads on behalf of the
+visitor.
 """
 
 import re
@@ -31,7 +32,7 @@ class Origins:
         return f"{self.scheme}://{workload.hex}-{port}{self.suffix}{shown}"
 
     def parse_host(self, host: str) -> tuple[uuid.UUID, str] | None:
-        """Return the workload and port that a Host header names, or None for any other host."""
+        """Return the workload and port from a Host header, or None for any other host."""
         name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
         if not name.endswith(self.suffix):
             return None

@@ -82,7 +82,7 @@ def hash_cookie(cookie: str) -> str:
 
 
 async def query_in_thread(query: Callable[[], T]) -> T:
-    """Call a function that queries the database, in a thread of its own."""
+    """Call a function that queries the database in a separate thread."""
 
     def run() -> T:
         try:

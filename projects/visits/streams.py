@@ -1,6 +1,6 @@
-"""Open connections to the ports of pods: directly, or through the cluster of the pod.
+"""Open connections to ports of pods, directly or through the pod's cluster.
 
-A connection through a cluster is a socket of this process, which the runtime connects to the pod.
+For a connection through a cluster, the runtime connects a socket of this process to the pod.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OpenPort = Callable[[str, int], socket.socket]
 
 
 class TunnelBackend(httpcore.AsyncNetworkBackend):
-    """Connects to pods through `open_port` if their host is a name that `tunnel_host` returned."""
+    """Network backend that uses `open_port` for host names from `tunnel_host`."""
 
     def __init__(self, open_port: OpenPort, direct: httpcore.AsyncNetworkBackend) -> None:
         self._open_port, self._direct = open_port, direct

@@ -133,19 +133,19 @@ class SecretRow:
 
     @property
     def has_form(self) -> bool:
-        """Whether a page can set it. SSH keys are part of the settings of their pool."""
+        """Whether a page can set the secret. SSH keys are set with their pool's settings."""
         return not isinstance(self.row, PluginSecret) and self.row.kind in FORMS
 
     @property
     def owner(self) -> str:
-        """Name of the project or the pool, or ME."""
+        """Name of the project or pool, or ME for a personal secret."""
         if isinstance(self.row, UserSecret):
             return ME
         return self.row.project.name if isinstance(self.row, ProjectSecret) else self.row.pool.name
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key under which outdated uses of the secret are counted."""
+        """Key of the secret in the counts of outdated uses."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -190,7 +190,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
-    """Show the form for a new secret, which replaces an existing one of the same name."""
+    """Show the form for a new secret. It replaces an existing secret with the same name."""
     choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
@@ -283,7 +283,7 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial(request: Request) -> dict[str, str]:
-    """Return initial values for the secret that the link names, or none if there is no such secret."""
+    """Return initial values for the secret in the link, or no values if it does not exist."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):

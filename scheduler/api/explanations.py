@@ -60,7 +60,7 @@ class ExplanationResponse(ResponseModel):
 
 
 class SingleChangeResponse(ResponseModel):
-    """One change, in GPUs, CPU cores, MiB, seconds and counts."""
+    """One change, in GPUs, CPU cores, MiB, seconds or a count."""
 
     kind: ChangeKind
     subject: str = Field(

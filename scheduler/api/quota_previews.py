@@ -106,7 +106,7 @@ class QuotaInPoolResponse(ResponseModel):
 
 
 class OverQuotaResponse(ResponseModel):
-    """Running workload with pods that would be over quota and are within quota now."""
+    """Running workload with pods that are within quota now, but would be over quota."""
 
     kind: OwnerKind = Field(description="Kind of the queue whose quota they would exceed.")
     name: str

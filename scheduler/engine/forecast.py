@@ -1,7 +1,7 @@
 """Estimate the start times of pending workloads from declared runtimes.
 
-Workloads free their GPUs, CPUs and memory at their declared end, and pending workloads use them in queue
-order. The estimate ignores later submissions and fragmentation.
+At its declared end, a workload frees its GPUs, CPUs and memory, which pending workloads use in queue order.
+The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If only some groups are required, the smallest ones are counted.
+    If only some groups are required, the smallest ones count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts

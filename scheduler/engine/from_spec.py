@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether the workload would run until it is stopped if it declared no `max_runtime`."""
+    """Return whether the workload, without a `max_runtime`, would run until it is stopped."""
     return spec.kind in ("interactive", "service")
 
 

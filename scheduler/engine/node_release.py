@@ -85,7 +85,7 @@ def find_node_to_release(
 
 
 def is_settled(plan: Plan, pool: str) -> bool:
-    """Return whether the plan changes nothing in the pool and no workload waits for the pool's capacity."""
+    """Return whether the plan makes no changes in the pool and no workload waits for the pool's capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -125,7 +125,7 @@ def _plan_without(
 ) -> Plan | None:
     """Return the plan for the snapshot without these nodes.
 
-    Return None if a workload outside `moving` would be worse off.
+    Return None if the plan is worse for a workload that is not in `moving`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)

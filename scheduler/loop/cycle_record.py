@@ -177,7 +177,7 @@ def _record(
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return everything that determines the records of a cycle, or None if the cycle had workloads.
+    """Return the values that determine the records of a cycle, or None if the cycle had workloads.
 
     Decayed usage is left out, because it is stored only once per minute.
     """
@@ -190,7 +190,7 @@ def _idle_state(run: CycleRun) -> IdleState | None:
 def record_failure(
     timer: CycleTimer, held_lease: HeldLease, memory: CycleMemory, notes: Sequence[str]
 ) -> bool:
-    """Record a failed cycle, unless its notes equal the notes of the previous failure.
+    """Record a failed cycle, unless it has the same notes as the previous failure.
 
     Return whether a row was written.
     """
@@ -222,19 +222,19 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
 
 
 def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
-    """Write a batch of the pending reasons that `record_cycle` left. Return whether rows changed."""
+    """Write a batch of the pending reasons that `record_cycle` did not write. Return whether rows changed."""
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
 def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
-    """Encode a part of the snapshot that `store_snapshot` will store. Return whether parts may remain."""
+    """Encode the next part of the snapshot for `store_snapshot`. Return whether parts may remain."""
     snapshot = run.view.snapshot
     return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
 
 
 def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
-    """Compose a part of the pending reasons that `record_cycle` will write.
+    """Compose the next part of the pending reasons that `record_cycle` will write.
 
     Return whether parts may remain.
     """

@@ -55,7 +55,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return, by pool, the engine's error for each pool that fails even when decided on its own."""
+    """Return the engine's errors by pool, for pools that fail even if they are decided on their own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:
@@ -70,7 +70,7 @@ def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
     """Return the snapshot as if these pools did not exist.
 
-    A workload is suspended if it runs or has a reservation in one of these pools, or if it allows no other
+    A workload counts as suspended if it runs or has a reservation in one of these pools, or allows no other
     pool. Its resources still count towards the quotas of these pools' groups.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}

@@ -132,8 +132,7 @@ def decided_cycles(
 ) -> QuerySet[Cycle]:
     """Return the cycles of a period with a matching decision that the user may see.
 
-    Of the period's cycles with decisions, only the latest CYCLES_SEARCHED are searched, unless all of them
-    match.
+    Unless all cycles with decisions match, only the latest CYCLES_SEARCHED of them are searched.
     """
     redaction = _Redaction(actor)
     rows = Cycle.objects.defer("snapshot")
@@ -181,9 +180,7 @@ def _project_pattern(projects: Iterable[str]) -> str:
 
 
 def _names(test: str) -> str:
-    """Return a JSON path condition that applies `test` to the names of the placed workload and of all
-    workloads in the steps.
-    """
+    """Return a JSON path condition that applies `test` to the names of all workloads in a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 

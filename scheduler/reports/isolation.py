@@ -41,7 +41,7 @@ def record_isolation(
 def _changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
-    """Return each node of a runtime whose record differs from the runtime's report, with the report."""
+    """Return the nodes of a runtime whose records differ from its reports, each with its report."""
     try:
         reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:

@@ -290,7 +290,9 @@ def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _gpu_models(facts: PoolFacts) -> Iterator[Finding]:
-    """Report nodes whose GPU model became known, or changed, after their pool joined its quota group."""
+    """Report nodes with another GPU model than their pool's quota group. The model may become known after the
+    pool joins the group.
+    """
     group = facts.pool.quota_group
     if group is not None and (models := differing_models(group.pools.order_by("name"))):
         yield Finding(

@@ -44,7 +44,7 @@ class ReplayResult:
 
 
 def replay(cycle: Cycle) -> ReplayResult:
-    """Repeat a cycle's decision from its snapshot and compare the two plans.
+    """Repeat a cycle's decision from its snapshot, and compare the two plans.
 
     Raises Conflict if the snapshot is missing or unreadable.
     """

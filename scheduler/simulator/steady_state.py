@@ -59,7 +59,7 @@ def _can_never_start(refusal: Refusal, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which the passage of time alone changes an input of a decision."""
+    """Yield the times at which an input of a decision changes just because time has passed."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:
@@ -110,9 +110,9 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
 def _victim_order_fixed_from(snapshot: Snapshot) -> float:
     """Return the time after which the order of victims by lost work no longer changes.
 
-    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs
-    eventually overtakes a pod that started with more lost work. The time is at most the sum of
-    all leads divided by the smallest possible difference in GPUs.
+    The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually
+    overtakes a pod that started with more lost work. The result is an upper bound: the sum of all leads,
+    divided by the smallest possible difference in GPUs.
     """
     runs = [(pod, _saved_at(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip

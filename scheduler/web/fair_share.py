@@ -65,7 +65,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the columns that the page leaves out, with the default value that all queues have, in words."""
+    """Return the hidden columns, each with the default value of all queues, in words."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),

@@ -180,7 +180,7 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
-    """Return the nodes on which capacity is reserved, by workload and name."""
+    """Return the nodes with reserved capacity, by workload and name."""
     if not workloads:
         return {}
     result: dict[UUID, dict[int, Node]] = defaultdict(dict)
@@ -191,7 +191,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_sentence(nodes: Sequence[Node]) -> str:
-    """Return where capacity is reserved and what it waits for, or an empty string."""
+    """Return a sentence about the reserved nodes and the reason for the wait, or an empty string."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]

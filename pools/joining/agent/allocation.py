@@ -1,4 +1,4 @@
-"""The part of this machine that a cluster's queue has allocated to the agent's job."""
+"""Resources of this machine that a cluster has allocated to the agent's job."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class EndSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script has ended without a signal to the agent, because it was killed.
+    """Return whether the job's script was killed without a signal to the agent.
 
-    The cluster may not kill the agent, nor processes in sessions of their own.
+    The cluster may leave the agent running, and processes that started a session.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start
@@ -74,7 +74,7 @@ def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
 
 
 def cpus() -> int:
-    """Return the number of CPUs that this process may use."""
+    """Return how many CPUs this process may use."""
     count = len(os.sched_getaffinity(0))
     return min(count, _number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
 

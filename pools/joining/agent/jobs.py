@@ -124,12 +124,12 @@ def start_time(pid: int) -> str:
 
 
 def _mark(path: str) -> bytes:
-    """Return the variable that tells processes of a job from others that have reused their IDs."""
+    """Return the variable that distinguishes a job's processes from others that have reused their IDs."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 
 def _live_processes() -> Iterator[tuple[int, str]]:
-    """Yield the ID and the session of each process except this one."""
+    """Yield the ID and the session of every other process."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             fields = read_file("/proc/%s/stat" % name).rpartition(")")[2].split()

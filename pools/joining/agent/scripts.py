@@ -78,8 +78,7 @@ class StartScript:
     def _load(self) -> dict[str, object]:
         """Return the stored instructions if their node is still running, else empty instructions.
 
-        A node that was never up, because its start script failed or was killed, may have left processes, so
-        they are stopped.
+        If the start script failed or was killed, the node may have left processes. They are stopped.
         """
         try:
             self.answer = dict(json.loads(read_file(NODE_FILE)))
@@ -104,7 +103,7 @@ class StartScript:
         return done.returncode != 0
 
     def _count_failed_checks(self) -> int:
-        """Check a started node. Return how often it was gone in succession."""
+        """Check a started node. Return how many checks in a row found it gone."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._is_node_gone(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0
@@ -179,7 +178,7 @@ class StartScript:
             os.unlink(NODE_FILE)
 
     def report(self) -> dict[str, object] | None:
-        """Return the script's progress, or None if there is no script or no instance."""
+        """Return the script's progress, or None without a script or an instance."""
         if not self.answer.get("start") or not self.answer.get("instance"):
             return None
         code = self.job.exit_code

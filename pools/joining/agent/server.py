@@ -65,7 +65,7 @@ class Server:
 
 
 def is_safe(url: str) -> bool:
-    """Return whether requests to the URL are encrypted, stay on this machine or are declared safe."""
+    """Return whether requests to the URL are encrypted, stay on this machine or use a trusted network."""
     scheme, _, rest = url.partition("://")
     host = rest.split("/")[0].rpartition("@")[2].rsplit(":", 1)[0]
     is_local = host in ("localhost", "[::1]") or (host[:4] == "127." and host.replace(".", "").isdigit())

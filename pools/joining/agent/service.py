@@ -92,7 +92,7 @@ def load_environment_file() -> None:
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
     """Stop the old agent and join again.
 
-    Once its secret is revoked, a running agent would stop its pods.
+    A running agent would stop its pods once its secret is revoked.
     """
     manager.stop()
     try:
@@ -144,7 +144,7 @@ def _leave(server: Server) -> str:
 
 
 def _delete_files() -> None:
-    """Delete the state directory. Processes that are ending may still write to it.
+    """Delete the state directory, to which ending processes may still write.
 
     The agent and its settings are deleted last, so that an interrupted uninstallation can be repeated. Raises
     CannotInstall if the directory cannot be deleted.

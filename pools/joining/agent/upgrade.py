@@ -36,7 +36,7 @@ class Upgrade:
         self.retry_at = 0.0
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Upgrade the agent if the server requests it, and run the new version in this process.
+        """Upgrade the agent if the server requests it. Run the new version in this process.
 
         Store any error.
         """

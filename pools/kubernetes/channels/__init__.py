@@ -1,1 +1,1 @@
-"""Channels of pods on Kubernetes: commands that users run in them, through the exec calls of the API."""
+"""Channels to pods on Kubernetes: commands that users run through exec calls."""

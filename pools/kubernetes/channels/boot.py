@@ -1,5 +1,5 @@
 # The pod's Python runs this with `python3 -c`, also a Python that is too old for the rest.
-"""Load Berth's program from standard input, and run it."""
+"""Read Berth's program from standard input, and run it."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ sources = json.loads(zlib.decompress(package))
 
 
 class Finder:
-    """Finder of Berth's modules, whose source is in memory."""
+    """Import finder for Berth's modules, whose source is in memory."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in sources:

@@ -1,4 +1,4 @@
-"""Serve a channel of a pod on Kubernetes with exec calls and connections of its cluster."""
+"""Serve a channel to a pod on Kubernetes with exec calls and forwarded ports."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ Status = dict[str, object]
 
 
 class Bridge:
-    """One channel of a pod, which has this path at the API server."""
+    """One channel to the pod at this API path."""
 
     def __init__(self, api: Api, pod: str, ports: KnownPorts) -> None:
         self._api, self._pod, self._ports = api, pod, ports
@@ -73,7 +73,7 @@ class Bridge:
     async def _begin(
         self, client: ChannelClient, request: dict[str, Any]
     ) -> Coroutine[Any, Any, Status | None] | str:
-        """Return what serves the request, or why the request is not valid.
+        """Return the handler of the request, or the reason that the request is not valid.
 
         Raises ChannelRefused or RuntimeFailure.
         """

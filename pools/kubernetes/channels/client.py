@@ -1,4 +1,4 @@
-"""Client of a channel: its request, its input, and the output that it accepts."""
+"""Client side of a channel: request, input and accepted output."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ SIZE_MAX = 10_000  # rows or columns
 
 
 class ChannelClient:
-    """Client of one channel of `pod`. Its buffers are bounded by the window of the protocol."""
+    """Client of one channel to `pod`. The protocol's window limits its buffers."""
 
     def __init__(self, pod: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._pod, self._reader, self._writer = pod, reader, writer
@@ -48,14 +48,14 @@ class ChannelClient:
         return bool(self._input)
 
     def take_input(self) -> bytes:
-        """Return the next bytes of input, or none. They are unacknowledged until `accept` is called."""
+        """Return the next bytes of input, or none. They stay unacknowledged until `accept` is called."""
         data = bytes(self._input[:CHUNK])
         del self._input[:CHUNK]
         self.unacknowledged += len(data)
         return data
 
     def accept(self, count: int) -> None:
-        """Send credit for input that the pod has accepted. The pod's count may be wrong."""
+        """Send credit for input that the pod claims to have accepted."""
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count
         if count:
@@ -68,7 +68,7 @@ class ChannelClient:
         await self._writer.drain()
 
     async def send_output(self, kind: int, data: bytes) -> None:
-        """Send output within the window of the client."""
+        """Send output within the client's window."""
         while data:
             await self._has_window.wait()
             part = data[: min(CHUNK, self._window)]

@@ -1,4 +1,4 @@
-"""Commands of channels: exec calls in a pod, with a guard that ends them with their connection."""
+"""Commands in pods: exec calls, with a guard that kills them when their connection ends."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end comma
 
 
 class Command:
-    """Command of one channel. Without a `terminal`, it has pipes.
+    """Command of one channel. Without a `terminal`, it uses pipes.
 
     Raises ValueError if the terminal's size is invalid.
     """
@@ -43,8 +43,8 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command. Return its status, or None if the connection to the cluster was lost.
 
-        By then, the processes of the command have ended. Raises ChannelRefused or RuntimeFailure if it could
-        not be started.
+        The processes of the command have ended when this function returns. Raises ChannelRefused or
+        RuntimeFailure if the command could not be started.
         """
         guard = await self._start_guard()
         is_connected = False
@@ -133,7 +133,7 @@ class Command:
             await copier.close()
 
     async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
-        """Send the received input. Without an echo, the command accepts what has been sent."""
+        """Send the received input. If there is no echo, input counts as accepted once it is sent."""
         while data := self._client.take_input():
             await target.send_input(data)
             if echo is None or echo.done():
@@ -149,14 +149,14 @@ class Command:
 
 
 class _Guard:
-    """Script in the pod that kills the processes of the channel when its input ends."""
+    """Script in the pod that kills the channel's processes when the script's input ends."""
 
     def __init__(self, session: Session, pod: str) -> None:
         self._session, self._pod = session, pod
         self._output: AsyncIterator[tuple[int, bytes]] = session.output()
 
     async def end_processes(self) -> bool:
-        """Kill what is left of the channel. Return False if the pod or its connection has ended."""
+        """Kill the channel's remaining processes. Return False if the pod or its connection has ended."""
         await self._session.send_input(b"end\n")
         try:
             return await self.wait_for(scripts.DONE)
@@ -165,7 +165,7 @@ class _Guard:
             return True
 
     async def wait_for(self, word: bytes) -> bool:
-        """Return whether the guard prints this word. Raises TimeoutError."""
+        """Wait until the guard prints this word. Return False if its output ends. Raises TimeoutError."""
         async with asyncio.timeout(GUARD_SECONDS):
             async for kind, data in self._output:
                 if kind == OUTPUT and word in data:
@@ -173,7 +173,7 @@ class _Guard:
         return False
 
     async def close(self) -> None:
-        """Close the connection. The guard then kills the processes that are left."""
+        """Close the connection. The guard then kills the remaining processes."""
         await self._session.close()
 
 

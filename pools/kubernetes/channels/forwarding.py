@@ -1,8 +1,8 @@
-"""Ports that channels forward through the API server (`pods/portforward`).
+"""Port forwarding through the API server (`pods/portforward`).
 
-The cluster reports within a moment that nothing listens on a port, but it does not report a connection. The
-protocol also has no way to end one direction: after the client has ended its input, the connection continues
-only as long as the pod sends something.
+The cluster soon reports that nothing listens on a port, but it never reports a connection. The protocol also
+has no way to end one direction: after the client has ended its input, the connection continues only as long
+as the pod sends data.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 
 
 class KnownPorts:
-    """Ports of pods that have accepted a connection a short time ago."""
+    """Ports of pods that have recently accepted a connection."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, int], float] = {}  # monotonic times
@@ -53,9 +53,9 @@ async def find_port(api: Api, pod: str, port: object) -> int:
 async def forward(
     client: ChannelClient, api: Api, pod: str, port: int, ports: KnownPorts
 ) -> dict[str, object]:
-    """Connect the client to a port of the pod, and return the status of the channel.
+    """Connect the client to a port of the pod, and return the channel's status.
 
-    The end of the errors announces to the client that it is connected. Raises ChannelRefused or
+    The end of the error stream tells the client that it is connected. Raises ChannelRefused or
     RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
@@ -75,7 +75,7 @@ async def forward(
 
 
 class _Forwarding:
-    """Bytes between a client and a port."""
+    """Connection between a client and a port."""
 
     def __init__(self, client: ChannelClient, connection: PortConnection) -> None:
         self._client, self._connection = client, connection
@@ -111,7 +111,7 @@ class _Forwarding:
         await self._client.send(END, bytes((OUTPUT,)))
 
     async def _send(self) -> None:
-        """Send input. Return after its end, when the pod has sent nothing for a while."""
+        """Send input. Return after the input has ended and the pod has sent nothing for a while."""
         client = self._client
         while not client.input_ended or client.has_input:
             await client.has_event.wait()

@@ -1,4 +1,4 @@
-"""Thread that serves the channels of all clusters in this process."""
+"""Thread that serves the channels to all clusters in this process."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ TOO_MANY = f"it has {MAX_CHANNELS} open shells and transfers, which is the maxim
 
 
 class ChannelLoop:
-    """Event loop in a thread of its own, which starts with the first channel."""
+    """Event loop in a separate thread, which starts with the first channel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,9 +36,9 @@ class ChannelLoop:
         self._ports = KnownPorts()
 
     def open(self, api: Api, pod: str) -> socket.socket:
-        """Return a connection to a new channel of the pod at this path.
+        """Open a channel to the pod at this API path, and return its connection.
 
-        Whether the cluster allows it depends on the request, so a refusal is the channel's status. Raises
+        If the cluster refuses the later request, the channel's status contains the reason. Raises
         ChannelRefused if the pod has too many channels.
         """
         with self._lock:
@@ -50,7 +50,8 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a port of the pod at this path. If nothing listens there, it ends at once.
+        """Return a connection to a port of the pod at this API path. If nothing listens there, it ends at
+        once.
 
         These connections are not counted as channels. Raises ChannelRefused or RuntimeFailure.
         """

@@ -1,4 +1,4 @@
-"""Connections to ports of pods through the API server (`pods/portforward` over a WebSocket).
+"""Connections to ports of pods: `pods/portforward` over a WebSocket of the API server.
 
 The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
 cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.
@@ -49,7 +49,7 @@ class PortConnection:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Send bytes. After the end of the connection, they are dropped."""
+        """Send bytes. They are dropped if the connection has ended."""
         with suppress(ConnectionClosed):
             for begin in range(0, len(data), BLOCK):
                 await self._connection.send(bytes((DATA,)) + data[begin : begin + BLOCK])
@@ -98,8 +98,8 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to a port of the pod at this path. Raises ChannelRefused or RuntimeFailure.
+    """Connect to a port of the pod at this API path. Raises ChannelRefused or RuntimeFailure.
 
-    Whether a process accepts the connection is known when `read` returns bytes or raises NotListening.
+    The first `read` shows whether a process accepts the connection: it returns bytes or raises NotListening.
     """
     return PortConnection(await open_socket(api, f"{pod}/portforward?ports={port}", "pods/portforward"), port)

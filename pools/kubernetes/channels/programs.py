@@ -1,6 +1,6 @@
-"""Programs of Berth that channels run in pods: copies and the SFTP server.
+"""Berth's own programs that run in pods: copies and the SFTP server.
 
-They are the programs that shims run on nodes. Their code is sent to the Python of the pod's image.
+Shims run the same programs on nodes. On Kubernetes, their code is sent to the Python of the pod's image.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _PARTS = (
 
 @cache
 def package() -> bytes:
-    """Return the compressed code of the programs: a JSON object with the source of each module."""
+    """Return the programs' code: a compressed JSON object with the source of each module."""
     paths = [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
     names = {path: path.relative_to(_SOURCE).with_suffix("").as_posix().replace("/", ".") for path in paths}
     sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in names.items()}
@@ -61,13 +61,13 @@ def package() -> bytes:
 
 @cache
 def command() -> tuple[str, ...]:
-    """Return the command that receives the package and runs the program. It ignores Python's variables."""
+    """Return the command that receives the package and runs the program, ignoring PYTHON* variables."""
     boot = Path(__file__).with_name("boot.py").read_text("utf-8")
     return ("python3", "-I", "-S", "-c", boot, str(len(package())))
 
 
 class Program:
-    """Program that serves the request of one channel in the pod."""
+    """Program in the pod that serves one channel's request."""
 
     def __init__(self, api: Api, pod: str, client: ChannelClient) -> None:
         self._api, self._pod, self._client = api, pod, client
@@ -78,7 +78,7 @@ class Program:
     async def run(self) -> dict[str, object] | None:
         """Return the status of the program, or None if the connection to the cluster was lost.
 
-        The program ends with its connection. Raises ChannelRefused or RuntimeFailure.
+        The program ends when its connection ends. Raises ChannelRefused or RuntimeFailure.
         """
         session = await start_session(self._api, self._pod, command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))
@@ -134,8 +134,8 @@ class Program:
     def _check_frame(self, kind: int, payload: bytes) -> None:
         """Raise ChannelRefused for a frame that Berth's program does not send.
 
-        The pod's processes can change the program. Each accepted frame uses up some of a window, so that no
-        pod keeps this thread busy.
+        The pod's processes can modify the program. Each accepted frame consumes part of a window, so no pod
+        can keep this thread busy.
         """
         if kind == CREDIT:
             is_valid = 0 < decode_credit(payload) <= self._client.unacknowledged - self._accepted
@@ -173,7 +173,7 @@ class Program:
 
 
 def _parse_status(payload: bytes) -> dict[str, object]:
-    """Return a valid status. The pod's processes can change what the program sends."""
+    """Return a valid status, because the pod's processes can modify what the program sends."""
     try:
         status: Any = json.loads(payload)
         error = {"error": str(status["error"])} if status.get("error") else {}

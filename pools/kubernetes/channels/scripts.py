@@ -1,8 +1,8 @@
-"""Shell scripts that run in a pod beside the command of a channel.
+"""Shell scripts that run in a pod next to a channel's command.
 
-Kubernetes does not end a command when its connection closes. Every process of a channel therefore has the
-channel's mark in its environment, and a guard in the same container kills them. The guard's input ends when
-its connection breaks for any reason, also if Berth's process is killed.
+Kubernetes does not end a command when its connection closes. Each process of a channel therefore carries the
+channel's ID in its environment, and a guard in the same container kills these processes. The guard's input
+ends whenever its connection breaks, even if Berth's process is killed.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,9 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
 def guard(mark: str) -> list[str]:
-    """Return the guard. It prints READY, and DONE when it has killed the processes of the channel."""
+    """Return the guard's script. It prints READY at its start, and DONE when it has killed the channel's
+    processes.
+    """
     return ["sh", "-c", _GUARD, "sh", mark]
 
 
@@ -85,10 +87,10 @@ def in_pipes(mark: str, command: Sequence[str]) -> list[str]:
 
 
 def copy_input(mark: str) -> list[str]:
-    """Return the process that copies its input to the command, and prints it as an acknowledgement.
+    """Return the script that copies its input to the command, and prints it as an acknowledgement.
 
-    Before Kubernetes 1.30, input ends only with its connection, so it needs a connection of its own. The end
-    discards input that the process has not read.
+    Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection.
+    Unread input is then lost.
     """
     return _marked(mark, _INPUT)
 

@@ -27,14 +27,16 @@ FORBIDDEN = (
 
 
 class Session:
-    """Running command of one exec call. `status` is its end, once the cluster has reported it."""
+    """Running command of one exec call. `status` is set once the cluster has reported its end."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.status: dict[str, Any] | None = None
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield output with 1 for output and 2 for errors. While the caller does not read, the pod waits."""
+        """Yield chunks with their stream: 1 for output, 2 for errors. The pod waits while the caller does not
+        read.
+        """
         with suppress(ConnectionClosed):
             async for message in self._socket:
                 data = message if isinstance(message, bytes) else message.encode()
@@ -54,7 +56,7 @@ class Session:
             )
 
     async def close(self) -> None:
-        """Close the connection, which ends the input of the command."""
+        """Close the connection, which ends the command's input."""
         await self._socket.close()
 
 
@@ -68,7 +70,7 @@ async def start_session(
     has_terminal: bool = False,
     container: str = CONTAINER,
 ) -> Session:
-    """Run a command in the pod at this path, by default in its main container.
+    """Run a command in the pod at this API path, by default in its main container.
 
     Raises ChannelRefused or RuntimeFailure.
     """
@@ -105,7 +107,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
     """Return the exit code of a command, or the error if it could not be started.
 
-    Return None if the cluster has reported no end, because the connection was lost.
+    Return None if the connection was lost before the cluster reported the end.
     """
     if status is None:
         return None

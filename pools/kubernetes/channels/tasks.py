@@ -1,4 +1,4 @@
-"""Cancellation of the tasks of channels."""
+"""Cancellation of a channel's tasks."""
 
 import asyncio
 import logging

@@ -1,1 +1,1 @@
-"""Code of workloads on Kubernetes: Berth copies it into each pod before the pod's command starts."""
+"""Code of workloads on Kubernetes, which Berth copies into each pod before its command starts."""

@@ -1,4 +1,4 @@
-"""Init container that waits for the code of its pod, and the script that unpacks the code there."""
+"""Init container that waits for its pod's code, and the script that unpacks the code in it."""
 
 import tarfile
 from collections.abc import Mapping
@@ -45,9 +45,9 @@ rm "$new/{MARK}$mark" || exit 1
 
 
 def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_resource: str) -> dict[str, Any]:
-    """Return the init container of a pod whose main container is `container`.
+    """Return the init container for a pod with this main container.
 
-    It has the same image and resources, except for GPUs, and neither its secrets nor its other volumes.
+    It has the same image and resources, but no GPUs, secrets or other volumes.
     """
     resources = {
         kind: {name: amount for name, amount in amounts.items() if name != gpu_resource}
@@ -69,12 +69,12 @@ def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_res
 def unpack(mark: str, size: int) -> list[str]:
     """Return the command that unpacks an archive of `size` bytes from its input.
 
-    It prints one byte for each BLOCK that it has read.
+    The command prints one byte for each BLOCK that it has read.
     """
     count, rest = divmod(size, BLOCK)
     return ["sh", "-c", _UNPACK, "sh", mark, str(count), str(rest // tarfile.BLOCKSIZE)]
 
 
 def last_file(mark: str) -> bytes:
-    """Return an empty file of an archive, which shows the script that no file is missing."""
+    """Return an empty file for the end of an archive, which proves that no file is missing."""
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

@@ -1,4 +1,4 @@
-"""Copies of code from the server into the init containers of starting pods."""
+"""Deliveries of code from the server to the init containers of starting pods."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ FAILURE = "the code could not be copied to the pod"
 
 @dataclass(slots=True)
 class Delivery:
-    """Copy of one pod's code. If `failure` is set, the pod cannot start."""
+    """Delivery of one pod's code. If `failure` is set, the pod cannot start."""
 
     api: Api
     pod: str
@@ -32,7 +32,7 @@ class Delivery:
 class CodeDeliveries:
     """Deliveries to starting pods. `notify` is called when one of them has failed.
 
-    Nothing is stored. After a restart, the orders of starting pods are sent again.
+    Nothing is stored. After a restart, the scheduler starts the pods again.
     """
 
     def __init__(self, notify: Callable[[], None]) -> None:
@@ -42,15 +42,15 @@ class CodeDeliveries:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def expect(self, order: PodOrder, api: Api, pod: str) -> None:
-        """Remember where the code of a pod is. The pod has this path at the API server."""
+        """Remember the source of the code for the pod at this API path."""
         source = CodeSource(order.code_url, order.download_ca, order.download_secret)
         with self._lock:
             self._deliveries.setdefault(order.pod_id, Delivery(api, pod, source))
 
     def advance(self, pod_id: str) -> Delivery | None:
-        """Begin the transfer to a pod that waits for its code, unless it has begun.
+        """Begin the transfer to a pod that waits for its code, unless it has already begun.
 
-        Return the delivery, or None if this process has not received the pod's order.
+        Return the delivery, or None if this process was not told to start the pod.
         """
         with self._lock:
             delivery = self._deliveries.get(pod_id)
@@ -59,7 +59,7 @@ class CodeDeliveries:
             return delivery
 
     def forget(self, pod_id: str) -> None:
-        """End the transfer to a pod that has started or ended."""
+        """Forget the transfer to a pod that has started or ended."""
         with self._lock:
             delivery = self._deliveries.pop(pod_id, None)
         if delivery is not None and delivery.transfer is not None:
@@ -79,7 +79,7 @@ class CodeDeliveries:
             self._notify()
 
     async def _attempt(self, delivery: Delivery) -> None:
-        """Send the code. Attempts are repeated like those of the shim. Raises Failed."""
+        """Send the code, with the same retries as the shim. Raises Failed."""
 
         def report(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

@@ -1,4 +1,4 @@
-"""Transfer of code: download an archive from the server, and unpack it in a pod through an exec call."""
+"""Download an archive of code from the server, and unpack it in a pod through an exec call."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """Where the code of a pod is. `ca` verifies the server, or is empty for the system's certificates."""
+    """Source of a pod's code. `ca` verifies the server, or is empty for the system's certificates."""
 
     url: str
     ca: str
@@ -49,7 +49,7 @@ class CodeSource:
 async def send_code(
     source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
 ) -> None:
-    """Copy the code to the pod at this path. With `verifies`, the server checks its files first.
+    """Copy the code to the pod at this API path. With `verifies`, the server first checks its files.
 
     Raises Failed or Interrupted.
     """
@@ -74,7 +74,9 @@ async def send_code(
 
 @asynccontextmanager
 async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[httpx.Response]:
-    """Yield the server's response with the archive. Redirects would send the secret to another server."""
+    """Yield chunks of the archive. Redirects are rejected, because they would send the secret to another
+    server.
+    """
     headers = {"Authorization": f"Bearer {source.secret}", "Accept-Encoding": "identity"}
     is_local = source.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
     client = httpx.AsyncClient(
@@ -104,7 +106,7 @@ def _refusal(status: int, body: bytes) -> Exception:
 
 
 async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive with one more file at its end. Raises Interrupted if it is incomplete."""
+    """Yield the archive, with a final file added. Raises Interrupted if the archive is incomplete."""
     end, received = b"", 0
     try:
         async for data in response.aiter_raw(PART):
@@ -120,7 +122,7 @@ async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIter
 
 
 class _Unpacking:
-    """Script that unpacks an archive in the pod. `errors` is the end of what it prints as errors."""
+    """Script that unpacks an archive in the pod. `errors` contains the end of its error output."""
 
     def __init__(self, session: Session, size: int, report: Callable[[str], None]) -> None:
         self._session, self._size, self._report = session, size, report

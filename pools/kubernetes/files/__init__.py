@@ -1,1 +1,1 @@
-"""Files of ended pods on Kubernetes: Berth copies them before the cluster deletes them with the pod."""
+"""Files of ended pods on Kubernetes, which Berth copies before the cluster deletes them."""

@@ -1,4 +1,4 @@
-"""Unpack an archive that a pod sends. The pod is not trusted: the program that packs it is in its image."""
+"""Unpack an archive from a pod. The pod is not trusted, because its own image packs the archive."""
 
 import os
 import tarfile
@@ -24,7 +24,7 @@ class TooLarge(Exception):
 
 
 class Unpacker:
-    """Write the regular files of an archive below `target`, part by part, and nothing else.
+    """Unpack the regular files of an archive below `target`, and nothing else.
 
     `skipped` maps each other path to the reason. `is_complete` is true after the end of the archive.
     """
@@ -159,7 +159,7 @@ class Unpacker:
         return ""
 
     def _open(self, path: str, *, is_executable: bool) -> int:
-        """Create a file. All directories below the target were made here, so none of them is a link."""
+        """Create a file. This process created all directories below the target, so none of them is a link."""
         place = self._target / path
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in the extended header of a file, or nothing."""
+    """Return the path in a file's extended header, or an empty value."""
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

@@ -1,4 +1,4 @@
-"""Copies of the files of ended pods from the cluster to this machine."""
+"""Copy the files of ended pods from the cluster to this machine."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class _Interrupted(Exception):
 
 @dataclass(slots=True)
 class _Copy:
-    """Copy of one pod's files. The task returns whether the container was told to end."""
+    """Copy of one pod's files. The task returns whether it asked the container to end."""
 
     task: "Future[bool]"
     done_at: float | None = None
@@ -63,9 +63,9 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Pod with files to copy, which has this path at the API server.
+    """Pod at this API path, with files to copy.
 
-    `waits` is true if the command is being stopped, and may still run. `has_failed` is true if it has
+    `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
     failed.
     """
 
@@ -85,7 +85,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> Source:
 class Collections:
     """Copies from pods whose command has ended. `notify` is called when one of them is complete.
 
-    Nothing but the copies is stored. After a restart, the state of the pods shows what is left to do.
+    Only the copies are stored. After a restart, the state of the pods shows which copies are missing.
     """
 
     def __init__(self, copies: FileCopies, notify: Callable[[], None]) -> None:
@@ -95,9 +95,9 @@ class Collections:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: Source) -> bool:
-        """Begin to copy a pod's files, unless this has begun. Return whether the pod must be deleted.
+        """Begin to copy a pod's files, unless a copy has begun. Return whether the pod must be deleted.
 
-        This is so if its container does not end after the copy.
+        A pod must be deleted if its container does not end after the copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)
@@ -136,7 +136,7 @@ class Collections:
         return True
 
     async def _copy(self, pod_id: str, source: Source) -> None:
-        """Store the pod's files, or the reason why they cannot be copied."""
+        """Store the pod's files, or the reason that they cannot be copied."""
         try:
             async with self._slots, asyncio.timeout(TOTAL_SECONDS):
                 await self._retry(lambda: self._attempt(pod_id, source))
@@ -162,9 +162,9 @@ class Collections:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: Source) -> None:
-        """Copy all files of a failed pod that keeps them, otherwise the outputs.
+        """Copy all files of a failed pod if it keeps them, otherwise only the outputs.
 
-        If all files exceed the limits, the outputs are copied.
+        If all files together exceed the limits, only the outputs are copied.
         """
         wanted, copies = source.wanted, self._copies
         takes_all = wanted.keeps and source.has_failed
@@ -182,7 +182,7 @@ class Collections:
                 return
 
     async def _fetch(self, source: Source, paths: Sequence[str], target: Path) -> dict[str, str]:
-        """Unpack the files at these paths below `target`. Return the reasons of those that are left out."""
+        """Unpack the files at these paths below `target`. Return why files were skipped, by path."""
         limits = self._copies.limits()
         unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
         session = await _start(source, pack(paths))
@@ -203,7 +203,7 @@ class Collections:
 
 
 async def _archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
-    """Yield the output in parts of about PART. Collect the errors. Raises _Interrupted."""
+    """Yield the output in chunks of about PART bytes, and collect the errors. Raises _Interrupted."""
     output, pending = session.output(), bytearray()
     while True:
         try:
@@ -265,6 +265,6 @@ def _check(session: Session, errors: str, *, is_complete: bool) -> None:
 
 
 def _unreadable(errors: str) -> dict[str, str]:
-    """Return the paths that `tar` could not read, and its reasons."""
+    """Return the paths that `tar` could not read, with its reasons."""
     matches = [match for line in errors.splitlines() if (match := _TAR_LINE.match(line))]
     return {match[1]: match[2] for match in matches if match[1].startswith((f"{POD}/", f"{WORKSPACE}/"))}

@@ -83,7 +83,7 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Files to copy after the end of a pod: its outputs below `base`, and all of them if it has failed."""
+    """Files to copy after the end of a pod: its outputs below `base` and, if it has failed, all files."""
 
     base: str
     outputs: tuple[str, ...]
@@ -95,7 +95,7 @@ class Wanted:
 
 
 def wanted_files(order: PodOrder) -> Wanted | None:
-    """Return which files of the pod Berth copies, or None if it copies none."""
+    """Return which of the pod's files Berth copies, or None if it copies none."""
     if not order.outputs and not order.keeps_files:
         return None
     base = f"{POD}/{CODE_DIRECTORY}" if order.code_url else POD
@@ -107,7 +107,9 @@ def encode_wanted(wanted: Wanted) -> str:
 
 
 def decode_wanted(pod: Mapping[str, Any]) -> Wanted:
-    """Return which files of the pod Berth copies: none if other users of the cluster changed this."""
+    """Decode which of the pod's files Berth copies. Copy none if another user of the cluster changed the
+    value.
+    """
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     try:
         fields = json.loads(text)
@@ -119,10 +121,10 @@ def decode_wanted(pod: Mapping[str, Any]) -> Wanted:
 def files_container(
     container: Mapping[str, Any], env: Mapping[str, str], grace_seconds: int
 ) -> dict[str, Any]:
-    """Return the container that stays beside the main container `container`.
+    """Return the container that runs next to the main container `container`.
 
-    It has the same image, and neither its GPUs, secrets nor declared volumes. It requests nothing, because
-    it sleeps while the command runs. Its image is on the node, so it is not pulled again.
+    It has the same image, but no GPUs, secrets or declared volumes. It requests no resources, because it
+    sleeps while the command runs. The image is already on the node and is not pulled again.
     """
     nothing = {"cpu": "0", "memory": "0"}
     policy = container["imagePullPolicy"]
@@ -143,5 +145,5 @@ def files_container(
 
 
 def pack(paths: Sequence[str]) -> list[str]:
-    """Return the command that prints an archive of those paths below ROOT that exist."""
+    """Return the command that prints an archive of the existing ones among these paths below ROOT."""
     return ["sh", "-c", _PACK, "sh", *paths]

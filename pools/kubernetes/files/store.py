@@ -29,7 +29,7 @@ class Limits:
 
 
 class FileCopies:
-    """Copies in a directory, one directory for each pod. A copy appears as a whole, by a rename.
+    """Copies under one directory, with a directory for each pod. Each copy appears at once, by a rename.
 
     `limits` is called for each copy.
     """
@@ -43,7 +43,7 @@ class FileCopies:
 
     @contextmanager
     def draft(self, pod_id: str) -> Iterator[Path]:
-        """Yield a new directory, which is deleted afterwards unless it was kept."""
+        """Yield a new directory, which is deleted afterwards unless `keep` was called."""
         draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
         (draft / TREE).mkdir(mode=0o700)
         try:
@@ -55,7 +55,7 @@ class FileCopies:
         self, pod_id: str, draft: Path, wanted: Wanted, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
-        """Make a draft the copy of the pod's files, unless there is one. With a failure, it has no files."""
+        """Make a draft the copy of the pod's files, unless one exists. The copy of a failure has no files."""
         info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
         (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)
         (draft / INFO).write_text(json.dumps(info))
@@ -105,7 +105,7 @@ class FileCopies:
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
-        """Return the directory of a copy, and what is known about it. Raises FilesGone."""
+        """Return the directory of a copy, and its record. Raises FilesGone."""
         path = self._path(pod_id)
         try:
             info: dict[str, Any] = json.loads((path / INFO).read_text())
@@ -120,7 +120,7 @@ class FileCopies:
 
 
 class ReadsCopies:
-    """Part of the runtime that reads the copies of the files of ended pods."""
+    """Part of the runtime that reads copied files of ended pods."""
 
     _files: FileCopies
 
@@ -138,6 +138,6 @@ class ReadsCopies:
 
 
 def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Add what was left out of the copy. A path that is missing there only for this reason is not missing."""
+    """Add the files that were left out of the copy, so that they do not count as missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: pod_files.SKIPPED_MAX]))

@@ -164,7 +164,7 @@ class LogCopies:
 
 
 def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
-    """Return the bytes after the position, and the new position. Skip a line that was cut off."""
+    """Return the bytes after the position, and the new position. Skip a truncated line."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     lines = _split_lines(fetched)

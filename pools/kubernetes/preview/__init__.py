@@ -1,1 +1,1 @@
-"""Preview of a cluster before a pool is created on that cluster."""
+"""Preview of a cluster before a pool is created on it."""

@@ -1,4 +1,4 @@
-"""Turn an order into an instant fleet request, and the response into instance IDs."""
+"""Convert a launch request to an instant fleet request, and its response to instance IDs."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Request to launch an order's instances. Each fleet request derives its client token from `token`."""
+    """Instances to launch. Each fleet request derives its client token from `token`."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -126,10 +126,10 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
 
 
 def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
-    """Derive the token from the order and the content of the request.
+    """Derive the token from the launch request and the content of the fleet request.
 
-    EC2 rejects a token that is reused with other parameters, so an order whose settings have
-    changed needs a new token.
+    EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed
+    needs a new token.
     """
     content = json.dumps(request, sort_keys=True).encode()
     return f"{order.token[:40]}-{hashlib.sha256(content).hexdigest()[:16]}"

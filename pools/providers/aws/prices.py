@@ -1,4 +1,4 @@
-"""Hourly GPU prices from a table of list prices as of a certain date.
+"""Hourly GPU prices from a table of dated list prices.
 
 The table contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
 derived from the table. A pool's own `price_per_gpu_hour` takes precedence.

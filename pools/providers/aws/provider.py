@@ -1,4 +1,4 @@
-"""EC2 provider without in-memory state. Each order is one launch, and tags identify the instances."""
+"""EC2 provider without in-memory state. Tags identify the instances of each launch request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,8 +25,8 @@ class AwsProvider:
     """Provider of EC2 instances.
 
     `installation` separates installations that share an account. Each installation lists and terminates only
-    its own instances. `user_data` returns the first-boot script for an order's instances, which must never
-    change for the same order.
+    its own instances. `user_data` returns the first-boot script for a launch request's instances, which must
+    never change for the same request.
     """
 
     machines_join = True
@@ -40,10 +40,10 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """Return the instances that carry the order's tag, or launch them.
+        """Return the instances with the launch request's tag, or launch them.
 
-        Tags may appear late, so a launch also uses the order's client token. If a request is repeated, EC2
-        repeats its first response.
+        Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated request
+        with its first response.
         """
         with provider_errors():
             description_by_id, message = self._descriptions(self._tags(order), include_terminated=True), ""
@@ -146,7 +146,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the order's instances. Instances that are not listed yet count as booting."""
+        """Return the launch request's instances. Instances that are not listed yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

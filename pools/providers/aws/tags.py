@@ -1,4 +1,4 @@
-"""Tags that identify our instances, their pool and their order."""
+"""Tags that identify Berth's instances, their pool and their launch request."""
 
 from collections.abc import Iterable, Mapping
 

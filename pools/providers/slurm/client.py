@@ -1,4 +1,4 @@
-"""Port to a Slurm cluster, with one implementation per way to reach it."""
+"""Interface to a Slurm cluster. Each way to reach a cluster has an implementation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Slurm's report about a cluster and about the job of an order.
+    """Slurm's report about a cluster and a pilot job.
 
     `refusal` is Slurm's message if it would reject the job. `findings` are about access to the cluster.
     """
@@ -42,7 +42,7 @@ class SlurmClient(Protocol):
         ...
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
-        """Return jobs with these names from the accounting database, or none if there is no database."""
+        """Return jobs with these names from the accounting database. Without a database, return no jobs."""
         ...
 
     def submit(
@@ -52,15 +52,15 @@ class SlurmClient(Protocol):
         """Submit one job per name, in order, until Slurm rejects one.
 
         Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
-        jobs that may not have read theirs yet. An error of the kind TIMEOUT or BROKEN leaves open whether
-        the job was submitted.
+        jobs that may not have read theirs yet. After an error of the kind TIMEOUT or BROKEN, the job may have
+        been submitted.
         """
         ...
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
-        """Cancel these jobs. Jobs that have ended meanwhile are ignored."""
+        """Cancel these jobs. Ended jobs are ignored."""
         ...
 
     def examine(self, order: ProvisionOrder) -> Examination:
-        """Return the cluster's partitions, and whether Slurm would accept the order's job. Submit nothing."""
+        """Return the partitions, and whether Slurm would accept the request's job. Submits nothing."""
         ...

@@ -61,7 +61,7 @@ def make_node(
     name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip
-    """Return a machine in the lower-case state. The pairs are what is used, and what exists."""
+    """Return a machine in this lower-case state. Each pair contains the used and the total amount."""
     model, gpus = _gpus(gres[1])
     _, used_gpus = _gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)

@@ -54,7 +54,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
 
 
 def clean(errors: str) -> str:
-    """Join the lines that a program printed, without the names of the program and of its functions."""
+    """Join the lines that a program printed. Remove the names of the program and its functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

@@ -1,6 +1,6 @@
 """Parse the pilot jobs that Slurm lists, and convert them to instances.
 
-A job's name identifies its installation, pool, order and ordinal, because every version of Slurm
+A job's name identifies its installation, pool, launch request and ordinal, because every version of Slurm
 lists the name.
 """
 
@@ -83,7 +83,7 @@ class PilotJob:
 
     @property
     def instance_id(self) -> str:
-        """Job ID plus part of the order's token, because Slurm eventually reuses job IDs."""
+        """Job ID plus part of the launch request's token, because Slurm eventually reuses job IDs."""
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property

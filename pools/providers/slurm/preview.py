@@ -30,7 +30,8 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's partition, or else the cluster's default partition. Return None if it does not exist.
+    """Return the pool's partition, by default the cluster's default partition. Return None if it does not
+    exist.
 
     If the pool lists several partitions, the first one is returned.
     """

@@ -1,4 +1,4 @@
-"""Stateless Slurm provider. Each node is a pilot job that is identified by its name."""
+"""Stateless Slurm provider. Each node is a pilot job, identified by its name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,8 +24,8 @@ from pools.providers.slurm.settings import SlurmSettings
 class SlurmProvider:
     """Provider of pilot jobs in one partition.
 
-    `installation` separates installations that submit jobs as the same user. `variables` returns
-    the values that an order's jobs need to join the pool.
+    `installation` separates installations that submit jobs as the same user. `variables` returns the values
+    that a launch request's jobs need to join the pool.
     """
 
     machines_join = True
@@ -39,7 +39,7 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """Return the order's jobs, including those that have ended, or submit them.
+        """Return the launch request's jobs, including those that have ended, or submit them.
 
         Slurm lists ended jobs for some minutes. After that, ended jobs are listed only in the accounting
         database, if there is one.
@@ -66,13 +66,13 @@ class SlurmProvider:
             self.client.cancel(living)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition, and let Slurm validate a job where it can do so without a submission."""
+        """Examine the partition. If Slurm can validate a job without a submission, let it do so."""
         shown = self.client.examine(ProvisionOrder(pool, 1, "preview", 0, shape))
         preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.refusal)
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: ProvisionOrder, living: Sequence[PilotName]) -> str:
-        """Submit the order's jobs. Return why Slurm accepted only some of them, or an empty string.
+        """Submit the launch request's jobs. Return why Slurm accepted only some of them, or an empty string.
 
         Raises ProviderError if Slurm accepted none.
         """
@@ -91,10 +91,9 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
-        """Return the order's jobs from the accounting database, or none if there is no database.
+        """Return the launch request's jobs from the accounting database. Without a database, return no jobs.
 
-        Raises ProviderError if the database does not respond, because it may list jobs of the
-        order.
+        Raises ProviderError if the database does not respond, because it may list jobs of the request.
         """
         return self._instances(self.client.ended_jobs(self._names(order)))
 

@@ -81,7 +81,7 @@ Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 
 class LoginSettings(BaseModel):
-    """Machine with Slurm's programs, which Berth reaches over SSH. `key` is a secret of the pool."""
+    """Machine with Slurm's programs, which Berth reaches over SSH. `key` names a secret of the pool."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -212,7 +212,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that does not fit the pool's way to reach Slurm."""
+    """Yield a problem for each setting that does not apply to the way in which the pool reaches Slurm."""
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:

@@ -1,4 +1,4 @@
-"""The shell script that submits an order's pilot jobs.
+"""Shell script that submits a launch request's pilot jobs.
 
 The script and the files that it writes contain the secret that machines use to join. The script
 is passed on standard input, because all users of a machine can see command lines, and the files
@@ -89,13 +89,13 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
-    """Return the script with which Slurm validates an order's job without submitting the job."""
+    """Return the script with which Slurm validates a pilot job without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
 
 def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
-    """Return the sbatch options for each job of an order."""
+    """Return the sbatch options for each job of a launch request."""
     shape = order.shape
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
@@ -115,7 +115,7 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
 
 
 def shell_assignments(order: ProvisionOrder, variables: Mapping[str, str]) -> str:
-    """Return the lines with which a shell sets the variables of an order's jobs."""
+    """Return the shell lines that set the variables of a launch request's jobs."""
     values = {**variables, "order": order.client_token[:8]}
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
 
@@ -123,8 +123,8 @@ def shell_assignments(order: ProvisionOrder, variables: Mapping[str, str]) -> st
 def pilot_script(settings: SlurmSettings, load: str = "") -> str:
     """Return the script of the pilot jobs.
 
-    The script is the same for all jobs. @NAME@ is a placeholder for the job's name. `load` are the lines that
-    set the job's variables. By default, these are in the job's private file.
+    The script is the same for all jobs. @NAME@ is a placeholder for the job's name. `load` contains the lines
+    that set the job's variables, by default from the job's private file.
     """
     load = load or _LOAD.format(directory=shell_path(settings.directory))
     return (

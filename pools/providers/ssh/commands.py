@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Server that runs commands, each over a new connection.
+    """Server that runs commands. Each command uses a new connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """

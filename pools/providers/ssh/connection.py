@@ -230,7 +230,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, algorithms of the pinned key first.
+    """Return the host key algorithms to offer, starting with those of the pinned key.
 
     The other algorithms are also offered, so that a changed key can be detected.
     """

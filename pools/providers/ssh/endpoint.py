@@ -37,7 +37,7 @@ class SshError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An SSH server with the user and the private key for the login.
+    """SSH server, with the user and the private key for the login.
 
     `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
     server without one. `private_key` is the text of the key. `bastion` is the server through which the
@@ -82,7 +82,7 @@ def normalize_host_key(text: str) -> str:
 
 
 def fingerprint(host_key: str) -> str:
-    """Return the fingerprint of a public key as OpenSSH prints it, with the name of its algorithm."""
+    """Return a public key's fingerprint in OpenSSH's format, with the name of its algorithm."""
     algorithm, encoded = host_key.split()[:2]
     digest = hashlib.sha256(base64.b64decode(encoded)).digest()
     return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

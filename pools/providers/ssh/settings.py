@@ -85,7 +85,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Accept a mapping of names to hosts, and hosts that consist of only an address."""
+    """Convert a mapping of hosts by name to a list, and bare addresses to hosts."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host

@@ -54,7 +54,7 @@ class SshUpkeep:
         self._digests: dict[int, str] = {}
 
     def step(self, pool_name: str) -> None:
-        """Store the outcomes of visits that have ended, and start the visits that are due."""
+        """Store the outcomes of completed visits, and start the visits that are due."""
         pool = NodePool.objects.filter(name=pool_name).first()
         if pool is None:
             return

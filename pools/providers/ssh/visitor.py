@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Visitor:
-    """Visits that are running or have ended, by host key. Each host has at most one."""
+    """Running and completed visits, by host key. Each host has at most one."""
 
     def __init__(self) -> None:
         self._visits: dict[int, tuple[Task, Future[Any]]] = {}
@@ -50,7 +50,7 @@ class Visitor:
             return frozenset(self._visits)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Return the outcomes of ended visits to these hosts, and remove these visits."""
+        """Return and remove the completed visits to these hosts."""
         with self._lock:
             ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
             visits = {host: self._visits.pop(host) for host in ended}

@@ -16,7 +16,7 @@ _FIRST_RENDER_NODE = 128
 
 
 class UnknownDevice(Exception):
-    """Raised if a GPU in an order has no device node on this machine."""
+    """Raised if a GPU of a pod has no device node on this machine."""
 
 
 @dataclass(frozen=True)

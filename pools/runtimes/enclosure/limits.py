@@ -1,4 +1,4 @@
-"""Pod limits: those that this machine enforces, and their fields in an order."""
+"""Pod limits that this machine enforces, and their fields in a pod's order."""
 
 from __future__ import annotations
 

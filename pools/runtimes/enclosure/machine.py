@@ -62,7 +62,7 @@ def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths at which a path of this machine would be visible through these mounts."""
+    """Yield the paths under which these mounts make a path of this machine visible."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]

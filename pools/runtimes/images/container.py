@@ -1,7 +1,7 @@
 """Container of a pod that has an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
-namespaces, as in namespaces that bubblewrap builds. A small process beside the shim ends the container if the
+namespaces, just as in bubblewrap's namespaces. A small process next to the shim ends the container if the
 shim dies.
 """
 
@@ -40,7 +40,7 @@ class ImageMissing(CannotRun):
 
 
 class Container(Namespaces):
-    """Namespaces of a container. Without an image in the order, the container has the machine's programs."""
+    """Namespaces of a container. Without an image, the container uses the machine's programs."""
 
     is_container = True
 

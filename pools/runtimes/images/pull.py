@@ -26,7 +26,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class ImagePull:
-    """Pull of an order's image.
+    """Pull of a pod's image.
 
     `report` is called with a description of the progress. `directory` is the pod's directory,
     which contains the credentials. The order specifies the pauses between attempts and the time

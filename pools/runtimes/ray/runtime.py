@@ -80,7 +80,7 @@ class RayRuntime(RayFiles):
         self._watch.request_poll()
 
     def begin_start(self, order: PodOrder) -> None:
-        """Send the order in the background. `start` reports errors."""
+        """Send the pod's order in the background. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._starts.has_begun(order.pod_id) and not self.ledger.has_ended(order.pod_id):
                 self._starts.begin(order.pod_id, self._send, order, self._place(order))

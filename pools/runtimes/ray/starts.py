@@ -1,4 +1,4 @@
-"""Starts of pods that run in the background, several at a time."""
+"""Start several pods at a time in the background."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -22,7 +22,7 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Checks of `pod`. `message` is the reason that the checks ended the pod, or empty."""
+    """Checks of `pod`. `message` is the reason for which the checks ended the pod, or empty."""
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""

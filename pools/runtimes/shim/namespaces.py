@@ -1,4 +1,4 @@
-"""The namespaces of an enclosed pod.
+"""Namespaces of an enclosed pod.
 
 bubblewrap builds the namespaces around its own process, which waits until its input is closed. The shim then
 enters the namespaces with the pod's command. The command is a child of the shim, not of bubblewrap, so its
@@ -89,7 +89,7 @@ class Namespaces:
             raise OSError(number, os.strerror(number))
 
     def drop_privileges(self, libc: CDLL) -> None:
-        """Change to the pod's user, without capabilities and without a way to gain any."""
+        """Change to the pod's user, without capabilities or a way to gain any."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
                 break  # the kernel has no capability with this number

@@ -300,7 +300,7 @@ class Pod:
                 send_signal(pid, number)
 
     def end_lead(self) -> None:
-        """Send SIGTERM to all processes at the end of the lead time, or if the command ends before."""
+        """Send SIGTERM to all processes when the lead time is over or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return
         now = time.monotonic()
@@ -339,7 +339,7 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the shim's own processes in a container, which otherwise could not end.
+        """Kill and reap the shim's own processes in a container. Otherwise, the container could not end.
 
         The shim adopts the processes of a channel once its relay has ended. A relay that has been killed may
         still be running.

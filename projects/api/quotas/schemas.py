@@ -45,7 +45,7 @@ class QuotaValues(Body):
 
 
 class DraftChange(Body):
-    """Single change in a draft: the owner, the pool, and either the values to set or a removal."""
+    """One change in a draft: the owner, the pool, and the new values or a removal."""
 
     project: str | None = None
     department: str | None = None

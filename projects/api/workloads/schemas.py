@@ -110,7 +110,7 @@ class RunImageResponse(ResponseModel):
 
 
 class WorkloadGitResponse(ResponseModel):
-    """Git repository that the code comes from, as the document names it."""
+    """Git repository of the code, as named in the document."""
 
     url: str
     ref: str | None = Field(description="Branch, tag or commit; null for the default branch.")
@@ -124,7 +124,7 @@ class WorkloadGitResponse(ResponseModel):
 
 
 class WorkloadCodeResponse(ResponseModel):
-    """Code that the workload was submitted with.
+    """Code with which the workload was submitted.
 
     `commit` and `branch` come from the Git server, or from the submitter if `git` is null.
     """
@@ -159,7 +159,7 @@ class SubmissionResponse(WorkloadDetailResponse):
 
 
 class WorkloadPatch(RootModel[dict[str, Any]]):
-    """JSON merge patch for a workload document: the keys to change. Null removes a key."""
+    """JSON merge patch for a workload document, with the keys to change. Null removes a key."""
 
 
 class DocumentChangeResponse(ResponseModel):

@@ -1,4 +1,4 @@
-"""Fetch the files of a commit with the git program, as requested by users who are not trusted."""
+"""Fetch the files of a commit with the git program. Users choose the repository and are not trusted."""
 
 from projects.code.git.errors import GitFailure, GitRefusal
 from projects.code.git.fetch import FetchedCommit, FetchRequest, fetch_commit

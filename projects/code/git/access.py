@@ -1,4 +1,4 @@
-"""Settings with which git reaches a host at a checked address, and proves that it may read the repository."""
+"""Settings with which git connects to a checked address and authenticates."""
 
 import base64
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, ke
 
 
 def host_key_name(target: GitAddress) -> str:
-    """Return the name of a host in the file known_hosts."""
+    """Return a host's name as written in known_hosts."""
     return target.host if target.effective_port == 22 else f"[{target.host}]:{target.effective_port}"
 
 

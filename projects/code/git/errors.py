@@ -1,4 +1,4 @@
-"""Errors of fetches, and the conversion of the git program's messages to sentences for users."""
+"""Errors of fetches. Messages of the git program are converted to sentences for users."""
 
 import re
 
@@ -31,7 +31,7 @@ class GitFailure(Exception):
 
 
 def convert_error(stderr: str, host: str, secret: str) -> GitRefusal | GitFailure:
-    """Return the error that the output of git describes. `secret` is the name of the secret, or empty."""
+    """Convert git's output to an error. `secret` is the name of the secret, or empty."""
     text = last_lines(stderr)
     kind = next((kind for kind, pattern in KNOWN.items() if re.search(pattern, stderr, re.IGNORECASE)), "")
     match kind:
@@ -75,7 +75,7 @@ def transfer_too_large(host: str) -> GitRefusal:
 
 
 def last_lines(stderr: str) -> str:
-    """Return the last lines of the output as one printable line, without prefixes."""
+    """Join the output's last lines to one printable line without prefixes."""
     lines = [GIT_PREFIX.sub("", line.strip()) for line in stderr.splitlines()]
     text = "; ".join([line for line in lines if line and not line.startswith("hint:")][-3:])
     text = "".join(char if char.isprintable() else " " for char in text)[:TEXT_MAX].strip()

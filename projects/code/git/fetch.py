@@ -1,4 +1,4 @@
-"""Fetch one commit, and read its files from the objects.
+"""Fetch one commit, and read its files from Git's objects.
 
 Nothing is checked out, so git runs neither filters nor hooks.
 """
@@ -35,7 +35,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedCommit:
-    """Commit whose files are stored. `submodules` is the number of submodules, which are left out."""
+    """Commit whose files are stored. `submodules` is the number of submodules, which are not fetched."""
 
     commit: str
     branch: str
@@ -108,7 +108,7 @@ class _Fetch:
         return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
 
     def _list_refs(self, names: list[str]) -> tuple[dict[str, str], str]:
-        """Return the object IDs of these refs, and the ref that HEAD points to."""
+        """Return the object IDs of these refs, and the ref to which HEAD points."""
         output = self._call("ls-remote", "--quiet", "--symref", "--", self._url, *names)
         ids, default = dict[str, str](), ""
         for line in output.splitlines():

@@ -36,7 +36,7 @@ class Listing:
 
 
 def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
-    """Return the files of a tree. Raises GitRefusal if there are too many, or too large or unsafe ones."""
+    """Return the files of a tree. Raises GitRefusal if files are too many, too large or unsafe."""
     entries: list[Entry] = []
     submodules, size = 0, 0
     for record in _records(git, tree):
@@ -144,7 +144,7 @@ def store_files(
 
 
 def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield the parts of an object of this size."""
+    """Yield an object of this size in parts."""
     header = output.readline().split()
     if len(header) != 3 or int(header[2]) != size:
         raise EOFError

@@ -1,4 +1,4 @@
-"""Rules for fetches: hosts that may be reached, limits, and the files of the installation that git uses."""
+"""Rules for fetches: allowed hosts, limits, and the files that git uses."""
 
 import ipaddress
 import socket
@@ -17,8 +17,8 @@ EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", ":
 class GitPolicy:
     """Rules of the installation.
 
-    Hosts at public addresses may be reached. `hosts` lists the others that may be, as HOST or HOST:PORT.
-    Cloud metadata services and link-local addresses are never reached. Sizes are in bytes, times in seconds.
+    Hosts at public addresses are allowed. `hosts` lists other allowed hosts, as HOST or HOST:PORT. Cloud
+    metadata services and link-local addresses are never allowed. Sizes are in bytes, times in seconds.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class GitPolicy:
 def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
     """Return the IP address to connect to, after checking all addresses of the host.
 
-    Raises GitRefusal for a host that must not be reached, or GitFailure if the name does not resolve.
+    Raises GitRefusal for a forbidden host, or GitFailure if the name does not resolve.
     """
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = (
         EVERYTHING if policy.allows_private_address(address) else ()

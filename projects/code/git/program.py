@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 class Interrupted(Exception):
-    """Raised if this process stops during a fetch, which another process then repeats."""
+    """Raised if this process stops during a fetch. Another process then repeats the fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class GitProgram:
         return self.directory / "repository"
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Run a command. Return its exit status, and its output and errors up to a limit.
+        """Run a command. Return its exit status, and up to a limit its output and errors.
 
-        Raises GitFailure at the deadline, GitRefusal without git, or Interrupted.
+        Raises GitFailure at the deadline, GitRefusal if git is not installed, or Interrupted.
         """
         output, errors = self.directory / "output", self.directory / "errors"
         with output.open("wb") as out, errors.open("wb") as err:
@@ -78,7 +78,7 @@ class GitProgram:
         self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
         source: int = subprocess.DEVNULL,
     ) -> "subprocess.Popen[bytes]":  # fmt: skip
-        """Start a command, which is killed together with its helpers if this process ends."""
+        """Start a command. If this process ends, the command and its helpers are killed."""
         seconds = max(1, int(self.deadline - time.monotonic()))
         limits = [str(seconds), str(self.file_size // 512), str(MEMORY_KIB)]
         command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]

@@ -103,7 +103,7 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
 
 
 def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
-    """Return the condition with the streak that began at `since` and lasts until the sample at `at`."""
+    """Return the condition with a streak from `since` to the sample at `at`."""
     if not condition.is_met or since is None:
         return condition
     held = at - since

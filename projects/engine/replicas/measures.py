@@ -12,7 +12,9 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, or None if unknown, with the number of reporting engines and of all engines."""
+    """Aggregated value with the numbers of reporting engines and of all engines. The value is None if
+    unknown.
+    """
 
     value: float | None
     reporting: int
@@ -38,7 +40,7 @@ def sum_values(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of all inference engines' observations within the samples.
+    """Return a quantile of the observations of all inference engines within the samples.
 
     The value is None if there are no observations.
     """
@@ -56,8 +58,8 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """Return the variance of the total divided by its squared mean, or 0 if the total is always 0.
 
-    The value is None for a single sample, or if an inference engine is missing from a sample, which makes the
-    totals incomparable.
+    The value is None for a single sample. It is also None if an inference engine is missing from a sample,
+    because the totals are then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -73,7 +75,7 @@ def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
 
 
 def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
-    """Merge histograms over the bucket bounds that all of them share. Counts at these bounds are exact."""
+    """Merge histograms at their common bucket bounds. Counts at these bounds are exact."""
     non_empty = [histogram for histogram in histograms if histogram.buckets]
     if not non_empty:
         return Histogram()
@@ -126,9 +128,7 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations made between the first and the last histogram, with counter resets taken into
-    account.
-    """
+    """Return the observations between the first and the last histogram. Handles counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

@@ -30,7 +30,7 @@ class ReplayedScaling:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Number of engines at each recorded point with the given settings, and the decisions that led to it."""
+    """Result of a replay: the number of inference engines at each recorded point, and the decisions."""
 
     engines: tuple[int, ...]
     scalings: tuple[ReplayedScaling, ...]
@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours used by a service whose engine count changes at these times."""
+    """Return the engine-hours of a service whose number of engines changes at these times."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600
@@ -78,7 +78,7 @@ def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> 
 
 
 def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
-    """Return the metrics that the point would have with a different number of inference engines."""
+    """Return the point's metrics as expected with a different number of inference engines."""
     reporting = round(engines * point.reporting / point.engines) if point.engines else 0
 
     def measure(name: str) -> Measure:

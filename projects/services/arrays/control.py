@@ -175,7 +175,7 @@ def retry(
 
 
 def _keep_commit(array: WorkloadArray, model: Workload) -> None:
-    """Give retried tasks the commit that the array's other tasks have, while it is stored."""
+    """Give retried tasks the same commit as the array's other tasks, if it is still stored."""
     if model.code_fetch_id is not None:
         stored = Workload.objects.filter(array=array, code__isnull=False, code_fetch__isnull=False)
         first = stored.select_related("code").order_by("pk").first()

@@ -1,4 +1,4 @@
-"""Stop the worst tasks of arrays by a metric: by the array's rule, or as many as a user asks for."""
+"""Stop the tasks of an array with the worst metric, by the array's rule or at a user's request."""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -63,7 +63,7 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
 
 
 def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
-    """Compare the running tasks of an array from index `first` on, at `steps_max` different steps at most."""
+    """Compare the running tasks of an array from index `first` on, at up to `steps_max` different steps."""
     rule = stop_rule(array)
     if rule is None or array.state != ArrayState.ACTIVE:
         return Decision([], {}, 0)
@@ -82,7 +82,7 @@ def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_M
 def arrays_with_rules(
     workloads: Collection[uuid.UUID] | None = None, arrays: Collection[uuid.UUID] = ()
 ) -> list[WorkloadArray]:
-    """Return the active arrays that have a rule: all of them, or `arrays` and those of these tasks."""
+    """Return the active arrays with a rule: all of them, or `arrays` and the arrays of these tasks."""
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:
         of_tasks = Workload.objects.filter(pk__in=workloads).values("array_id")
@@ -118,7 +118,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
     """Return the indexes of the live tasks with the worst values of a metric, the worst first.
 
-    Tasks whose latest value is not finite are the worst. Tasks without any report are left out.
+    Tasks whose latest value is not finite are the worst. Tasks without reports are omitted.
     """
     live = Metric.objects.filter(workload__array=array, workload__superseded=False, name=metric)
     live = live.exclude(workload__phase__in=(*ENDED_PHASES, Phase.STOPPING))
@@ -152,7 +152,7 @@ def _to_reports(row: Metric) -> TaskReports:
 
 
 def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
-    """Lock the tasks to stop that are still running and have not reported since the decision, by index."""
+    """Lock the tasks to stop. Return those that still run and have not reported since, by index."""
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.RUNNING, array_index__in=indexes

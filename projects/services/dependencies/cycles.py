@@ -23,7 +23,7 @@ class DependencyGraph:
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Load all waiting workloads and arrays that can be reached from these names, except `without`.
+        """Load all waiting workloads and arrays that are reachable from these names, except `without`.
 
         `referred` lists the names in new documents. Projects are loaded as a whole.
         """

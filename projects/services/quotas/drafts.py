@@ -123,8 +123,7 @@ def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
 def apply_draft(
     *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
-    """Apply the whole draft or no change at all. The returned change is None if every quota already has its
-    values.
+    """Apply all changes of a draft, or none. Return None if every quota already has its values.
 
     `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """

@@ -1,4 +1,4 @@
-"""Create, edit and delete quota groups, which are pools that share quotas."""
+"""Create, edit and delete quota groups. The pools of a group share quotas."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -115,7 +115,7 @@ def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
 
 
 def check_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
-    """Raise Invalid if these pools cannot be the pools of the group."""
+    """Raise Invalid if these pools cannot form the group."""
     if problems := _count_problems(pools):
         raise Invalid(problems)
     keys = [pool.pk for pool in pools]
@@ -135,7 +135,7 @@ def _set_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
 
 
 def _overlap_problem(group: QuotaGroup, pools: Collection[int]) -> Problem | None:
-    """Return a problem if an owner has a quota for the group and another one for one of the pools."""
+    """Return a problem if an owner has both a quota for the group and a quota for one of its pools."""
     in_group = {(row.department_id, row.project_id) for row in Quota.objects.filter(group=group)}
     rows = Quota.objects.filter(pool__in=pools).select_related("pool", "department", "project").order_by("pk")
     both = [str(row) for row in rows if (row.department_id, row.project_id) in in_group]

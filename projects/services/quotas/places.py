@@ -1,4 +1,4 @@
-"""Detect owners with more than one quota for the same pool, such as a pool quota and a group quota."""
+"""Detect owners with several quotas for the same pool, such as a pool quota and a group quota."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ def find_place(name: str) -> PoolOrGroup | None:
 def overlap_problem(
     owner: Tenant, place: PoolOrGroup, *, path: str = "pool", removed: Collection[PoolOrGroup] = ()
 ) -> Problem | None:
-    """Return a problem if another quota of the owner, except removed quotas, applies to the same pool."""
+    """Return a problem if another quota of the owner applies to the same pool. Removed quotas are ignored."""
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.place for quota in rows if quota.place not in removed]
     return overlap(path, owner, place, others) if others else None

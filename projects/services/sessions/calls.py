@@ -36,7 +36,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCall:
-    """Part of a broadcast that runs on one node."""
+    """Call of a broadcast on one node."""
 
     key: uuid.UUID
     node: int

@@ -13,7 +13,7 @@ from projects.models import Workload
 def burst_sentence(workload: Workload, now: datetime) -> str:
     """Return a sentence about when the workload may use its last pool, and the cost of its GPUs in that pool.
 
-    Return an empty string if the workload may already use all of its pools.
+    Return an empty string if the workload may use all of its pools now.
     """
     document: Mapping[str, Any] = workload.spec
     seconds = document.get("burst_after")

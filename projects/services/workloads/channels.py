@@ -36,7 +36,7 @@ def require_channel(actor: Actor, workload: Workload) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUse:
-    """Use of a channel, with details for the audit log."""
+    """Purpose of a channel, with details for the audit log."""
 
     noun: str
     details: Mapping[str, object] = field(default_factory=dict)
@@ -56,7 +56,7 @@ PORT_TEXT_MAX = 15  # characters in the name or number of a port
 
 
 def find_use(request: bytes) -> ChannelUse:
-    """Return the use that a channel's request states. Raises Malformed."""
+    """Return the purpose of a channel from its request. Raises Malformed."""
     try:
         values = json.loads(request)
         keys = USES.keys() & values.keys()
@@ -106,7 +106,7 @@ def close_abandoned(at: datetime) -> int:
 def _record_end(
     rows: QuerySet[OpenChannel], channel: OpenChannel, at: datetime, exit_code: int | None
 ) -> bool:
-    """Delete the channel and write to the audit log. Return False if the rows no longer contain it."""
+    """Delete the channel and write to the audit log. Return False if the channel was already deleted."""
     actor = Actor(None, channel.actor, request_id=channel.request_id)
     workload = Workload(pk=channel.workload, name=channel.workload_name)  # it may have been deleted
     seconds = max(round((at - channel.opened_at).total_seconds()), 0)

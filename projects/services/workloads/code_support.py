@@ -23,7 +23,7 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
-    """Return the stored tree that the document names. Raises Invalid if the project has no such tree."""
+    """Return the stored tree named in the document. Raises Invalid if the project has no such tree."""
     if spec.code is None or spec.code.tree is None:
         return None
     tree = view.code_tree(project, spec.code.tree, at)
@@ -38,8 +38,7 @@ def request_code(
 ) -> CodeFetch | None:
     """Return the request to fetch the document's code from a Git server, or None.
 
-    Raises Invalid for an address that is never reached, a secret that does not exist, or if this
-    installation fetches no code.
+    Raises Invalid for a forbidden address or a missing secret, or if this installation does not fetch code.
     """
     git = spec.code.git if spec.code is not None else None
     if git is None:
@@ -59,7 +58,7 @@ def request_code(
 
 
 def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
-    """Return why the secret cannot be used, or None if it exists. A secret with a wrong value fails later."""
+    """Return why the secret cannot be used, or None. A wrong value is detected only by the fetch."""
     names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
     if secret in names:
         return None

@@ -63,8 +63,8 @@ def store(
 ) -> Collection[UUID]:
     """Insert the workloads, and return the IDs of the inserted ones.
 
-    If a live workload or an active array of its project has its name, a workload is skipped together with its
-    event and audit entry. Call this in the transaction that has locked the projects.
+    A workload whose name is in use by a live workload or active array of its project is skipped, together
+    with its event and audit entry. Call this in the transaction that has locked the projects.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
@@ -84,7 +84,7 @@ def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
 
 
 def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the values of each row by column. Columns are named after attributes."""
+    """Return each row's values by column. Column names equal attribute names."""
     values = attrgetter(*columns)
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Rows that submissions are checked against, read once per request regardless of the number of documents."""
+"""Rows that are needed to check submissions, read once per request."""
 
 import json
 from collections import defaultdict
@@ -187,7 +187,7 @@ class SubmissionView:
         return self._code[key]
 
     def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
-        """Return the request for this code. Documents of one request with the same section share it."""
+        """Return the fetch of this code. Documents of a request with the same section share the fetch."""
         key = (project.pk, spec.model_dump_json())
         if key not in self._code_fetches:
             user_id = None if self.actor.user is None else self.actor.user.pk
@@ -219,7 +219,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """(owner, name) of each secret of the loaded projects, by kind."""
+        """Owner and name of each secret of the loaded projects, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

@@ -48,7 +48,7 @@ def pools_with_volumes(
 def _capable_pools(
     number: int, spec: WorkloadSpec, pools: Sequence[str], usable: Mapping[str, Mapping[str, Volume]]
 ) -> list[str]:
-    """Return the pools that have the document's volume with this number."""
+    """Return the pools with the document's volume at this index."""
     name = spec.volumes[number].name
     capable = [pool for pool in pools if name in usable[pool]]
     if not capable:

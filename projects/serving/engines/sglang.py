@@ -90,8 +90,8 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of requests from the load endpoint or, if it does not exist, from the gauges,
-        which lag behind.
+        """Read the number of requests from the load endpoint or, on older engines, from the gauges, which lag
+        behind.
         """
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:

@@ -110,7 +110,7 @@ class StaticRouter:
             raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
     def _read_file(self) -> dict[str, ListedEngine]:
-        """Return the listed inference engines by URL."""
+        """Return the inference engines in the file, by URL."""
         try:
             lines = self.path.read_text().splitlines()
         except FileNotFoundError:
@@ -123,7 +123,7 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the inference engine's server, preferably the listed one if it is still valid.
+        """Return the inference engine's server, preferably the one in the file if it is still valid.
 
         Raises ServingError.
         """

@@ -111,7 +111,7 @@ def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
 
 
 def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
-    """Return the (type, ID) of objects that still exist and have their own page."""
+    """Return the objects that still exist and have a page, as pairs of type and ID."""
     models: dict[str, type[Model]] = {
         "workload": Workload, "workloadarray": WorkloadArray, "template": Template, "schedule": Schedule,
         "node": Node, "nodepool": NodePool,

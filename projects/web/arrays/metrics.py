@@ -11,7 +11,7 @@ RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
 
 @dataclass(frozen=True, slots=True)
 class RankedTask:
-    """Task with its best and its last value. `kind` is the CSS class of its line, or empty."""
+    """Task with its best and last values. `kind` is the CSS class of its line, or empty."""
 
     task: Workload
     best: str
@@ -34,7 +34,7 @@ class Ranking:
 
 
 def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
-    """Return the ranking by the metric `name`, or by the first metric if that does not exist.
+    """Return the ranking by the metric `name` or, if it does not exist, by the first metric.
 
     Return None if no task has reported a metric. Any goal other than `max` means `min`.
     """

@@ -110,7 +110,7 @@ def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any
 
 
 def field_for_path(path: str, inputs: Iterable[str]) -> str:
-    """Return the field that a service error's path refers to, or the first entered field if none matches."""
+    """Return the field at the path of a service error or, if there is none, the first entered field."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(inputs), "gpu")
 

@@ -66,7 +66,7 @@ class ScheduleForm(Form):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Report a missing template or document at the field that the form shows."""
+        """Report a missing template or document at the visible field."""
         cleaned = super().clean() or self.cleaned_data
         source = cleaned.get("source")
         if source in MISSING and not cleaned.get(source, "").strip():
@@ -74,7 +74,7 @@ class ScheduleForm(Form):
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the values without the template or the document, whichever is not the source."""
+        """Return the values, with only the chosen source: the template or the document."""
         cleaned = self.cleaned_data
         text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(

@@ -40,7 +40,7 @@ RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Action that a user confirms, with the wording of its dialog."""
+    """Action that a user confirms, with the texts of its dialog."""
 
     title: str
     warning: str

@@ -53,7 +53,7 @@ class Chart:
 
     @property
     def names(self) -> str:
-        """Return the label of each number in the chart, for the readout. Gaps have no label."""
+        """Return labels of the chart's values for the readout. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
@@ -89,7 +89,7 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    Only reporting inference engines are counted. If no engine reports, all engines are counted.
+    Only reporting inference engines count. If none reports, all engines count.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

@@ -68,7 +68,7 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
 def explain_unknown_states(
     evaluated: Sequence[Condition], measured: datetime | None, *, is_fresh: bool
 ) -> str:
-    """Return why all states are unknown, without the time of the last measurement, or an empty string."""
+    """Return why all states are unknown, or an empty string. The time is shown elsewhere."""
     if measured is None:
         return "No metrics were measured in the last hour."
     if not is_fresh:

@@ -185,7 +185,7 @@ def _engines(service: Service) -> list[EngineRow]:
 
 
 def _progress(request: ScaleRequest) -> dict[str, Any]:
-    """Return a request's states with the time when each was reached, and the request's pending engines."""
+    """Return a request's states with the time of each, and its pending inference engines."""
     reached_at = {step.status: step.at for step in request.steps.all()}
     state_names = list(PROGRESS_STATES[request.direction])
     if request.mode == "external" and request.direction == "scale_out":

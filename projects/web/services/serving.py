@@ -1,4 +1,4 @@
-"""Service states as text: how many inference engines serve, and why the other engines do not."""
+"""Describe the states of services: how many inference engines serve, and why others do not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an inference engine. A failing check takes precedence over the state it delays."""
+    """Return the status of an inference engine. A failing check takes precedence over the state that it
+    delays.
+    """
     title = to_words(engine.state)
     match engine.state:
         case "ACTIVE" if engine.is_healthy:

@@ -65,7 +65,7 @@ STEPS: Mapping[str, BulkStep] = {
 def act(request: Request, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads (POST).
 
-    Workloads that the user may not change, and workloads in a state without the action, are skipped.
+    Skip workloads that the user may not change, and workloads whose state does not allow the action.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected: list[Workload | WorkloadArray] = [

@@ -81,7 +81,7 @@ FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
 
 
 def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
-    """Return the CSV columns for these columns of the list."""
+    """Return the CSV columns that correspond to these columns of the list."""
     return (*FIXED_CSV_COLUMNS, *(column for key in keys for column in CSV_COLUMNS[key]))
 
 
@@ -100,7 +100,7 @@ def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Wor
 
 
 def load_array_costs(rows: Sequence[Workload], columns: Iterable[str]) -> None:
-    """Set the cost of rows that represent an array to the cost of all of its tasks, if it is shown."""
+    """If costs are shown, set the cost of each array's row to the cost of all of its tasks."""
     arrays = {row.array_id: row for row in rows if row.array_id is not None} if "cost" in columns else {}
     costs = array_costs(list(arrays), timezone.now())
     for array_id, row in arrays.items():

@@ -15,7 +15,7 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
     """Add the utilization in thousandths, its bar and `idle_since` to each row if they are shown.
 
     None means not measured. A running workload without a recent measurement gets `is_unmeasured`, and
-    the time of its last measurement, if any, in `measured_at`. Return the rows.
+    `measured_at` if it was ever measured. Return the rows.
     """
     ids = {row.pk for row in rows if row.gpu_milli_now} if "utilization" in columns else set()
     now = timezone.now()

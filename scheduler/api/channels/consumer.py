@@ -1,7 +1,7 @@
 """Connect a user to a command or a program in a pod.
 
 Each binary message is one frame: its kind and its payload (`pools.runtimes.shim.channels.frames`). This
-process only checks and forwards frames. The relay beside the pod enforces the limits of the protocol.
+process only checks and forwards frames. The pod's relay enforces the protocol's limits.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class ChannelConsumer(SignedInConsumer):
             await self.writer.drain()
 
     def _check_frame(self, frame: bytes | None) -> bytes:
-        """Return a frame that may be forwarded. Raises Malformed. The first one must be the request."""
+        """Return a frame that may be forwarded, else raise Malformed. The first frame must be the request."""
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
             raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):

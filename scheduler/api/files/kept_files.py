@@ -35,7 +35,7 @@ class KeptFiles:
             return self.runtime.read_kept_file(*self._place, file.path, 0, size)
 
     def read(self, file: PodFile) -> Iterator[bytes]:
-        """Yield the content of a file, up to its listed size. Raises NotFound if it has become shorter."""
+        """Yield the content of a file, up to its listed size. Raises NotFound if the file was truncated."""
         offset = 0
         while offset < file.size:
             with _converted_errors():
@@ -61,7 +61,7 @@ class KeptFiles:
 def find_kept_files(
     actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime
 ) -> KeptFiles:
-    """Return the files of a failed pod: of the latest run and the lowest rank by default.
+    """Return the files of a failed pod, by default the pod of the latest run with the lowest rank.
 
     Raises NotFound, Forbidden or Unavailable.
     """
@@ -73,7 +73,7 @@ def find_kept_files(
 
 
 def require_files(files: PodFiles, path: str) -> None:
-    """Raise NotFound if there are no files. If the path was left out, the error contains the reason."""
+    """Raise NotFound if there are no files. If the path was skipped, the error contains the reason."""
     if not files.files:
         reason = files.skipped.get(path, "")
         raise NotFound(

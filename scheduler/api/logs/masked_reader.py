@@ -50,7 +50,7 @@ class MaskedReader:
         return masked_chunk, max(length - decided, 0)
 
     def _extended(self, chunk: LogChunk, count: int) -> LogChunk:
-        """Add the bytes that follow, up to `count` in total. A gap ends the chunk."""
+        """Extend a chunk to up to `count` bytes. A gap ends the chunk."""
         while len(chunk.data) < count and chunk.next_offset < chunk.size:
             more = self.read_raw(chunk.next_offset, count - len(chunk.data))
             if not more.data or more.offset != chunk.next_offset:

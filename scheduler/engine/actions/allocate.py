@@ -46,7 +46,7 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_refused(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """If no group can start, refuse all groups and return True.
+    """Refuse all groups and return True if no group can start.
 
     As long as no gang starts, all groups see the same board and their order does not matter.
     """

@@ -37,7 +37,7 @@ def clear_hold(board: Board) -> None:
 def hold_nodes_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold nodes for the first eligible group in queue order.
 
-    The search runs only when a decision depends on held nodes, which is rare on a full board.
+    The search runs only if a decision depends on held nodes, which is rare on a full board.
     """
     overdue = [group for group in groups if _has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -74,10 +74,10 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return when the current period ends, and whether nodes without a known end time are held until then.
+    """Return the end of the current period, and whether the period holds nodes without a known end time.
 
-    Both `waited` and the end are in seconds since nodes could first be held for the workload. Holds and
-    pauses of the same length alternate, and their length doubles each time.
+    Both `waited` and the end are in seconds since nodes could first be held for the workload. A hold and a
+    pause of the same length alternate, and the length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
@@ -122,9 +122,8 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 class _HoldSearch:
     """Search for the nodes where a gang will fit soonest, by removing gangs in the order of their ends.
 
-    Workloads of the gang's project that will have ended by then do not count against the bound,
-    which is the project's quota or deserved amount. Otherwise, the gang would lose held nodes to
-    a workload that backfills them.
+    Workloads of the gang's project that will have ended by then do not count against the project's bound (its
+    quota or deserved amount). Otherwise, the gang would lose held nodes to a workload that backfills them.
     """
 
     def __init__(self, board: Board, gang: Gang, bound: Sequence[int]) -> None:
@@ -242,7 +241,7 @@ def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
 
 
 def _latest_end(ends: Iterable[int | None]) -> int | None:
-    """Return the latest of these ends, or None if any of them is unknown."""
+    """Return the latest of these end times, or None if any of them is unknown."""
     latest: int | None = None
     for end in ends:
         if end is None:

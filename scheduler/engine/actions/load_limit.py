@@ -59,7 +59,7 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the node's allocated CPU limits, not counting the minimum replicas of overcommitted workloads.
+    """Return the node's allocated CPU limits, without the minimum replicas of overcommitted workloads.
 
     Overcommitted workloads may exceed the load limit, so they must not cost other workloads their
     extra replicas.

@@ -192,12 +192,12 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def attempt(self) -> int:
-        """Count another attempt within a trial. Return a mark that the board can be rewound to."""
+        """Count another attempt within a trial. Return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Count one trial per gang, and record the refusals without placing any gang."""
+        """Record a refusal for each gang without placing it. Each refusal counts as one trial."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:

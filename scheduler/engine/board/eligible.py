@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool in that position.
+    With `choice`, return only groups whose gangs list this pool at that position.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -212,8 +212,8 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share.
 
-    A department that would exceed them only because of another borrowing project is ignored, because borrowed
-    resources can be reclaimed.
+    A department is ignored if it would exceed them only because another of its projects borrows, because
+    borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

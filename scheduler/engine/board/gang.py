@@ -98,7 +98,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topology constraint and the roles that it applies to."""
+    """Topology constraint with its roles."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -220,7 +220,7 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether no pod of the gang is placed, but some are stopping or stuck."""
+        """Whether the gang has no placed pods, but pods that are stopping or stuck."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )

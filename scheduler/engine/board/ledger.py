@@ -161,7 +161,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def turn_queue(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with other departments: this project or its department."""
+        """Return the queue that takes turns with other departments, either this project or its department."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 

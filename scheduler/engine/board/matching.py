@@ -129,11 +129,11 @@ class Matcher:
         return self._avoid_masks[key]
 
     def milli(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
-        """Return the share of the smallest matching device that the role requests, in thousandths."""
+        """Return which share of the smallest matching device the role requests, in thousandths."""
         return self._shares(role, min_memory_mib, project)[0]
 
     def least_milli(self, role: Role, project: str = "") -> int:
-        """Return the share of the largest matching device that the role requests, in thousandths."""
+        """Return which share of the largest matching device the role requests, in thousandths."""
         return self._shares(role, 0, project)[1]
 
     def _shares(self, role: Role, min_memory_mib: int, project: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from scheduler.engine.model import Node, NodeState, Request
 
 
 class Slot(NamedTuple):
-    """Node and devices for one replica."""
+    """Node with devices for one replica."""
 
     node: int
     devices: tuple[int, ...]
@@ -24,7 +24,7 @@ class Slot(NamedTuple):
 class NodeHold(NamedTuple):
     """Nodes held for one workload. Other workloads may use these nodes only if the workloads end by `until`.
 
-    If `until` is None, the end of the hold is unknown and no other workload may use the nodes.
+    If `until` is None, the end of the hold is unknown, and no other workload may use the nodes.
     """
 
     name: str

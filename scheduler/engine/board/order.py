@@ -1,4 +1,4 @@
-"""Order of pending workloads. Every order is total: ties are broken by name."""
+"""Sort order of pending workloads. Every sort order is total: ties are broken by name."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
@@ -54,7 +54,7 @@ class PendingOrder:
 class _NextGangs:
     """The next gang of each group.
 
-    Projects refer to this object instead of their order, which would be a cycle for the garbage collector.
+    Projects refer to this object and not to their order. Otherwise, there would be a reference cycle.
     """
 
     __slots__ = ("board", "skipped")

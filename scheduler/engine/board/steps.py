@@ -50,8 +50,7 @@ def rewrite_bundles(
     replacements: Mapping[Key, Move],
     reserved: Collection[str],
 ) -> list[Bundle]:
-    """Return the bundles without withdrawn placements. Placements in `replacements` are inserted in their
-    place.
+    """Return the bundles without withdrawn placements. Those in `replacements` are inserted instead.
 
     Workloads in `reserved` receive reservations, because they can no longer start immediately.
     """

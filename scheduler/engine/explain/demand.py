@@ -34,7 +34,7 @@ FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` pending gangs of a group that need capacity, not counting excluded gangs."""
+    """The first `count` pending gangs of a group that need capacity, without excluded gangs."""
 
     group: PendingGroup
     first: Gang
@@ -156,7 +156,7 @@ def _bounded_sums(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return, by group, the number of excluded gangs that are not before the first pending gang."""
+    """Return how many excluded gangs of each group are not before its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

@@ -1,8 +1,7 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
 The numbers are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim is evicted. They do not consider whether the preemptor would then
-fit.
+above its threshold before its last victim is evicted. They ignore whether the preemptor would then fit.
 """
 
 from collections import Counter
@@ -259,8 +258,8 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
 def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING) -> int:
     """Return the largest amount that `first` plus a subset of `units` frees.
 
-    Only sets that are charged less than `excess` count. If `first` alone reaches `excess`, the result is
-    negative.
+    Only sets that are charged less than `excess` are considered. If `first` alone reaches `excess`, the
+    result is negative.
     """
     if first.charged >= excess:
         return -first.freed - MAX_AMOUNT

@@ -62,7 +62,7 @@ class PoolRefusals:
     expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Refusal]:
-        """Yield refusals in queue order, followed by those of gangs that are not queued."""
+        """Yield refusals in queue order, then the refusals of gangs that are not queued."""
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons
         shared = {
@@ -190,13 +190,13 @@ def collect_refusals(board: Board) -> PoolRefusals:
 
 
 def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations, which another workload may have taken."""
+    """Return whether the workload still has its reservations. Another workload may have taken them."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
+    """Return the reasons of the workload for which nodes are held, including the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -246,7 +246,7 @@ def _utc(seconds: int) -> str:
 
 
 def _renumber(refusals: Iterable[Refusal]) -> Iterator[Refusal]:
-    """Close the gaps that workloads leave in the queues of their other pools."""
+    """Renumber queue positions, so that workloads of several pools leave no gaps."""
     positions: dict[str, int] = {}
     for refusal in refusals:
         if refusal.position is None:
@@ -257,7 +257,7 @@ def _renumber(refusals: Iterable[Refusal]) -> Iterator[Refusal]:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload. The refusal is that of the pool with the least dominant reason."""
+    """One refusal per workload, from the pool with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools

@@ -147,10 +147,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource suffices on its own, but no node has enough of all.
+    """Return the numbers if each resource alone suffices, but no node has enough of all resources.
 
-    The numbers describe the resource without which most replicas would fit. Resources other than GPUs win
-    ties.
+    The numbers describe the resource without which the most replicas would fit. If there is a tie, GPUs come
+    last.
     """
 
     def others(kind: int) -> list[int]:
@@ -168,7 +168,7 @@ def _combined_fragmentation_numbers(
 
 
 def _domain_numbers(board: Board, free: FreeCapacity) -> Numbers:
-    """Return the requested amount, and the largest free amount in any domain of the outermost level."""
+    """Return the requested amount, and the largest free amount of a domain of the outermost level."""
     levels = [scope.constraint.required for need in free.arrangement for scope in need.scopes]
     level = next((level for level in levels if level), None)
     kind = free.main_resource()

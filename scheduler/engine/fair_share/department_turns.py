@@ -28,7 +28,7 @@ GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs by project
 
 
 def update_turns(board: Board) -> None:
-    """If history counts, divide departments and set the relative usage of every queue.
+    """Divide departments and set the relative usage of every queue, if history counts.
 
     Shares must be up to date.
     """
@@ -74,7 +74,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 def _has_both_sizes(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some, but not all, workloads of the department exceed the amount on their own."""
+    """Return whether some of the department's workloads exceed the amount on their own, and others do not."""
 
     def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)

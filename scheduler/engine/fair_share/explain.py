@@ -13,7 +13,7 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """Return how the pool's resources are divided among queues, top level first.
+    """Return the divisions of the pool's resources among queues, top level first.
 
     The list is empty for an unknown pool.
     """

@@ -4,8 +4,8 @@ A queue's turn lasts while it runs a workload that exceeds its share. Its resour
 relative usage is clearly above that of the preemptor's queue. The difference must outweigh the cost of the
 change.
 
-The required difference depends on the size of the change. Reallocating the whole pool shifts usage fast and
-must not happen too often. A small change shifts usage slowly but must happen eventually. The required
+The required difference depends on the size of the change. Reallocating the whole pool shifts usage quickly
+and must not happen too often. A small change shifts usage slowly, but must happen eventually. The required
 difference is therefore at most a third of the gap towards which usage is heading, both before and after the
 change.
 """
@@ -88,8 +88,8 @@ class TurnTaking:
     def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would end up less far over quota than the other queue, its turn must be over.
-        Otherwise, the victim queue must retain its share, or have used at least as much as the preemptor's
+        If the victim queue would then be less far over quota than the other queue, its turn must be over.
+        Otherwise, the victim queue must keep its share, or have used at least as much as the preemptor's
         queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:

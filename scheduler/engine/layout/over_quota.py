@@ -23,7 +23,7 @@ class PodsOverQuota(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueInPool:
-    """Quota that counts in a pool, allocation, and pods over quota by workload, before any decision."""
+    """State of a queue in a pool before any decision: quota, allocation, and pods over quota by workload."""
 
     quota: Bounds
     allocated: Amounts
@@ -34,7 +34,7 @@ PlacedPod = tuple[Gang, BoardRole, Pod]
 
 
 def queues_in_pools(layout: Layout, pools: Collection[str]) -> dict[tuple[str, str], QueueInPool]:
-    """Return the state of each queue by queue and pool. The layout must not have been decided yet."""
+    """Return the state of each queue by queue and pool. Call this before the layout is decided."""
     return {
         (queue, name): state
         for name, board in layout.boards.items()

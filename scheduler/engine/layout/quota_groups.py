@@ -1,8 +1,8 @@
 """Quotas and limits that several pools share.
 
-While the engine decides about one pool, the pool's queues can use only what allocations in the group's other
-pools leave of the group's quota and limit. This remainder is constant during a step, because a step changes
-only its own board.
+While the engine decides about one pool, the pool's queues can use the group's quota and limit minus the
+allocations in the group's other pools. This remainder is constant during a step, because a step changes only
+its own board.
 """
 
 from collections import defaultdict
@@ -63,8 +63,8 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the boards in decision order.
 
-        The rest of a group's quota is assigned to the first board that needs it. The board whose pending
-        workload has the smallest sort key comes first, so that no pool is always last.
+        The first board that needs a group's remaining quota gets it. The board whose pending workload has the
+        smallest sort key comes first, so that no pool is always last.
         """
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 

@@ -38,7 +38,7 @@ def find_room(
 def available_nodes(
     board: Board, gang: Gang, within: AbstractSet[int] | None = None
 ) -> AbstractSet[int] | None:
-    """Return the nodes in `within` that are not held for another workload. None means all nodes."""
+    """Return the nodes in `within` that no hold reserves for another workload. None means all nodes."""
     hold = board.cycle.hold()
     if hold is None or may_use_held_nodes(board, gang):
         return within
@@ -46,9 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes: there is no other gang's hold, or the gang ends before the
-    hold.
-    """
+    """Return whether the gang may use held nodes, because it ends before the hold or the hold is its own."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True

@@ -2,8 +2,8 @@
 
 The typical requests (the mix) are the requests of all running and pending workloads in the pool. The loss for
 a request on a node consists of the free devices that are too small for the request, or of all free devices if
-the request does not fit at all. The loss also includes the free GPU capacity for which CPU or memory would
-run out if the node kept receiving average requests. All values are integers, weighted by the number of
+the request does not fit at all. The loss also includes the free GPUs that could not be used because average
+requests would exhaust the node's CPU or memory first. All values are integers, weighted by the number of
 replicas. The best placement causes the smallest loss.
 """
 
@@ -249,7 +249,7 @@ class Fragmentation:
 
 
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return the amounts that a replica uses on the `count` fullest devices with room."""
+    """Return how much a replica uses on each of the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

@@ -56,7 +56,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers of a refusal for a gang that is blocked although the totals suffice.
+    """Return the numbers for the refusal of a gang that is blocked although the totals suffice.
 
     The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
     reclaims.
@@ -87,7 +87,7 @@ def max_gpus_saved_by_moves(board: Board) -> int:
 
 
 def largest_victim(selection: VictimSelection, kind: int) -> int:
-    """Return an upper bound on how much of a resource evicting a single gang could free."""
+    """Return the most of a resource that the eviction of a single gang could free."""
     return max((result.largest_victim[kind] for result in _totals_by_queue(selection).values()), default=0)
 
 
@@ -142,8 +142,7 @@ def _totals_by_queue(selection: VictimSelection) -> dict[QueueAccount, _QueueTot
 def _project_totals(selection: VictimSelection, account: QueueAccount) -> _QueueTotals:
     """Return the reclaimable amounts of a project.
 
-    The amounts are cached, because the remaining preemptible allocation stays reclaimable until a gang is
-    added.
+    The amounts are cached until a gang is added.
     """
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.protects_new_gangs

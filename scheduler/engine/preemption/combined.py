@@ -1,4 +1,5 @@
-"""Try sets of victims: evict as many as the totals require, then move other pods if the pool allows moves.
+"""Try sets of victims: evict as many victims as the totals require, then move other pods if the pool allows
+it.
 
 Sets of victims are tried cheapest first. A set costs more than all others if evicting it would leave a queue
 below its quota.

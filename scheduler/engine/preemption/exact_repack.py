@@ -43,7 +43,7 @@ class _FreeResources(NamedTuple):
 
 
 def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement and plan slots for all selected pods. Return False if that fails."""
+    """Place the arrangement, and plan a slot for each selected pod. Return False if that fails."""
     board, preemptor = selection.board, selection.policy.gang
     if len(board.nodes.nodes) > MAX_NODES or len(selection.selected) > MAX_PODS:
         return False

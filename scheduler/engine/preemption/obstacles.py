@@ -1,4 +1,4 @@
-"""Obstacles that rule out evictions for a preemptor before any are tried."""
+"""Obstacles that rule out evictions for a preemptor, checked before any eviction is tried."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
@@ -28,7 +28,7 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
 def policy_obstacle(
     board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
 ) -> Obstacle | None:
-    """Return why the policy cannot help the gang in any arrangement, or None if it may help.
+    """Return why the policy cannot help the gang in any arrangement, or None if it might help.
 
     `needs_share` is the result of `policy_type.needs_share(board)`.
     """

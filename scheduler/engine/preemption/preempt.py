@@ -74,7 +74,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_refused(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy can help no group, refuse all groups without trying moves. Return whether they were
+    """Refuse all groups without trying moves if the policy can help none of them. Return whether they were
     refused.
 
     The order of groups does not matter, because the board does not change until a gang is placed.

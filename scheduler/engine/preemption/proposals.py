@@ -188,7 +188,7 @@ def _victims_to_clear(
 class _Alternatives:
     """Sets of victims that may cost less than clearing one node after another.
 
-    Clearing nodes replica by replica would miss a few larger victims that make room for several replicas.
+    Clearing a node for each replica would miss a few larger victims that make room for several replicas.
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:

@@ -45,7 +45,7 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return by how much bounds are still exceeded after a gang has ended.
+    """Return the amount by which bounds are still exceeded after a gang has ended.
 
     Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """

@@ -28,7 +28,7 @@ def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> La
 
 
 def _amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield each amount of the request that could be lower if the blockers name its resource."""
+    """Yield each amount of the request that could be lowered, if the blockers name its resource."""
     for role in case.roles:
         if role.min > 1:
             yield role, "replicas", role.min

@@ -1,4 +1,4 @@
-"""Proposed changes with their sizes, and ladders of increasingly large changes to one amount."""
+"""Proposed changes with their sizes, and ladders of changes to one amount, the smallest first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -17,7 +17,7 @@ Ladder = Sequence[Proposal]  # smallest change first; larger changes start the w
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size. Proposals are ordered by kind, then amount, then names."""
+    """Return the change with its size. Proposals are sorted by kind, then by amount, then by names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
@@ -26,7 +26,7 @@ def single_rung(change: Change, amount: int = 0) -> Ladder:
 
 
 def ladder_in_order(changes: Iterable[Change]) -> Ladder:
-    """Return a ladder of the changes, which must be ordered by amount."""
+    """Return a ladder of the changes, which must be sorted by amount."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
@@ -44,8 +44,7 @@ def raising_ladder(
 ) -> Ladder:
     """Return a ladder that raises `amount` in round steps up to the largest of the targets.
 
-    The targets themselves are also rungs. Sizes are relative to the new amount, so an increase from 0 has
-    size 1.
+    Each target is also a rung. Sizes are relative to the new amount, so an increase from 0 has size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)
@@ -55,7 +54,7 @@ def raising_ladder(
 
 
 def step_size(amount: int, resource: str) -> int:
-    """Return the step: whole units for counts and devices, else at most an eighth of the amount.
+    """Return the step size: whole units for counts and devices, else at most an eighth of the amount.
 
     Steps of memory are powers of two. Other steps are 1, 2 or 5 times a power of ten.
     """

@@ -76,8 +76,8 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
 
-    A reservation that only waits for evicted or stopping pods counts as a start, but one that waits for
-    booting nodes does not.
+    A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
+    booting nodes.
     """
     runs = _Runs(snapshot, name, max_runs)
     cases = list(_cases(runs, snapshot, name))

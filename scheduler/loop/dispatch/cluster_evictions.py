@@ -21,7 +21,7 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and others that are live or have just failed.
+    """Pods of one workload that its cluster has evicted, and pods that are live or have just failed.
 
     `is_on_record` is true if the evicted pods have an audit record from an earlier tick.
     """
@@ -36,9 +36,9 @@ def find_cluster_evictions(
 ) -> list[ClusterEviction]:
     """Return the evictions of these pods, whose rows already contain their ends.
 
-    `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If pods fail whose
-    peers were evicted in earlier ticks of the same run, their evictions are returned as well. Call this
-    before the workloads of the pods are evaluated, which may stop their other pods.
+    `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
+    pods were evicted in earlier ticks of the same run, these evictions are also returned. Call this before
+    the workloads of the pods are evaluated, because that may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if failed:
@@ -120,7 +120,7 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
 
 
 def _later_ends(evictions: Iterable[ClusterEviction]) -> list[ClusterEviction]:
-    """Return the evictions on record whose workloads have now lost their other pods as well."""
+    """Return the recorded evictions whose workloads have now lost their other pods too."""
     on_record = [eviction for eviction in evictions if eviction.is_on_record and eviction.others]
     if not on_record:
         return []

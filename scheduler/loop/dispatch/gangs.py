@@ -148,7 +148,7 @@ def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
 
 
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
-    """Stop workloads' live pods. Each pod's reason is that of its workload. Return the number of pods."""
+    """Stop the live pods of workloads, with the reason of each workload. Return the number of pods."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
     reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
     return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)

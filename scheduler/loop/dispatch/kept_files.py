@@ -1,4 +1,4 @@
-"""Keep the files of failed pods on their nodes for the time that their documents name."""
+"""Keep the files of failed pods on their nodes for the time in their documents."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of these failed pods, in the transaction that records their end.
+    """Keep the files of these failed pods. Runs in the transaction that records their end.
 
     `failed` has the pods by workload.
     """

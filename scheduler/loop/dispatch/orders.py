@@ -1,4 +1,4 @@
-"""Build one pod's order for its runtime: its command, devices and environment.
+"""Build the order with which a runtime starts one pod: command, devices and environment.
 
 Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
@@ -107,7 +107,7 @@ class DeclaredSecrets:
 
 
 def _downloads(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
-    """Return the fields of an order that describe where the node downloads the pod's code and volumes.
+    """Return the order fields with the URLs from which the node downloads the pod's code and volumes.
 
     Raises ValueError if the code has expired.
     """
@@ -189,7 +189,7 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
 
 
 def _is_always_alone(spec: WorkloadSpec) -> bool:
-    """Return whether the workload has only one pod, which then needs no secret of a gang.
+    """Return whether the workload always has a single pod, which needs no gang secret.
 
     On Kubernetes, a pod without secrets starts with one call instead of two.
     """

@@ -203,7 +203,7 @@ def _store_failures(
 def _fail_without_secrets(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Stop the starting workloads that lack a secret, which then fail.
+    """Stop the starting workloads that lack a secret. They then fail.
 
     Running workloads continue without the replicas that cannot be started.
     """

@@ -43,8 +43,8 @@ def port_env(pod: Pod) -> dict[str, str]:
 def _listening_address(pod: Pod, address: str) -> str:
     """Return the address on which the pod listens.
 
-    A pod with an address of its own listens on all addresses, so that it can also be reached through its
-    cluster, which connects to a loopback address.
+    A pod with its own address listens on all addresses. It can then also be reached through its cluster,
+    which connects to a loopback address.
     """
     if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return ALL_ADDRESSES

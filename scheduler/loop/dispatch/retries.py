@@ -93,7 +93,7 @@ def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]
 
 
 def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
-    """Return the document with more memory for a role: its request, its limit, or both.
+    """Return the document with a higher memory request or limit for a role, or both.
 
     If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
     """

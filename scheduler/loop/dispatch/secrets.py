@@ -68,7 +68,7 @@ class SecretReader:
 def record_secret_uses(
     pods: Iterable[Pod], images: RunImages, reader: SecretReader, now: datetime, context: SchedulerContext
 ) -> None:
-    """Record the versions of secrets that the pods will receive, once per run. No pod has started yet."""
+    """Record once per run which versions of secrets the pods will receive. Call this before a pod starts."""
     assert_no_transaction()
     uses: dict[tuple[object, ...], SecretUse] = {}
     values: dict[tuple[object, ...], SecretValue] = {}
@@ -94,7 +94,7 @@ def record_secret_uses(
 def _received_secrets(
     pod: Pod, images: RunImages, reader: SecretReader, context: SchedulerContext
 ) -> Iterator[AnySecret]:
-    """Yield the secrets of a pod: declared ones, those of plugins, and credentials for its image."""
+    """Yield the secrets of a pod: declared secrets, secrets of plugins, and credentials for its image."""
     spec = context.specs.get(pod.workload).spec
     role = next((role for role in spec.all_roles if role.name == pod.role), None) if spec else None
     if spec is None or role is None:

@@ -1,8 +1,8 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-one replica fails. The loss of a machine is not a failure of its replicas, nor of their peers, whose programs
-may fail because of it. Idle roles have no command of their own and are stopped once all other replicas have
+one replica fails. The loss of a machine is not a failure of its replicas, nor of other replicas that fail
+because of the loss. Idle roles have no command of their own and are stopped once all other replicas have
 succeeded.
 """
 
@@ -127,9 +127,10 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 
 def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
-    """Return the replaced pod whose loss may have caused a failure: the latest that existed with this pod.
+    """Return the replaced pod whose loss may have caused this pod's failure: the latest that ran with this
+    pod.
 
-    A pod that was killed for what it used, or that could not be started, did not fail because of a peer.
+    A pod that exceeded a limit or could not be started did not fail because of a peer.
     """
     has_run = failed.exit_code is not None or failed.signal is not None
     if not has_run or failed.stop_reason in KINDS or failed.created_at is None or failed.ended_at is None:
@@ -242,7 +243,7 @@ def is_whole(tree: Group | Role, pods: Collection[PodFact]) -> bool:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the node or one of its groups has live pods but is below its minimum."""
+    """Return whether this part of the tree, or a group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not has_minimum(node, pods, COUNTED_STATES):

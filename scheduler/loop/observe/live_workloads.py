@@ -1,4 +1,4 @@
-"""The engine's view of all live workloads. Each observation rebuilds only a few of them.
+"""The engine's view of all live workloads. Each observation rebuilds only a few workloads.
 
 Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
 projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these changes.
@@ -126,11 +126,11 @@ class LiveWorkloads:
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
-        """Return the pod IDs by the engine's pod names."""
+        """Return the pods' IDs by their names in the engine."""
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the engine's names of those workloads that are live."""
+        """Return the names in the engine of those workloads that are live."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def read_pods(self) -> Collection[PodRow]:
@@ -177,7 +177,7 @@ class LiveWorkloads:
             self._pods.pop(workload, None)
 
     def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
-        """Return whether a run has ended. The row of a workload may be older than those of its pods."""
+        """Return whether a run has ended. A workload's row may be older than its pods' rows."""
         row = self._workload_rows.rows.get(workload)
         if row is None:
             return workload in self._changed_workloads
@@ -212,7 +212,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload, unless nothing that its entry depends on has changed."""
+        """Convert a workload if anything on which its entry depends has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -255,5 +255,5 @@ def _refusals(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -
 
 
 def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
-    """Return whether a workload has neither dependencies nor pools that it may use only later."""
+    """Return whether a workload has no dependencies and may use all of its pools now."""
     return spec is None or (not waits_for_others(row, spec) and spec.burst_after is None)

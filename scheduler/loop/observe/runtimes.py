@@ -1,4 +1,4 @@
-"""Expected runtimes of each project's workloads, estimated from recently completed workloads."""
+"""Expected runtimes by project, estimated from recently completed workloads."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Workloads and projects that a user may filter evictions by."""
+"""Workloads and projects by which a user may filter evictions."""
 
 from uuid import UUID
 
@@ -16,9 +16,9 @@ from scheduler.reports.selectors import evictions, preemptor_filter, victim_filt
 def unknown_parties(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
-    """Return the problems with a preemptor and a victim that the user sees nowhere.
+    """Return a problem for a preemptor or victim that the user cannot see.
 
-    Workloads that were deleted stay known through their evictions.
+    Deleted workloads can still be found through their evictions.
     """
     problems = []
     if preemptor is not None:
@@ -41,7 +41,7 @@ def unknown_parties(
 
 
 def _seen(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the visible evictions whose party in this column is visible by name."""
+    """Return the visible evictions in which the user may see the name of the party in this column."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

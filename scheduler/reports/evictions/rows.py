@@ -42,6 +42,6 @@ def eviction_row(
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the work between the start or, if it is later, the last checkpoint, and the end."""
+    """Return the work from the start or the last checkpoint, whichever is later, until the end."""
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000

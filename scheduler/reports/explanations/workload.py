@@ -97,7 +97,9 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return the current reason of a workload with unmet dependencies: their states and queue positions."""
+    """Return the current pending reason of a workload with unmet dependencies, with their states and queue
+    positions.
+    """
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None
     return current_waiting_message(actor, workload)

@@ -76,7 +76,7 @@ class Change(NamedTuple):
 
     @property
     def is_announced(self) -> bool:
-        """Return whether more has changed than the queue position and the expected start."""
+        """Return whether anything but the queue position and the expected start has changed."""
         return self.before is None or self.before[:2] != self.state[:2]
 
 
@@ -133,7 +133,7 @@ class ExplanationWriter:
         return self.write_batch(view.at, cycle)
 
     def _next_updates(self, updates: list[Change]) -> list[Change]:
-        """Return the updates of this cycle: the first workloads in the queue, and those whose turn it is."""
+        """Return this cycle's updates, for the first workloads in the queue and those whose turn it is."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]

@@ -51,7 +51,7 @@ class QueueShare:
 
     @property
     def below_share(self) -> int:
-        """Part of the request within the fair share for which no GPUs are allocated or reserved."""
+        """Requested GPUs within the fair share that are neither allocated nor reserved."""
         return max(0, min(self.share, self.requested) - self.held)
 
 

@@ -97,8 +97,8 @@ class MetricsCollector(LeasedThread):
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
         """Apply the stop rules of arrays whose tasks have reported since the last time.
 
-        A new leader applies all rules, because its predecessor may have stored reports without doing so.
-        An array whose rule fails does not delay the others.
+        A new leader applies all rules, because its predecessor may have stored reports without applying the
+        rules. An array whose rule fails does not delay the others.
         """
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return
@@ -123,7 +123,7 @@ class MetricsCollector(LeasedThread):
     def _notice_other_leaders(self, held: HeldLease) -> None:
         """Apply all rules again if another process has held the lease.
 
-        Each acquisition adds 1 to the epoch, also if the holder stays the same.
+        Each acquisition adds 1 to the epoch, even if the holder stays the same.
         """
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None
@@ -198,7 +198,7 @@ def _ended_pods(since: datetime) -> Iterator[LoggedPod]:
 
 
 def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
-    """Read a log from `offset`. If more than READ_BYTES are new, read only the last READ_BYTES."""
+    """Read a log from `offset`, but at most its last READ_BYTES bytes."""
     chunk = runtime.read_log(pod_id, offset, READ_BYTES)
     if chunk.size - chunk.offset > READ_BYTES:
         return runtime.read_log(pod_id, chunk.size - READ_BYTES, READ_BYTES)

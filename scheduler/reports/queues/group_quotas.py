@@ -78,10 +78,9 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return what each queue holds in the other pools of these pools' quota groups, by group and owner.
+    """Return the resources of each queue in the other pools of these pools' quota groups, by group and owner.
 
-    The amounts include reserved ones, and are from the last cycle. If no pool is in a group, there is no
-    query.
+    The amounts include reservations and are from the last cycle. If no pool is in a group, no query is made.
     """
     groups = {pool.quota_group_id for pool in pools} - {None}
     rows = QueueStatus.objects.none()

@@ -61,7 +61,8 @@ NOTHING = Held()
 def held_by_queue(
     pools: Collection[NodePool] | None = None, *, preemptible: bool | None = None
 ) -> dict[Key, Held]:
-    """Return what each queue holds now, by pool and queue. Departments include their projects.
+    """Return the allocated and reserved resources of each queue, by pool and queue. Departments include their
+    projects.
 
     `pools` and `preemptible` restrict the sums to these pools, and to preemptible (True) or non-preemptible
     (False) workloads.

@@ -33,9 +33,9 @@ class QueueLength:
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the pending workloads of a pool, or of all pools, that the user may see, in queue order.
 
-    Each workload is annotated with its pool, its queue position, and a text by which it can be sorted: the
-    pool, then the position. Reserved workloads come first: their nodes are chosen, so they have no position.
-    Workloads that no cycle has evaluated yet come last.
+    Each workload is annotated with its pool, its queue position and a text for sorting by both. Reserved
+    workloads come first. They have no position, because their nodes are already chosen. Workloads that no
+    cycle has evaluated yet come last.
     """
     queue_position = Case(
         When(phase=Phase.RESERVED, then=NO_POSITION),

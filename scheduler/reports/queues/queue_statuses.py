@@ -34,7 +34,7 @@ FIELDS = ["share", "allocated", "reserved", "requested", "usage", "at"]
 def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport], held: Mapping[Key, Held]) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    Shares and requests are those of the cycle. `held` is what the queues hold after it.
+    Shares and requests are those of the cycle. `held` contains the resources of the queues after the cycle.
 
     If only a queue's decayed usage changes, its status is written once per minute.
     """

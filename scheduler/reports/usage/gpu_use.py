@@ -1,4 +1,4 @@
-"""Measured use of allocated GPUs by department, project, user and pool."""
+"""Measured utilization of allocated GPUs, by department, project, user or pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NAME_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Number of measured GPU-hours, and the part of these hours in which the GPUs were busy."""
+    """Measured GPU-hours, and the part of them in which the GPUs were busy."""
 
     measured: float
     busy: float
@@ -37,7 +37,7 @@ class GpuUse:
 
 
 def gpu_use(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
-    """Return the measured use of GPUs by name, for the projects that the user may see.
+    """Return the measured GPU-hours by name, for the projects that the user may see.
 
     Names without measurements are omitted.
     """

@@ -1,4 +1,4 @@
-"""Names that a user may filter usage reports by."""
+"""Names by which a user may filter usage reports."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ CHECKS = {
 
 
 def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
-    """Return the problems with names that are neither visible nor in the visible usage.
+    """Return a problem for each name that is neither visible nor in the visible usage.
 
     Usage outlives its project, user and pool.
     """

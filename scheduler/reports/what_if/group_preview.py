@@ -46,9 +46,9 @@ class GroupImpact(PlanChanges):
 def preview_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], now: datetime | None = None
 ) -> GroupImpact:
-    """Return the effects of giving the group these pools.
+    """Return the effects of changing the group's pools to these.
 
-    Raises Invalid if the group cannot have them, or Forbidden.
+    Raises Forbidden, or Invalid if the group cannot have these pools.
     """
     require(actor, Action.ADMINISTER)
     check_pools(group, pools)

@@ -79,7 +79,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
 
 def _place(pool: str, queues: Iterable[model.Queue]) -> _Place:
-    """Return the pool or, if one of the queues has a group quota in it, all pools of the group."""
+    """Return the pool, or all pools of its group if one of the queues has a group quota."""
     entitlements = [queue.entitlements for queue in queues]
     names = (entry[pool].group for entry in entitlements if pool in entry)
     group = next((name for name in names if name), "")
@@ -146,7 +146,7 @@ def _pool_warnings(
 
 
 def _largest_capacity(place: _Place, snapshot: model.Snapshot) -> Sums:
-    """Return the capacity of the pools at their maximum size, or of their present nodes if that is more."""
+    """Return the capacity of the pools at their maximum size, or of their current nodes if that is more."""
     result = [0, 0, 0]
     for pool in snapshot.pools:
         if pool.name not in place.pools:

@@ -110,7 +110,7 @@ def _empty_devices(node: Node) -> list[DeviceMap]:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) for each visible project, sorted by name.
+    """Return the hue, name and milli-GPU of each visible project, sorted by name.
 
     Other projects come last.
     """

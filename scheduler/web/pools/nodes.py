@@ -68,7 +68,7 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
-    """Return (hue, project, milli-GPU) for each visible project by name, then one entry for all others."""
+    """Return the hue, name and milli-GPU of each visible project by name, then one entry for all others."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")
@@ -81,7 +81,7 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of one workload on a node that are in the same state, with the sums of their resources."""
+    """Pods of one workload in the same state on a node, with the sums of their resources."""
 
     allocations: Sequence[Allocation]
 
@@ -91,7 +91,7 @@ class PodGroup:
 
     @property
     def names(self) -> str:
-        """Return the pods within the workload, such as "worker-0 to worker-3, worker-6"."""
+        """Return the names of the pods, such as "worker-0 to worker-3, worker-6"."""
         indexes: dict[str, list[int]] = {}
         for row in self.allocations:
             indexes.setdefault(row.pod.role, []).append(row.pod.index)

@@ -183,7 +183,7 @@ def outcome_tone(row: ScalingEvent) -> str:
 
 
 def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return the levels with their bars. Levels without nodes and without room for a pod are omitted."""
+    """Return the levels with their bars. Levels with neither nodes nor room for a pod are omitted."""
     return [
         (
             level,

@@ -55,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of the grid. If `numbers_visible` is False, the user may not see the department's own numbers."""
+    """Row of the grid. `numbers_visible` is False if the user may not see the department's own numbers."""
 
     key: str
     name: str

@@ -1,4 +1,4 @@
-"""Preview, in the quota group form, of a change to the group's pools."""
+"""Preview of a change to a quota group's pools, shown in the form."""
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST

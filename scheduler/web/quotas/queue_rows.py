@@ -80,7 +80,7 @@ class QuotaLine:
 
     @property
     def over_quota(self) -> int:
-        """Amount over quota in the pools. Quota that is free in one pool does not cover another pool."""
+        """Amount over quota in the pools. Unused quota in one pool does not cover another pool."""
         if any(quota.group_id is not None for quota in self.quotas):
             return max(0, self.held - self.gpus) if self.gpus is not None else 0
         return sum(self._over_by_pool.values())
@@ -165,7 +165,7 @@ def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
 def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
     """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
 
-    Held tasks of arrays, and workloads whose GPUs are reserved, are left out.
+    Held tasks of arrays and workloads with reserved GPUs are omitted.
     """
     rows = (
         Workload.objects.filter(

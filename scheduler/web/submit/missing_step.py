@@ -1,4 +1,4 @@
-"""The step of an installation without which no workload can be submitted."""
+"""Installation step that is missing before workloads can be submitted."""
 
 from dataclasses import dataclass
 

@@ -138,7 +138,7 @@ def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:
-    """Attach an error to the parts of the document that it concerns, or show it at the top of the page."""
+    """Attach an error to the affected parts of the document, or show it at the top of the page."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):

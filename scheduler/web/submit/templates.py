@@ -50,7 +50,7 @@ class SaveForm(Form):
 
 
 def describe_request(text: str) -> str:
-    """Return what the roles of a template request, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
+    """Return the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
     roles = (open_draft(text).data or {}).get("roles")
     if not isinstance(roles, list):
         return ""
@@ -236,7 +236,7 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield (template, whether the user may use it, whether the user may change it).
+    """Yield each template with two flags: whether the user may use it, and whether the user may change it.
 
     Permission to operate a project is checked only once per project.
     """

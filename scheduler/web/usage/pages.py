@@ -130,7 +130,7 @@ def _usage_lines(
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageLine]:
-    """Return the lines, largest first. Projects have their own colours, others those of their places."""
+    """Return the lines, largest first. Projects have their own colours, other lines a colour per position."""
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
@@ -149,7 +149,7 @@ def _usage_lines(
 
 
 def _workloads_url(by: Dimension, name: str) -> str:
-    """Return the URL that lists the workloads of a line, or "" for departments and for Berth itself."""
+    """Return the URL of the list of a line's workloads, or "" for departments and for Berth itself."""
     keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
     if not name or by not in keys:
         return ""
@@ -222,7 +222,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
 
 
 def _starts(question: UsageQuery) -> list[datetime]:
-    """Return the start of each step in the user's time zone."""
+    """Return when each step starts in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:

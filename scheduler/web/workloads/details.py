@@ -33,7 +33,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class PendingDetail:
-    """Pending reasons from the last cycle that evaluated a workload, and the states of its queues."""
+    """Pending reasons of a workload from the last cycle that evaluated it, and the states of its queues."""
 
     obstacles: list[Obstacle]
     explanation: Explanation
@@ -93,7 +93,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the project's and department's queues, with those trace URLs that the user may open."""
+    """Return the queues of the project and department, with the trace URLs that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -152,6 +152,6 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 def document_text(workload: Workload, **instead: Any) -> str:
     """Return the workload's document as YAML, with its keys in the usual order.
 
-    Values in `instead` replace the workload's own.
+    Values in `instead` replace those of the workload.
     """
     return dump_workload({**workload.spec, **instead})

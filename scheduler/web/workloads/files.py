@@ -13,7 +13,7 @@ TEXT_SUFFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """File, with the query parameters that select it. Text files can be previewed."""
+    """File with the query parameters that select it. Text files have a preview."""
 
     path: str
     size: int
@@ -30,5 +30,5 @@ class Preview:
 
 
 def text_of(content: bytes) -> str:
-    """Return the beginning of a text file without control characters."""
+    """Remove control characters from the beginning of a text file."""
     return "\n".join(map(plain_text, content[:PREVIEW_BYTES].split(b"\n")))

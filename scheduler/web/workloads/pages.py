@@ -99,7 +99,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether a tab is offered. Before the first run, those of running pods would be empty."""
+    """Return whether a tab is shown. Before the first run, tabs about running pods would be empty."""
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
     return tab != "terminal" or is_operator
@@ -208,7 +208,7 @@ def _image(workload: Workload) -> dict[str, Any] | None:
 
 
 def _open_ports(actor: Actor, workload: Workload) -> list[str]:
-    """Return the names of the ports that the user can open now."""
+    """Return the names of the ports that the user may open now."""
     names = [port["name"] for port in ports.declared_ports(workload)]
     can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
     return names if can and may(actor, Action.OPERATE, workload) else []

@@ -44,7 +44,7 @@ class Explanation(Model):
 
 
 class SingleChange(Model):
-    """One change, in GPUs, CPU cores, MiB, seconds and counts."""
+    """One change, in GPUs, CPU cores, MiB, seconds or a count."""
 
     kind: str = ""
     subject: str = ""

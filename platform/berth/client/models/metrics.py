@@ -32,7 +32,7 @@ class Metric(Model):
 
 
 class ComparedMetric(Model):
-    """Metric of one of several workloads."""
+    """Metric of one of the compared workloads."""
 
     workload: str = ""
     id: str

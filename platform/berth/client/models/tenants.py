@@ -184,7 +184,7 @@ class QuotaInPool(Model):
 
 
 class OverQuota(Model):
-    """Running workload with pods that would be over quota and are within quota now."""
+    """Running workload with pods that are within quota now, but would be over quota."""
 
     kind: str = ""
     """Kind of the queue whose quota they would exceed."""

@@ -186,7 +186,7 @@ class Dependencies(Model):
 
 
 class WorkloadGit(Model):
-    """Git repository that the code comes from, as the document names it."""
+    """Git repository of the code, as named in the document."""
 
     url: str = ""
     ref: str | None = None
@@ -204,7 +204,7 @@ class WorkloadGit(Model):
 
 
 class WorkloadCode(Model):
-    """Code that the workload was submitted with.  `commit` and `branch` come from the Git server, or from
+    """Code with which the workload was submitted.  `commit` and `branch` come from the Git server, or from
     the submitter if `git` is None."""
 
     tree: str | None = None

@@ -1,4 +1,4 @@
-"""Parse the jobs, machines and partitions in responses of slurmrestd, in all understood versions."""
+"""Parse the jobs, machines and partitions in slurmrestd's responses, in all supported versions."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _owner(row: Row, key: str) -> str:
-    """Return the job's user. Without the name, a job could be this pool's, and be submitted again."""
+    """Return the job's user. A job without a user might be this pool's and be submitted twice."""
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise Unreadable(key)
@@ -146,7 +146,7 @@ def _minutes(value: object) -> int | None:
 
 
 def _names(value: object) -> Sequence[str]:
-    """Return the names in a list, or in text that separates them with commas."""
+    """Return the names in a list or in comma-separated text."""
     if isinstance(value, str):
         return [name for name in value.split(",") if name]
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

@@ -132,10 +132,10 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
         seconds: float | None = None,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Return the JSON object of the response. Raises ProviderError if it reports other errors than these.
+        """Return the JSON object of the response. Raises ProviderError for all errors except these.
 
-        After a response that a path does not exist, the version is negotiated again by the next call, because
-        slurmrestd may have been upgraded.
+        If a path does not exist, the next call negotiates the version again, because slurmrestd may have been
+        upgraded.
         """
         server = connection.server
         full_path = f"/{api}/{self._api(connection).version}{path}"
@@ -164,7 +164,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic time until which this many calls may take, so that other pools do not wait."""
+    """Return the monotonic deadline of this many calls, so that other pools do not wait."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

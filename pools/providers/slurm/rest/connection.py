@@ -37,7 +37,7 @@ class Response:
     content: bytes
 
     def json(self) -> Mapping[str, Any] | None:
-        """Return the JSON object, or None if the content is something else."""
+        """Return the JSON object, or None for other content."""
         try:
             value = json.loads(self.content)
         except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ class Connection:
 
 
 def _run(call: Coroutine[Any, Any, Response]) -> Response:
-    """Run a call. Unlike `asyncio.run`, do not wait for the thread of a name resolution that hangs."""
+    """Run a call. Unlike `asyncio.run`, do not wait for the thread of a hanging name resolution."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(call)

@@ -26,7 +26,7 @@ UNSPECIFIED = (
 
 
 def reported_errors(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the errors in a response. Slurm also lists successes there, with the code 0."""
+    """Return the errors in a response. Entries with the code 0 are successes and are ignored."""
     # Newer versions report the result of a cancellation as a status.
     statuses = [row.get("error") for row in _objects(answer.get("status"))]
     listed = [*_objects(answer.get("errors")), *_objects(statuses)]
@@ -56,7 +56,7 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
 
 
 def unreadable(server: Server, subject: str) -> ProviderError:
-    """Return the error for a response whose content is not that of slurmrestd's API."""
+    """Return the error for a response that is not in the format of slurmrestd's API."""
     message = f"{server.place} sent {subject} that Berth cannot read. Check provider_settings.rest_url"
     return ProviderError(Kind.BROKEN, message)
 

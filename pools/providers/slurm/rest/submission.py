@@ -1,7 +1,7 @@
 """Body of the request that submits a pilot job.
 
-The token with which the job joins is in the job's environment, because slurmrestd cannot write files. Slurm
-shows the environment only to the user and to its administrators.
+The job's join token is in its environment, because slurmrestd cannot write files. Slurm shows the environment
+only to the user and to its administrators.
 """
 
 import math
@@ -28,7 +28,7 @@ unset {variable}
 def submission_body(
     api: Api, settings: SlurmSettings, order: ProvisionOrder, name: PilotName, variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the body for a job like the one that `sbatch` submits for other pools."""
+    """Return the body for the same job that `sbatch` submits for other pools."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
     job = {
         **_common(settings, order), **dict(settings.rest_options),
@@ -52,7 +52,7 @@ def _common(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
 
 
 def _plain(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
-    """Return the other keys of the versions of Slurm 22.05, which cannot send a signal to the script."""
+    """Return the remaining keys for Slurm 22.05, which cannot send a signal to the script."""
     shape = order.shape
     return {
         "nodes": 1, "no_requeue": True, "memory_per_node": shape.memory_mib,

@@ -25,7 +25,7 @@ _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 
 
 def parse_token(text: str) -> str | None:
-    """Return the token in the output of `scontrol token`, or in a file with only the token.
+    """Return the token from the output of `scontrol token`, or from a file that contains only the token.
 
     Return None if the text contains no token.
     """
@@ -34,7 +34,7 @@ def parse_token(text: str) -> str | None:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """Return when the token expires, or None if it names no time."""
+    """Return when the token expires, or None if it does not contain the time."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

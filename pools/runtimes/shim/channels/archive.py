@@ -19,7 +19,7 @@ class CopyError(Exception):
 
 
 def base_name(source: str) -> str:
-    """Return the name that a source has in its target: that of the file or directory, or CONTENTS."""
+    """Return the name of a source's copy: the name of the file or directory, or CONTENTS."""
     name = source.rstrip("/").rpartition("/")[2]
     return CONTENTS if name in ("", "..") else name
 
@@ -31,7 +31,7 @@ def describe(path: str, error: OSError) -> str:
 def stays_inside(link: str, depth: int) -> bool:
     """Return whether a link in a directory `depth` levels below the root stays inside the root.
 
-    ".." is allowed only at the beginning. After the name of another link, it could lead anywhere.
+    ".." is allowed only at the beginning, because it could lead anywhere after the name of another link.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = 0

@@ -1,4 +1,4 @@
-"""Command or program that a channel runs in the pod: on a terminal, or with three pipes.
+"""Command or program that a channel runs in the pod, on a terminal or with three pipes.
 
 The command has the pod's namespaces, control groups, user, variables and working directory.
 """
@@ -105,7 +105,7 @@ class Command:
             return
 
     def read(self, fd: int, limit: int) -> bytes:
-        """Return available output, or nothing. An output that has ended is removed from `outputs`."""
+        """Return available output, or nothing. Remove an output that has ended from `outputs`."""
         try:
             data = os.read(fd, limit)
         except BlockingIOError:
@@ -119,7 +119,9 @@ class Command:
         return data
 
     def write(self, data: bytes | bytearray) -> int:
-        """Return how many bytes the command accepts. Input that it will never read counts as accepted."""
+        """Write input, and return how many bytes the command accepted. Input that it will never read counts
+        as accepted.
+        """
         if self._input < 0:
             return len(data)
         try:
@@ -171,8 +173,7 @@ def set_size(fd: int, size: dict[str, object]) -> None:
 def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
     """Start the command or the program of a request in the pod. Raises ValueError, KeyError or TypeError.
 
-    A request for a command has the `command` as a list, and the `terminal` with its `rows`, `columns` and
-    `type`, or null.
+    A request contains the `command` as a list. `terminal` is null or contains `rows`, `columns` and `type`.
     """
     if "command" not in request:
         return _start_program(pod, libc, request, mark)
@@ -207,7 +208,7 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
 
 class Terminal:
-    """New terminal of the pod, opened by the command's process and sent to the relay."""
+    """New terminal of the pod, which the command's process opens and sends to the relay."""
 
     def __init__(self, size: dict[str, object]) -> None:
         self._size = size
@@ -255,7 +256,7 @@ class Pipes:
 
 
 def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry], None]) -> Command:
-    """Fork a process that enters the pod, connects its files and calls `act`, which does not return."""
+    """Fork a process that enters the pod, connects its files and calls `act`. `act` never returns."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
     born_read, born_write = os.pipe()

@@ -61,8 +61,7 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
     """Copy standard input to the connection, and the connection to standard output, until both have ended.
 
-    The end of one direction is passed on, and the other direction continues, unless `until_first_end` is set.
-    Raises OSError.
+    When one direction ends, the other continues, unless `until_first_end` is set. Raises OSError.
     """
     connection.setblocking(False)
     fd = connection.fileno()
@@ -90,7 +89,7 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
 
 
 class _Flow:
-    """One direction: what has been read from the source is written to the target before more is read."""
+    """One direction of the connection. Data from the source is written to the target before more is read."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source, self.target = source, target

@@ -1,8 +1,8 @@
 """Accept a pod's channels, and clean up after them.
 
 The shim forks a relay for each connection to the socket in the pod's directory, which only Berth can reach.
-The environment of processes that a channel started contains the channel's mark. The shim kills these
-processes once the relay has ended for any reason.
+Processes that a channel started have the channel's ID in their environment. The shim kills these processes
+once the relay has ended for any reason.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Channels:
             self._ended.append(mark)
 
     def sweep(self) -> None:
-        """Kill the processes that ended channels have left behind."""
+        """Kill the remaining processes of ended channels."""
         while self._ended:
             mark = _MARKED + self._ended.pop().encode()
             killed: set[int] = set()
@@ -129,7 +129,7 @@ class Channels:
 
 
 def _has_variable(pid: int, start: bytes) -> bool:
-    """Return whether a variable in the environment of the process begins with these bytes."""
+    """Return whether a variable in the process's environment begins with these bytes."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return (b"\0" + file.read()).find(b"\0" + start) >= 0

@@ -53,7 +53,7 @@ class Packer:
         yield END_OF_ARCHIVE
 
     def _pack_tree(self, source: str, name: str) -> Iterator[bytes]:
-        """Yield the directory and everything below it, each directory ahead of its entries."""
+        """Yield the directory and everything below it, each directory before its entries."""
         levels = [(name, os.scandir(source))]
         try:
             yield _header(name, os.stat(source), tarfile.DIRTYPE)

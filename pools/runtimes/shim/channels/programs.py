@@ -1,7 +1,7 @@
-"""Programs of Berth that a channel runs in the pod, in place of a command from its image.
+"""Berth's own programs that channels run in pods, instead of a command from the image.
 
-They need nothing from the image. Their code has been loaded before the process enters the pod, where Python's
-files may be missing.
+They need nothing from the image. Their code is loaded before the process enters the pod, where Python's files
+may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH, SFTP)
 
 
 def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) -> Callable[[], int]:
-    """Return the function that serves a request in a pod with these variables. `mark` is the channel's mark.
+    """Return the function that serves a request in a pod with these variables. `mark` is the channel's ID.
 
     Raises ValueError or TypeError.
     """
@@ -96,7 +96,9 @@ def _send_copy(path: str) -> int:
 
 
 def _forward_port(port: int, env: Mapping[str, str]) -> int:
-    """Forward standard input and output to a port. Closing the errors announces that it is connected."""
+    """Forward standard input and output to a port. The end of standard error shows that the port is
+    connected.
+    """
     try:
         connection = connect(port, env)
     except NotListening as error:
@@ -111,9 +113,9 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
 
 
 def _hold_connection(mark: str) -> int:
-    """Print the channel's mark, and run until the input ends.
+    """Print the channel's ID, and run until the input ends.
 
-    The commands of an SSH connection give this mark to their processes, which then live as long as the
+    The commands of an SSH connection pass this ID to their processes, which then live as long as the
     connection.
     """
     _write(1, mark.encode())

@@ -1,7 +1,7 @@
 """Relay between one channel and the command that it runs in the pod.
 
-The relay is a child of the shim and stays outside of the pod. If its connection breaks, the relay hangs up
-like a closed terminal and exits shortly afterwards. The shim then kills the remaining processes.
+The relay is a child of the shim and stays outside the pod. If its connection breaks, the relay hangs up like
+a closed terminal and exits shortly afterwards. The shim then kills the remaining processes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _own_files_and_signals(connection: int) -> int:
 
 
 class Relay:
-    """Connection to the client. All buffers are bounded by the window of the protocol."""
+    """Connection to the client. The protocol's window limits all buffers."""
 
     def __init__(self, connection: socket.socket, signals: int) -> None:
         self._connection, self._signals = connection, signals
@@ -217,7 +217,7 @@ class Relay:
             pass
 
     def hang_up(self) -> None:
-        """End a running command as a closed terminal does, and give it time to end."""
+        """End a running command as if its terminal was closed, and give it time to exit."""
         if self._command is None or self._command.failure or self._command.has_exited:
             return
         self._command.hang_up()

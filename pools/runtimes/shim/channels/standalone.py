@@ -1,7 +1,7 @@
 """Serve one channel on standard input and output, in a container without a shim.
 
-The container's own Python runs this. The process copies bytes between its files and a relay, which ends with
-it.
+The container's own Python runs this module. The process copies bytes between its files and a relay, which
+ends with the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Container:
-    """The pod, as the relay sees it from inside its container, where nothing has to be entered."""
+    """Stand-in for the pod. The relay already runs inside the container and does not have to enter it."""
 
     namespaces = None
 
@@ -35,7 +35,7 @@ class _Container:
 
 
 class _NoCalls:
-    """Replaces the C library, whose calls protect the shim. There is none in the container."""
+    """Stand-in for the C library, whose calls protect the shim. The container has no shim."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

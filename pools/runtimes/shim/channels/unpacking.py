@@ -179,7 +179,7 @@ class Unpacker:
             raise CopyError(describe(base, error)) from None
 
     def _go(self, path: list[str]) -> None:
-        """Make this directory below the first level the innermost open one."""
+        """Make this directory the innermost open directory."""
         names = [level.name for level in self._levels[1:]]
         common = 0
         while common < min(len(path), len(names)) and path[common] == names[common]:
@@ -190,7 +190,7 @@ class Unpacker:
             self._enter(name, 0o755, None)
 
     def _enter(self, name: str, mode: int, mtime: int | None) -> None:
-        """Open a directory in the innermost one, and create it if it is missing."""
+        """Open a directory in the innermost directory. Create it if it is missing."""
         above, is_new = self._levels[-1].fd, True
         try:
             os.mkdir(name, 0o700, dir_fd=above)
@@ -200,7 +200,8 @@ class Unpacker:
         self._levels.append(_Level(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. A new one gets its mode and time now, because files change both.
+        """Close the innermost directory. Set the mode and time of a new directory now, because files change
+        both.
 
         Raises CopyError.
         """
@@ -218,7 +219,7 @@ class Unpacker:
 
 
 class _Level:
-    """Open directory."""
+    """An open directory."""
 
     def __init__(self, name: str, fd: int, mode: int, mtime: int | None, is_new: bool = False) -> None:
         self.name, self.fd, self.mode, self.mtime, self.is_new = name, fd, mode, mtime, is_new
@@ -297,7 +298,7 @@ def _replace_link(directory: int, name: str, link: str, shown: str) -> None:
 
 
 def _number(text: str) -> int:
-    """Return a number from a header. Raises ValueError if it is longer than any that a file has."""
+    """Return a number from a header. Raises ValueError if it is longer than any valid number."""
     number = int(text) if len(text) <= DIGITS_MAX else NUMBER_MAX
     if abs(number) >= NUMBER_MAX:
         raise ValueError("the number is too large")
@@ -305,7 +306,7 @@ def _number(text: str) -> int:
 
 
 def _nanoseconds(text: str) -> int:
-    """Return a time in seconds, such as 12.5, in nanoseconds. Raises ValueError."""
+    """Convert a time in seconds, such as 12.5, to nanoseconds. Raises ValueError."""
     seconds, _, fraction = text.partition(".")
     return _number(seconds) * NANOSECONDS + int(fraction[:9].ljust(9, "0"))
 

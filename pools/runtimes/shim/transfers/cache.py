@@ -30,7 +30,9 @@ class Cache:
         self._lock = -1
 
     def lock(self, wait: Callable[[float], None]) -> None:
-        """Lock the cache against other processes. Call `wait` with seconds while another one has the lock."""
+        """Lock the cache against other processes. While another process has the lock, call `wait` with
+        seconds.
+        """
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             self._lock = _try_lock(self._directory)
@@ -52,7 +54,7 @@ class Cache:
         return os.path.exists(self._path(entry))
 
     def draft(self, entry: Object) -> str:
-        """Return the path to write an object to before it is stored."""
+        """Return the path of an object's draft, which `store` turns into a file of the cache."""
         return self._path(entry) + _DRAFT
 
     def store(self, entry: Object) -> None:
@@ -66,7 +68,7 @@ class Cache:
         os.link(self._path(entry), path)
 
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
-        """Delete objects until `size` bytes and a reserve are free: those that no pod uses, oldest use first.
+        """Delete unused objects, least recently used first, until `size` bytes and a reserve are free.
 
         Keep the needed objects. Return the free bytes without the reserve.
         """
@@ -77,7 +79,7 @@ class Cache:
         return free
 
     def trim(self) -> None:
-        """Delete objects that no pod uses and that exceed their share of the disk, oldest use first."""
+        """Delete unused objects, least recently used first, until the rest fits their share of the disk."""
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
         unused = sum(size for _, size, _, _ in _unused(self._root))
@@ -85,9 +87,9 @@ class Cache:
             self._evict(unused - limit, set())
 
     def _evict(self, size: int, needed: set[str]) -> None:
-        """Delete unused objects of at least `size` bytes, if there are so many.
+        """Delete unused objects until at least `size` bytes are free, if possible.
 
-        Objects of caches that other processes have locked stay, because they may be about to be used.
+        Skip caches that other processes have locked, because their objects may soon be used.
         """
         locks = {self._directory: self._lock}
         try:

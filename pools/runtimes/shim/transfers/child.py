@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Failure(Exception):
-    """Raised if an attempt fails. `kind` determines whether another attempt may succeed."""
+    """Raised if an attempt fails. `kind` shows whether another attempt may succeed."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's lines until it ends. Return the last one that is an error."""
+        """Read the child's lines until it ends. Return the last error."""
         os.set_blocking(output, False)
         data = b""
         while True:
@@ -136,7 +136,7 @@ class Transfer:
         os._exit(0)
 
     def describe_error(self, reason: str) -> str:
-        """Return the message about an error of the operating system or an unexpected one."""
+        """Return the message for an unexpected error or an error of the operating system."""
         return reason
 
 

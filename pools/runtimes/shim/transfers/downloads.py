@@ -32,7 +32,7 @@ def download_objects(
     """Fetch objects into the cache.
 
     `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes so far.
-    Objects that have been fetched stay in the cache if others fail. Raises Failure, Changed and OSError.
+    If an object fails, those already fetched stay in the cache. Raises Failure, Changed and OSError.
     """
     downloads = _Downloads(cache)
     for start in range(0, len(missing), BATCH):
@@ -115,7 +115,7 @@ class _Downloads:
 
 
 def _raise_answer(error: Exception) -> None:
-    """Raise the error that an HTTP status stands for. The message contains no part of the URL."""
+    """Raise the error for an HTTP status. The message contains no part of the URL."""
     import re
 
     status = int(getattr(error, "code", 0))

@@ -1,4 +1,4 @@
-"""Objects under the prefix of a volume, and the rules for objects that become files."""
+"""Objects of a volume, and the rules for converting them to files."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if there are no objects, or one would have to be both file and directory.
+        """Raise UnusableListing if there are no objects, or if an object would be both a file and a
+        directory.
 
-        A prefix with a typing error has no objects, and a program should not run on an empty directory then.
+        A misspelled prefix has no objects, and programs should not run on an empty directory by mistake.
         """
         if not self.objects:
             raise UnusableListing("it has no objects. Tell an admin to check the source of the volume")

@@ -2,7 +2,7 @@
 
 Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
 from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
-directory. They show the objects as they were listed, and later pods do not change them.
+directory. They contain the objects as listed, and later pods do not change them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
-    """Fetch all volumes of the order. Return an error message and the cause of a stop, both possibly ""."""
+    """Fetch all volumes of the pod. Return an error message and the cause of a stop, or empty strings."""
     for key, value in order:
         if key == "synced_volume":
             name, _, source = value.partition(" ")
@@ -36,7 +36,7 @@ def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interr
 
 
 class VolumeFetch(Transfer):
-    """Fetch of one volume. `source` identifies the volume's objects among those of all volumes."""
+    """Transfer of one volume. `source` identifies the volume's objects among those of all volumes."""
 
     stopped = "stopped before its volumes had been fetched"
 
@@ -126,7 +126,7 @@ class VolumeFetch(Transfer):
         download_objects(missing, self._cache, sign, report)
 
     def _link(self, objects: list[Object]) -> None:
-        """Create the volume's directory, which appears at its final path once it is complete."""
+        """Create the volume's directory. It appears at its final path once it is complete."""
         place = f"{self._directory}/{DIRECTORY}/{self._name}"
         draft = f"{place}.new"
         shutil.rmtree(draft, ignore_errors=True)

@@ -48,7 +48,7 @@ class PreemptionPolicy:
         return False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
-        """Return whether workloads of the project may be evicted now."""
+        """Return whether workloads of this project may be evicted now."""
         raise NotImplementedError
 
     @property
@@ -88,7 +88,7 @@ class PreemptionPolicy:
         """Return whether to retry without the victims that the next cycle would protect.
 
         These victims have a minimum runtime and start in this cycle. Although their start could be withdrawn,
-        other victims are preferable. A call that returns True also protects these victims from then on.
+        other victims are preferable. If the method returns True, these victims are protected from then on.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -156,7 +156,7 @@ class PreemptionPolicy:
         return True
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
-        """Return the maximum allocation that a queue on the preemptor's path may have after the evictions."""
+        """Return the maximum allocation of a queue on the preemptor's path after the evictions."""
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:

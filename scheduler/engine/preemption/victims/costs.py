@@ -31,7 +31,7 @@ class NodeCosts:
     """Nodes by the cost of clearing them, in one heap per victim queue.
 
     Selecting victims changes the order of queues, but not the order of nodes within a queue, so only queues
-    are compared again. A node is priced again once its victim queue has fallen to its share.
+    are compared again. A node's cost is computed again once its victim queue has fallen to its share.
     """
 
     def __init__(
@@ -41,7 +41,9 @@ class NodeCosts:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """Price the nodes, or use the offers in `offer_cache`, which were made for the same board."""
+        """Compute the cost of each node, or use the offers in `offer_cache`, which were made for the same
+        board.
+        """
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -103,7 +105,7 @@ class NodeCosts:
                 self._offers[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Price a node. Return the name of its victim queue, or None if it cannot be cleared."""
+        """Compute a node's cost. Return the name of its victim queue, or None if it cannot be cleared."""
         result = cheapest_victims_on(self.selection, self.part, i)
         if result is None:
             return None
@@ -135,7 +137,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _reprice_offer(self, name: str, offer: Offer) -> None:
-        """Price a node again after its victim queue's stage has changed."""
+        """Compute the cost of a node again after its victim queue's stage has changed."""
         _, _, i, victims = offer
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):

@@ -1,4 +1,4 @@
-"""State of the section `code` in a document, for the submission form."""
+"""Code section of a document, for the submission form."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ CODE_SOURCES = ((NO_CODE, "No code"), (FILES, "Files from this computer"), (GIT,
 
 @dataclass(frozen=True, slots=True)
 class ShownCode:
-    """Files that the document names, or the address of a Git repository.
+    """Stored files or Git repository named in the document.
 
     `stored` is None if the project does not have the files.
     """
@@ -32,7 +32,8 @@ class ShownCode:
 def code_context(
     actor: Actor, data: Mapping[str, Any] | None, git: ShownPart | None, selected: str
 ) -> dict[str, Any]:
-    """Return what the card for code shows: the document's code, and the part of the selected source.
+    """Return the template context for the code card: the document's code, and the fields of the selected
+    source.
 
     Without a selection, the source is that of the document's code.
     """
@@ -44,7 +45,7 @@ def code_context(
 
 
 def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:
-    """Return the files that a document names, or None if it names none."""
+    """Return the code named in a document, or None."""
     section = (data or {}).get("code")
     if not isinstance(section, Mapping):
         return None

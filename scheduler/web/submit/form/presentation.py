@@ -69,7 +69,7 @@ class ShownField:
 
     @property
     def checkboxes(self) -> list[tuple[str, str, bool, str]]:
-        """(value, label, is checked, position) tuples. Checked values come first, in order."""
+        """Value, label, checked state and position of each checkbox. Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
         several = self.form_field.at == ("pools",) and len(ticked) > 1
@@ -119,7 +119,7 @@ class ShownForm:
 
     @property
     def git(self) -> ShownPart | None:
-        """The section for a Git repository, which the submission page shows in its card for code."""
+        """Section for a Git repository, which the submission page shows in its code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property

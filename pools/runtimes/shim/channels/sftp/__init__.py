@@ -1,4 +1,4 @@
-"""SFTP server for the files of a pod, protocol version 3, which `sftp`, `scp` and `sshfs` use.
+"""SFTP server (version 3) for the files of a pod, for `sftp`, `scp` and `sshfs`.
 
-Like copies, it runs in the pod as the pod's user and needs nothing from the image.
+The server runs in the pod as the pod's user and needs nothing from the image.
 """

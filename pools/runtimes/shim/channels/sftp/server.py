@@ -1,4 +1,4 @@
-"""Answer the requests of an SFTP client on standard input and output."""
+"""SFTP server on standard input and output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCK = 256 * 1024
 
 
 class SftpServer:
-    """Server for one client. `write` sends a packet. `home` is what `~` stands for."""
+    """Server for one client. `write` sends a packet. `home` is the directory that `~` stands for."""
 
     def __init__(self, write: Callable[[bytes], None], home: bytes) -> None:
         self._write, self._home = write, home
@@ -64,7 +64,7 @@ class SftpServer:
         }  # fmt: skip
 
     def feed(self, data: bytes) -> None:
-        """Answer the requests that are complete. Raises BrokenPacket."""
+        """Answer all complete requests. Raises BrokenPacket."""
         self._received += data
         while len(self._received) >= 4:
             length = int.from_bytes(self._received[:4], "big")
@@ -105,7 +105,7 @@ class SftpServer:
         self._reply(STATUS, uint32(code) + text(message.encode("utf-8", "replace")) + text(b""))
 
     def _send_names(self, names: list[tuple[bytes, bytes, bytes]]) -> None:
-        """Send names, each with its line of `ls -l` and its attributes."""
+        """Send names, each with its `ls -l` line and its attributes."""
         parts = [text(name) + text(line) + attributes for name, line, attributes in names]
         self._reply(NAME, uint32(len(parts)) + b"".join(parts))
 
@@ -243,7 +243,7 @@ class SftpServer:
         self._send_names([(path, path, uint32(0))])
 
     def _rename(self, packet: Reader) -> None:
-        """Rename a file. Unlike the extension, this request does not replace files."""
+        """Rename a file. Unlike the extension `posix-rename`, this request never replaces a file."""
         old, new = packet.path(), packet.path()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))

@@ -1,4 +1,4 @@
-"""Packets of SFTP version 3: numbers and strings, and the attributes of files."""
+"""Packets of SFTP version 3: numbers, strings and file attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrokenPacket(Exception):
 
 
 class Reader:
-    """Fields of one packet, in their order. Its methods raise BrokenPacket at the end of the packet."""
+    """Reader of one packet's fields. Its methods raise BrokenPacket at the end of the packet."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._start = data, 0
@@ -43,7 +43,7 @@ class Reader:
         return self.take(self.uint32())
 
     def path(self) -> bytes:
-        """Return a path. An empty one is the current directory."""
+        """Return a path. An empty path is the current directory."""
         path = self.text() or b"."
         if b"\0" in path:
             raise BrokenPacket("a path contains NUL")
@@ -67,7 +67,7 @@ class Reader:
 
 
 class Attributes:
-    """Attributes that the client sets. Those that are None stay as they are."""
+    """Attributes that the client sets. Attributes that are None do not change."""
 
     def __init__(self) -> None:
         self.size: int | None = None
