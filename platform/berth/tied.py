@@ -30,7 +30,7 @@ def tie_to_parent(
 
 
 def end_with_parent(parent: int, death_signal: int) -> None:
-    """Request `death_signal` when the parent dies. Changing the user afterwards would cancel the request."""
+    """Request `death_signal` at the parent's death. A later change of the user would cancel the request."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")

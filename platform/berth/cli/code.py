@@ -19,7 +19,7 @@ def take_directories(
 ) -> list[str | None]:
     """Remove and return the directory of each document. `--code` applies to all documents.
 
-    The key `code` of a document that was printed by the server names code that is already stored.
+    In a document that the server printed, the key `code` names code that is already stored.
     """
     from berth.core.spec.manifest import is_manifest
 
@@ -40,7 +40,7 @@ def take_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return the documents with their directories, for printing."""
+    """Return the documents with their directories inserted, for printing."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)
@@ -72,7 +72,7 @@ def send_code(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar while the output is a terminal."""
+    """Show a progress bar if the output is a terminal."""
     if not sys.stderr.isatty():
         yield lambda sent, total: None
         return

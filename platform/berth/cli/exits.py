@@ -41,7 +41,7 @@ differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code for the outcome of a workload or array for which a command waited."""
+    """Return a waiting command's exit code for the outcome of its workload or array."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 
@@ -74,7 +74,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
-    """Return a message that names the missing extra, or None if one of the client's modules is missing."""
+    """Return a message that names the missing extra, or None if the missing module is part of the client."""
     package = (error.name or "").partition(".")[0]
     if error.name == "berth.server":
         if (message := server_python_error()) is not None:

@@ -208,7 +208,7 @@ def print_listing(
     *,
     watch: bool = False,
 ) -> None:
-    """Print a list. With `watch`, each refresh calls `fetch` and `columns` again."""
+    """Print a list. With `watch`, refresh it by calling `fetch` and `columns` again."""
     if not watch:
         show_list(fetch(), columns(), output, empty_message)
         return

@@ -1,4 +1,4 @@
-"""Forward connections to ports of a pod. Each connection is a channel of its own."""
+"""Forward connections to ports of a pod. Each connection has its own channel."""
 
 import asyncio
 from contextlib import suppress
@@ -33,7 +33,7 @@ class PodPort:
         self._settings, self._workload_id, self._port, self._pod = settings, workload_id, port, pod
 
     async def check(self) -> str:
-        """Connect once. Return why the port is not available, or "". Raises ClientError if refused."""
+        """Try to connect. Return why the port is not available, or "". Raises ClientError if refused."""
         try:
             connection = await self.connect()
         except NotListening as error:

@@ -357,7 +357,7 @@ def _read_kubeconfig(file: str | None, context: str | None) -> str:
 
 
 def _read_token(file: str) -> str:
-    """Return the content of the file. A user could otherwise pass the token itself, which `ps` would show."""
+    """Return the token in the file. A token on the command line would be visible in `ps`."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

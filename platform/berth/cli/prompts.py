@@ -11,7 +11,7 @@ from berth.cli.exits import BadInput
 
 
 def ask(label: str, *, instead: str, **options: Any) -> str:
-    """Return the typed value. Raises BadInput if there is no terminal, with what to do instead."""
+    """Return the typed value. Raises BadInput with advice if there is no terminal."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", GetPassWarning)  # the password would be echoed

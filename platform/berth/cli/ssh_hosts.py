@@ -94,7 +94,7 @@ def pin_presented_keys(
 
 
 def fingerprint(host_key: str) -> str:
-    """Return a public key's fingerprint in the format of OpenSSH, with the name of its algorithm."""
+    """Return a public key's fingerprint in OpenSSH's format, with the name of its algorithm."""
     algorithm, encoded = host_key.split()[:2]
     digest = hashlib.sha256(base64.b64decode(encoded)).digest()
     return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

@@ -23,7 +23,7 @@ Request = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """Result of a command in a pod. A command that a signal ended has the exit code 128 plus the signal."""
+    """Result of a command in a pod. If a signal ended the command, the exit code is 128 plus the signal."""
 
     exit_code: int
     output: bytes = field(repr=False)
@@ -57,7 +57,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 def command_request(command: Sequence[str], terminal: Terminal | None = None) -> Request:
-    """Return the request for a command on a terminal or, without one, in pipes."""
+    """Return the request for a command on a terminal or, without a terminal, with pipes."""
     size = terminal and {"rows": terminal.rows, "columns": terminal.columns, "type": terminal.type}
     return {"command": list(command), "terminal": size}
 
@@ -87,7 +87,7 @@ class Status:
 
 
 def parse_status(payload: bytes) -> Status:
-    """Return how the command has ended.
+    """Return how the command ended.
 
     Raises Refused if the server refused the command, or Unreachable if it lost the command.
     """

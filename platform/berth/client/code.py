@@ -228,7 +228,9 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return (file, reason that it cannot be sent). The file is None if it was deleted but Git lists it."""
+    """Return the file, and the reason that it cannot be sent. The file is None if Git lists it but it was
+    deleted.
+    """
     if reason := path_problem(path):
         return None, reason
     try:

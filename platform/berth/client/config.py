@@ -66,8 +66,8 @@ class Contexts:
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
     """Return the settings of the context that BERTH_CONTEXT names, or of the current one.
 
-    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server that
-    it was stored for.
+    BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server for
+    which it was stored.
     """
     environ = os.environ if environ is None else environ
     stored = read_contexts(path or settings_path(environ)).resolve(environ.get("BERTH_CONTEXT", ""))

@@ -16,8 +16,8 @@ Progress = Callable[[int, int | None], None]  # bytes copied, and their total if
 class CopyResult:
     """Number of files copied and their bytes.
 
-    `skipped` has a message for each file that was left out. Copies from a pod list the first 1,000 files, and
-    the last message states the number of the others.
+    `skipped` contains a message for each skipped file. Copies from a pod list the first 1,000 files, and the
+    last message states how many more were skipped.
     """
 
     files: int
@@ -26,9 +26,9 @@ class CopyResult:
 
 
 class ErrorLines:
-    """Lines that a program in the pod has written to standard error. Long lines are cut.
+    """Lines that a program in the pod has written to standard error. Long lines are truncated.
 
-    The first lines and the last one are kept, because a pod can write without end.
+    Only the first lines and the last line are kept, because a pod can write without end.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class ErrorLines:
             self._first.append(text)
 
     def summarize(self) -> list[str]:
-        """Return the first lines, and the number of the others."""
+        """Return the first lines, and the number of omitted lines."""
         hidden = self._count - len(self._first)
         return self._first + [f"{hidden:,} more (the first {MESSAGES_MAX:,} are listed)"] * bool(hidden)
 
@@ -65,7 +65,7 @@ class ErrorLines:
 
 
 def total_size(source: str) -> int:
-    """Return the bytes in a local file, or in the files of a local directory."""
+    """Return the size in bytes of a local file, or of all files in a local directory."""
     if Path(source).is_file():
         return Path(source).stat().st_size
     size = 0

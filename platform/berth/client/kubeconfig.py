@@ -1,4 +1,4 @@
-"""Read one context of the user's kubeconfig, with the files that it refers to."""
+"""Read one context of the user's kubeconfig, with the files to which it refers."""
 
 import base64
 import os
@@ -14,7 +14,8 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def read_kubeconfig(file: str | None, context: str | None) -> str:
-    """Return a kubeconfig with only this context (by default, the current one) and with file contents inline.
+    """Return a kubeconfig with only this context and with file contents inline. The default is the current
+    context.
 
     The default file is the first one in KUBECONFIG, or ~/.kube/config. Raises ValueError.
     """

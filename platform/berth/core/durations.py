@@ -1,4 +1,4 @@
-"""Durations in seconds, or as text such as 8h or 1h30m."""
+"""Durations in seconds or as text, such as 8h or 1h30m."""
 
 import re
 

@@ -24,7 +24,7 @@ class Masker:
 
     @property
     def overlap(self) -> int:
-        """Number of bytes before and after a part of a text that decide what is masked in this part."""
+        """Number of bytes before and after a part of a text that affect what is masked in the part."""
         return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:
@@ -37,7 +37,7 @@ class Masker:
         return data if masked is None else bytes(masked)
 
     def undecided(self, data: bytes) -> int:
-        """Return the length of the longest end of the data that may be the beginning of a pattern."""
+        """Return the length of the longest suffix of the data that may begin a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):
             end = last_line[-length:]
@@ -50,8 +50,8 @@ class Masker:
 def build_masker(values: Iterable[str]) -> Masker:
     """Return a masker for the values, their lines, and common encodings of the values.
 
-    The values take turns until there are PATTERNS_MAX patterns, so that a large value displaces no small one.
-    Earlier values come first in each turn.
+    The values take turns until there are PATTERNS_MAX patterns, so that a large value does not displace small
+    ones. Earlier values come first in each turn.
     """
     patterns: dict[bytes, None] = {}
     for turn in zip_longest(*map(_patterns, values)):
@@ -70,7 +70,7 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the distinct lines of the value, and then its encodings. Long ones are split."""
+    """Yield the distinct lines of the value, then its encodings. Long ones are split."""
     lines = dict.fromkeys(_lines(value))
     for line in lines:
         yield from _split(line)
@@ -94,12 +94,12 @@ def _lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the characters that depend only on the value, which begins `offset` bytes after the start."""
+    """Return those Base64 characters that depend only on the value. The value begins at byte `offset`."""
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 
 def _without_covered(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Return the patterns except for those in which shorter patterns mask every byte, such as repetitions."""
+    """Return the patterns, except those that shorter patterns mask completely, such as repetitions."""
     ordered = sorted(patterns, key=len)
     text = b"\n".join(ordered)
     masked, needed, begin = bytearray(text), [], 0

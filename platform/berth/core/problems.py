@@ -62,7 +62,9 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
-    """Return a suggestion or, if no visible name is close, the visible names or, of many, what they name."""
+    """Suggest the closest visible name. If none is close, list the names or, if there are many, say what they
+    name.
+    """
     match = closest_match(word, visible)
     if match:
         return f"{SUGGESTION}`{match}`?"

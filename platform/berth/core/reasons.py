@@ -1,4 +1,4 @@
-"""Word the reasons of failed system calls."""
+"""Plain wording of errors of system calls."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Insert and update many rows in one query, and load the objects that many rows refer to.
+"""Insert and update many rows in one query, and load objects to which many rows refer.
 
 Each query has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create` and
 `bulk_update`, Django and psycopg would spend most of the time on the parameters.
@@ -70,7 +70,7 @@ def _update(model: type[Model], names: Sequence[str]) -> str:
 
 
 def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]], Iterable[Model]]) -> None:
-    """Load the objects that a foreign key refers to. Rows with the same key share one object.
+    """Load the objects to which a foreign key refers. Rows with the same key share one object.
 
     `select_related` would create a separate object for each row.
     """

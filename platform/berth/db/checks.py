@@ -7,9 +7,9 @@ from django.db.models import CheckConstraint, Model, Q
 
 
 class ChecksTogether(Model):
-    """Base class of models all of whose constraints are check constraints.
+    """Base class of models that have only check constraints.
 
-    If the row violates one, Django's own validation follows, which finds all that it violates.
+    If a row violates one, Django's own validation follows and finds all violations.
     """
 
     class Meta:

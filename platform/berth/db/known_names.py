@@ -1,4 +1,4 @@
-"""Refuse filters by names that occur nowhere, instead of returning an empty list."""
+"""Reject filters by unknown names, instead of returning an empty list."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ COMPARED_MAX = 20_000  # rows of each source whose names are compared with an un
 class Names:
     """Names in a column of the rows that the user may see.
 
-    `condition` selects the rows that a filter matches, if it matches more than the exact name.
+    `condition` is set if a filter matches more than the exact name. It selects the matching rows.
     """
 
     rows: QuerySet[Any]
@@ -40,10 +40,9 @@ def check_names(*problems: Problem | None) -> None:
 
 
 def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names]) -> Problem | None:
-    """Return the problem with a name that no source includes, or None.
+    """Return a problem if no source includes the name.
 
-    An object that the user may not see is reported like one that does not exist: the suggestion is one of
-    the visible names.
+    A hidden object is reported like one that does not exist: the suggestion is a visible name.
     """
     sources = list(sources)
     if not name or any(source.include(name) for source in sources):
@@ -53,7 +52,7 @@ def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names
 
 
 def unknown_word(path: str, word: str | None, words: Collection[str], *history: Names) -> Problem | None:
-    """Return the problem with a word that is neither one of `words` nor in the history, or None."""
+    """Return a problem if a word is neither in `words` nor in the history."""
     if not word or word in words or any(names.include(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

@@ -47,7 +47,7 @@ class LeaderLoop(ABC):
         """Perform one round as the leader. Return the seconds until the next round is due."""
 
     def on_leadership_gained(self, held: HeldLease) -> None:  # noqa: B027 - an optional hook
-        """Prepare to lead."""
+        """Prepare this process to lead."""
 
     def on_leadership_lost(self) -> None:  # noqa: B027 - an optional hook
         """Discard all state that depends on leadership."""

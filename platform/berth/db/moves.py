@@ -58,7 +58,7 @@ def lock_keys(rows: QuerySet[M]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Values for the columns of one row, written if the compared field still has an `expected` value."""
+    """New column values of one row, written only if the compared field still has an `expected` value."""
 
     pk: Any
     expected: Collection[str]

@@ -28,8 +28,8 @@ class CannotEdit(BerthError):
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
     """Return the text with `value` set at a location. If `value` is omitted, remove the entry there.
 
-    New keys are inserted according to `order`, the usual order of keys. Raises CannotEdit if the change
-    cannot be made in place.
+    `order` is the usual order of keys, in which new keys are inserted. Raises CannotEdit if the change cannot
+    be made in place.
     """
     try:
         before = value_at(read_text(text), at)
@@ -82,8 +82,8 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars and `value` begins with the items that it shares with `before`, in
-    order.
+    """Return whether all items are scalars, and the items that `value` shares with `before` come first and in
+    the same order.
     """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))

@@ -24,7 +24,7 @@ def dump_workload(document: Mapping[str, Any]) -> str:
 
 
 class _Inline(list[Any]):
-    """List that is written in brackets, as the values of a variable of an array's matrix."""
+    """List that is written in brackets, such as the values of a variable in an array's matrix."""
 
 
 class _Dumper(yaml.SafeDumper):

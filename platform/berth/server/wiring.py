@@ -162,7 +162,7 @@ def aws(settings_json: str) -> AwsProvider:
 
 
 def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
-    """Return the pool's slurmrestd, or Slurm's programs on its login node or on this machine."""
+    """Return the client for slurmrestd, or for Slurm's programs on the login node or this machine."""
     values = slurm_settings(pool.provider_settings)
     if values.rest_url is not None:
         return SlurmRest(values, partial(slurm_server, pool), _slurm_versions, now=now)

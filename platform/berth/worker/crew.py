@@ -14,7 +14,7 @@ KILL_DELAY_SECONDS = 5.0  # seconds between interrupt and kill
 
 
 class SlotPool:
-    """Threads that run calls, one per slot. `finished` is the queue of outcomes to send."""
+    """Threads that run calls, one per slot. `finished` is the queue of unsent outcomes."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()

@@ -24,7 +24,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Local port, or 0 for any free one, and the number or the name of a port in the pod."""
+    """Local port (0 for any free port), and the number or name of a port in the pod."""
 
     local: int
     remote: int | str
@@ -63,7 +63,7 @@ def port_forward(
 
 
 def _parse(value: str) -> Mapping:
-    """Return the ports of an argument. The local port of a name is any free one by default."""
+    """Return the ports of an argument. If the pod's port is a name, the local port is any free port."""
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
@@ -127,7 +127,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, because an ordinary end would look like the end of the data."""
+    """Reset the connection, because a normal close would look like the end of the data."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

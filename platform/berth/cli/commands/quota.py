@@ -182,7 +182,7 @@ def quota_columns() -> list[Column]:
 
 
 def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
-    """Return the columns of the owner, the pool and the quota. The quota of a heading is shown as dashes."""
+    """Return the columns for the owner, the pool and the quota. Headings show dashes for the quota."""
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),

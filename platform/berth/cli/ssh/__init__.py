@@ -1,1 +1,1 @@
-"""SSH for running pods: hosts and settings for the user's own client, and the server in front of a pod."""
+"""SSH for running pods: settings for the user's own SSH client, and the server for a pod."""

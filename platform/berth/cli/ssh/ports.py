@@ -49,7 +49,7 @@ async def _forward(
 
 
 def _is_own(host: str) -> bool:
-    """Return whether the name or address means the pod itself."""
+    """Return whether the name or address refers to the pod itself."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,7 +1,7 @@
 """SSH server for one pod, on the standard input and output of this process.
 
-Only the program that started this process can connect, so the server accepts it without a key. Berth's
-token, from the settings of the user, decides what is allowed.
+Only the program that started this process can connect, so the server requires no key. Berth's token in the
+user's settings determines the permissions.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ class _Server(asyncssh.SSHServer):
 
 
 async def serve(channels: PodChannels, files: SshFiles) -> None:
-    """Serve one SSH connection until one of its sides ends it. Raises ClientError if the pod is refused.
+    """Serve one SSH connection until either side ends it. Raises ClientError if access to the pod is refused.
 
-    A channel is open as long as the connection. If it ends, for example because the pod or the permission
-    has ended, the connection ends with the reason. If the connection ends, the processes with the mark of
-    this channel are killed.
+    A channel stays open as long as the connection. If the channel ends, for example with the pod or the
+    user's permission, the connection ends with the reason. If the connection ends, the processes with this
+    channel's ID are killed.
     """
     async with channels.open({"ssh": True}) as channel:
         channels.mark = await _receive_mark(channel)

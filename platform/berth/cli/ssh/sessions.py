@@ -42,7 +42,7 @@ _FAILED = 255  # exit code of ssh if it cannot connect
 
 
 class Process(asyncssh.SSHServerProcess[bytes]):
-    """Session in which files are served by the pod, and not by asyncssh."""
+    """Session in which the pod, not asyncssh, serves files."""
 
     def __init__(self, channels: "PodChannels") -> None:
         super().__init__(channels.serve_session, None, 0, False)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class Process(asyncssh.SSHServerProcess[bytes]):
 
 
 class PodChannels:
-    """Open channels of one pod, whose processes belong to the SSH connection with this mark."""
+    """Open channels of one pod. Their processes belong to the SSH connection with this ID."""
 
     def __init__(self, settings: Settings, workload_id: str, pod: str | None) -> None:
         self._settings, self._workload_id, self._pod = settings, workload_id, pod
@@ -88,7 +88,7 @@ class PodChannels:
             self._served.discard(process)
 
     def end_sessions(self, reason: str) -> None:
-        """End all sessions with a message. `ssh` leaves with its last session and reads nothing after it."""
+        """End all sessions with a message. `ssh` exits with its last session and reads nothing afterwards."""
         for process in self._served:
             _end(process, reason)
 
@@ -104,7 +104,7 @@ class PodChannels:
 
 
 class _Session:
-    """Connection of one session with its channel."""
+    """Connection between one session and its channel."""
 
     def __init__(self, process: Process, channel: AsyncChannel) -> None:
         self._process, self._channel = process, channel

@@ -1,4 +1,4 @@
-"""Settings that connect the user's OpenSSH client to pods, stored beside the settings of `berth`."""
+"""Settings that connect the user's OpenSSH client to pods, stored next to those of `berth`."""
 
 import os
 import shlex
@@ -18,10 +18,10 @@ _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 
 
 class SshFiles:
-    """Files of this user: the host key of all pods, the known hosts, and the settings of `ssh`.
+    """This user's files: the host key of all pods, the known hosts, and the settings of `ssh`.
 
-    Only processes of this user serve SSH with the host key, on pipes to `ssh`. The key is stable, so that
-    `ssh` can check it and prints no warnings.
+    Only this user's processes serve SSH with the host key, on pipes to `ssh`. The key never changes, so that
+    `ssh` prints no warnings.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -48,16 +48,16 @@ class SshFiles:
         _replace(self.known_hosts, f"{KEY_ALIAS} {' '.join(public.split()[:2])}\n")
 
     def write_config(self) -> None:
-        """Write the settings of all hosts of pods.
+        """Write the settings for the host names of pods.
 
-        A host name that contains a quote would end the quoted argument of the command.
+        A quote in a host name would end the quoted argument of the command.
         """
         self.prepare()
         lines = [f"    {key} {value}\n" for key, value in self.options().items()]
         _replace(self.config, f'{_HEADER}Host *{SUFFIX} "!*\'*"\n{"".join(lines)}')
 
     def options(self) -> Mapping[str, str]:
-        """Return the options of `ssh` for all hosts of pods."""
+        """Return the options of `ssh` for the host names of pods."""
         command = " ".join(shlex.quote(part).replace("%", "%%") for part in own_command())
         return {
             "ProxyCommand": f"{command} ssh --stdio -- '%h'",
@@ -80,7 +80,7 @@ def own_command() -> list[str]:
 
 
 def include(config: Path, user_config: Path) -> bool:
-    """Include the settings in those of the user. Return False if they were included before.
+    """Include the settings in the user's own. Return False if they were already included.
 
     Raises BadInput if the file cannot be written.
     """

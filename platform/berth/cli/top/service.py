@@ -33,7 +33,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Service and the address of its server. An empty address stands for the configured server."""
+    """Service, and the address of its server. An empty address means the configured server."""
 
     service: str
     address: str = ""

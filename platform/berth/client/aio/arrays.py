@@ -87,9 +87,9 @@ class AsyncArrays(AsyncResource):
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     async def unread_tasks(self, array_id: str) -> int:
-        """Return how many tasks have just ended, and have reports that Berth has not read yet.
+        """Return how many recently ended tasks have reports that Berth has not read yet.
 
-        Until it is 0, `metrics` may name a wrong best task.
+        Until the number is 0, the best task in `metrics` may be wrong.
         """
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 

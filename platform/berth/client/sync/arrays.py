@@ -88,9 +88,9 @@ class Arrays(Resource):
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     def unread_tasks(self, array_id: str) -> int:
-        """Return how many tasks have just ended, and have reports that Berth has not read yet.
+        """Return how many recently ended tasks have reports that Berth has not read yet.
 
-        Until it is 0, `metrics` may name a wrong best task.
+        Until the number is 0, the best task in `metrics` may be wrong.
         """
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 

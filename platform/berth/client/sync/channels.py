@@ -35,11 +35,12 @@ from berth.core.reasons import plain_reason
 
 
 class Channel:
-    """Connection to a command or program that runs in a pod while it is open. Use it in a `with` block.
+    """Connection to a command or program in a pod, which runs while the connection is open. Use it in a
+    `with` block.
 
-    `window` is how many bytes of input the command accepts now. At the end, `exit_code` is set, and `failure`
-    is the reason that the command could not be started, or empty. `signal` is the name of the signal that
-    ended the command, such as KILL, or empty. One thread may send and another receive.
+    `window` is the number of bytes of input that the command accepts now. At the end, `exit_code` is set.
+    `failure` is the reason that the command could not be started, or empty. `signal` is the name of the
+    signal that ended the command, such as KILL, or empty. One thread may send and another receive.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class Channel:
         self._send(bytes((SIGNAL,)) + name.encode())
 
     def receive(self) -> tuple[int, bytes]:
-        """Return OUTPUT or ERRORS with the bytes, CREDIT if `window` has grown, or STATUS at the end.
+        """Return OUTPUT or ERRORS with bytes, CREDIT if `window` has grown, or STATUS at the end.
 
-        On a connection to a port, END with a kind means that no more of that kind follows. Output counts as
-        processed at the next call. Raises Refused or Unreachable.
+        On a connection to a port, END with a kind means that no more frames of that kind follow. Output
+        counts as processed when this method is called again. Raises Refused or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

@@ -26,9 +26,10 @@ class Code(Resource):
     ) -> dict[str, Any]:
         """Store the files of a directory, and return the section `code` of a workload document.
 
-        Files that Git or .berthignore excludes are not sent, nor are parts that the project has already
-        stored. The project defaults to the context's, or to your only one. `progress` is called with the
-        number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be sent.
+        Files that Git or .berthignore excludes are not sent. Neither are parts that the project has already
+        stored. The project defaults to the context's project, or to your only project. `progress` is called
+        with the number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be
+        sent.
         """
         project = project or self._transport.settings.project or self._only_project()
         limits = self.get(project)

@@ -38,7 +38,7 @@ class _Upload:
         self._errors = ErrorLines()
 
     def send(self, data: bytes) -> None:
-        """Send input when the program accepts it. Raises CopyFailed if the program has failed."""
+        """Send input as soon as the program accepts it. Raises CopyFailed if the program has failed."""
         start = 0
         while start < len(data):
             while self._channel.window <= 0:
@@ -88,7 +88,7 @@ def copy_from(
 
 
 def failure_message(channel: Channel, errors: ErrorLines) -> str:
-    """Return the reason that a program in the pod has failed."""
+    """Return the reason that the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()
     return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."

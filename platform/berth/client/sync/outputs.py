@@ -114,6 +114,8 @@ class Files(Archives):
         return self._unpack(f"workloads/{workload_id}/files/download", params, directory)
 
     def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
-        """Delete the files of failed pods before they expire: those of a pod, of a run, or of all runs."""
+        """Delete the files of failed pods before they expire: the files of one pod, of one run, or of all
+        runs.
+        """
         params = {"pod": pod, "run": run}
         self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

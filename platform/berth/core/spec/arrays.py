@@ -25,7 +25,7 @@ RANGES_ALLOWED = f"an index such as 7, or a range such as 0-99 or 0-99:10, of in
 
 
 def index_range(text: str) -> range | None:
-    """Return the indexes that text such as `7`, `0-99` or `0-99:10` stands for, or None for other text."""
+    """Parse indexes such as `7`, `0-99` or `0-99:10`. Return None for other text."""
     match = RANGE.fullmatch(text)
     if match is None:
         return None

@@ -27,10 +27,10 @@ def _refuse_path(value: Any) -> Any:
 
 
 class CodeSpec(Document):
-    """Files that each pod starts with: either `tree` or `git`.
+    """Files with which each pod starts, from either `tree` or `git`.
 
     `tree` is the ID of files that the project has stored. `commit`, `branch` and `dirty` describe the Git
-    checkout that these files come from. With `git`, Berth fetches the files from a Git server.
+    checkout of these files. With `git`, Berth fetches the files from a Git server.
     """
 
     tree: Digest | None = None

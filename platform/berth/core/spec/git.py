@@ -1,4 +1,4 @@
-"""Git repositories that workloads take their code from: addresses, refs, and the section of the document."""
+"""Git repositories with the code of workloads: addresses, refs, and the section of the document."""
 
 import posixpath
 import re
@@ -41,7 +41,9 @@ class Transport(StrEnum):
 
 
 class InvalidUrl(ValueError):
-    """Raised for text that is not the address of a repository. The message completes "URL ..."."""
+    """Raised for text that is not the address of a repository. The message completes a sentence that begins
+    with "URL".
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def _validate_host_key(text: str) -> str:
 
 
 class GitSpec(Document):
-    """Git repository whose files each pod starts with.
+    """Git repository with whose files each pod starts.
 
     Berth resolves `ref` once after the submission; the default is the repository's default branch. `secret`
     names a secret of the project, or of the submitter if `personal` is true: a private key for SSH, or a

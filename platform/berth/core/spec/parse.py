@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """If the document cannot be parsed, yield the problems of each role that can be parsed separately."""
+    """Yield the problems of each role that can be parsed separately, for a document that cannot be parsed."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""

@@ -38,7 +38,7 @@ def parse_retry_text(text: str) -> dict[str, Any]:
 
 
 def format_retry_text(rule: object) -> str | None:
-    """Return a rule's line, or None if the text could not express the rule."""
+    """Return the rule as a line of text, or None if text cannot express it."""
     if not isinstance(rule, Mapping) or not isinstance(rule.get("on"), list) or not rule["on"]:
         return None
     words = [",".join(str(kind) for kind in rule["on"])]

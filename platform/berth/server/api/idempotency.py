@@ -52,7 +52,7 @@ AnyHandler = Callable[Concatenate[V, Request, P], HttpResponse]
 
 
 def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
-    """Support the Idempotency-Key header. Every POST has this decorator or `repeatable`."""
+    """Decorator that supports the Idempotency-Key header. Every POST has this decorator or `repeatable`."""
 
     @wraps(handler)
     def wrapper(view: V, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -73,7 +73,7 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
 
 
 def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
-    """Mark a POST that is safe to repeat. Its response contains a secret and is therefore not stored."""
+    """Mark a POST as safe to repeat. Its response is not stored, because it contains a secret."""
     cast("Any", handler).is_repeatable = True
     return handler
 

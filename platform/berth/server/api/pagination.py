@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Total order by non-null columns, all in one direction. The last column must be unique."""
+    """Total sort order by non-null columns, all in one direction. The last column must be unique."""
 
     name: str
     columns: tuple[str, ...]

@@ -18,7 +18,7 @@ DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "de
 def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """Record the parent model in the OpenAPI schema, from which the Python client is generated.
 
-    A parent with a leading underscore only shares fields, and is no schema of its own.
+    A parent whose name begins with an underscore only shares fields and does not get its own schema.
     """
     parent = model.__base__
     if parent not in (None, BaseModel, ResponseModel) and not parent.__name__.startswith("_"):

@@ -77,9 +77,7 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request only examines other systems, and must therefore run outside a
-        transaction.
-        """
+        """Return whether the request must run outside a transaction, because it examines other systems."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

@@ -109,7 +109,7 @@ class _Body:
         self._started = asyncio.get_running_loop().time()
 
     async def admit(self, size: int) -> None:
-        """Check the declared length, or the length received up to now.
+        """Check the declared length or the length received so far.
 
         Raises _Rejection if the body is too large.
         """

@@ -1,4 +1,4 @@
-"""Describe how this machine isolates the pods of local pools when Berth starts."""
+"""At the start of Berth, describe how this machine isolates the pods of local pools."""
 
 import os
 from pathlib import Path

@@ -96,7 +96,7 @@ def list_entry(path: str) -> NavigationEntry | None:
 
 
 def help_chapter(path: str) -> str:
-    """Return the chapter of the documentation about a page, relative to the documentation's root."""
+    """Return the path of the documentation chapter about a page."""
     return next(
         chapter for prefix, chapter in CHAPTERS if prefix in ("/", path) or path.startswith(f"{prefix}/")
     )

@@ -165,7 +165,7 @@ def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
-    """Return each department with the projects to show and the number of hidden projects.
+    """Return each department with its busiest projects and the number of omitted projects.
 
     If there are many projects, only those with the most allocated and requested GPUs are shown. Departments
     without projects are omitted.
@@ -185,7 +185,7 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 
 
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
-    """Return the number of workloads by state, as in the workload list, and of held array tasks."""
+    """Return the number of workloads by state, as in the workload list, and of array tasks that are held."""
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: workload_count(Q(phase__in=STATES[state][1])) for state in COUNTED_STATES}
     return rows.aggregate(**counts, held_tasks=Count("pk", filter=Q(held=True)))

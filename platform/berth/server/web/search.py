@@ -50,7 +50,7 @@ def search(request: Request) -> HttpResponse:
 
 
 def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
-    """Return the groups, starting with those that contain an object with exactly the name searched for."""
+    """Return the groups, starting with those that contain an object with exactly this name."""
     name = " ".join(words).lower()
 
     def has_exact(group: HitGroup) -> bool:
@@ -63,8 +63,8 @@ def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
     """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    If there are no words, pages, forms and actions on the page at `url` are listed. If the first word is a
-    verb such as "cancel", actions on matching workloads and schedules come first.
+    Without words, list the pages, the forms and the actions on the page at `url`. If the first word is a verb
+    such as "cancel", actions on matching workloads and schedules come first.
     """
     if not words:
         yield HitGroup("Actions on this page", page_actions(actor, url))
@@ -182,7 +182,7 @@ def _workload_list_url(project: str) -> str:
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns.
 
-    `is_other` is 0 for rows whose first column is exactly what was searched for, and 1 for others.
+    `is_other` is 0 for rows whose first column equals the search text, and 1 for others.
     """
     words = [*words]
     for word in words:

@@ -17,7 +17,8 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 
 
 class SingleThreadHandler(ASGIHandler):
-    """Django's handler with synchronous middleware, for responses that are complete when the view returns.
+    """Variant of Django's handler with synchronous middleware, for responses that are complete when the view
+    returns.
 
     The handler switches between the event loop and a thread once per request, instead of twice per
     middleware, three times per view and once per signal. Streaming responses still run in the event loop.

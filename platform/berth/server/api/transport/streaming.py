@@ -36,7 +36,7 @@ def stream_bytes(
 def stream_download(
     request: Request, parts: Iterator[bytes], name: str, size: int, content_type: str
 ) -> StreamingHttpResponse:
-    """Stream `size` bytes that a browser saves as a file of this name."""
+    """Stream `size` bytes as a download with this file name."""
     headers = {
         "Content-Disposition": str(content_disposition_header(True, name)), "Content-Length": str(size),
     }  # fmt: skip
@@ -46,7 +46,7 @@ def stream_download(
 def csv_response(
     request: HttpRequest | Request, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
-    """Send `name`.csv. The rows may be read from the database until they have been sent.
+    """Send `name`.csv. Rows may be read from the database while they are being sent.
 
     Under ASGI, all rows are read first, so that a slow client holds no connection to the database.
     """
@@ -88,7 +88,9 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts, each read in any thread. The connection of the request's thread is released first."""
+    """Yield the parts, each read in any thread, after releasing the database connection of the request's
+    thread.
+    """
     await sync_to_async(_release_connection)()
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
         yield part

@@ -42,7 +42,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
-    """Yield the multiples of `step` since local midnight. Daylight saving changes are taken into account."""
+    """Yield the multiples of `step` since local midnight, taking daylight saving changes into account."""
     local = begin.replace(tzinfo=None)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     elapsed = (local - midnight).total_seconds()

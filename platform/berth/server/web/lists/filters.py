@@ -1,4 +1,4 @@
-"""Describe filters of a page that name objects the user does not see."""
+"""Describe a page's filters that name objects hidden from the user."""
 
 from berth.core.problems import Problem
 

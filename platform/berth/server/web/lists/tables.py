@@ -131,8 +131,8 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
 def group_by_top(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Return the matching rows as a tree.
 
-    Each match is a pair: a top-level row, and either the same row or a row below it. The order of top-level
-    rows is unchanged. The rows below each top-level row are in the list's order.
+    Each match is a pair of a top-level row and either the same row or a row below it. Top-level rows keep
+    their order. The rows below each top-level row are in the list's order.
     """
     all_rows = list(tops)
     below: dict[int, list[R]] = {id(top): [] for top in all_rows}

@@ -83,7 +83,7 @@ class Announcer:
             self._is_shut_down = False
 
     def shut_down(self) -> None:
-        """Discard pending and later notes, and wait until no thread sends notes."""
+        """Discard pending and later notes, and wait until no thread is sending notes."""
         with self._changed:
             self._is_shut_down, self._pending, sender = True, {}, self._sender
             self._changed.notify_all()
