@@ -16,6 +16,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.every_page.pages import OVERFLOW
+from tests.samples import sample
 
 MIB = 2**20
 GIT_RULES = {
@@ -66,7 +67,7 @@ def form(opened: Open) -> Iterator[Page]:
         assert faults == []
 
 
-@pytest.mark.parametrize("index", ["2", "4"])
+@pytest.mark.parametrize("index", sample(["2", "4"]))
 def test_browser_sends_the_same_files_as_the_command_line(form: Page, tmp_path: Path, index: str) -> None:
     root = tmp_path / "line"
     write(root, GIT_RULES)
@@ -83,6 +84,7 @@ def test_browser_sends_the_same_files_as_the_command_line(form: Page, tmp_path: 
     assert f"code:\n  tree: {CodeTree.objects.get().digest}\n" in form.locator("#document").input_value()
 
 
+@pytest.mark.heavy
 def test_directory_without_git_is_sent_by_its_ignore_files(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "plain", GIT_RULES)
     choose(form, tmp_path / "plain")
@@ -135,6 +137,7 @@ def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
     assert CodeTree.objects.get().files == listed(tmp_path / "line")
 
 
+@pytest.mark.heavy
 def test_sending_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     form.route("**/code/chunks", lambda route: None)  # never answered
@@ -151,6 +154,7 @@ def test_sending_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> Non
     assert not CodeTree.objects.exists()
 
 
+@pytest.mark.heavy
 def test_page_without_browser_digests_sends_the_same_chunks(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "line").mkdir()
     (tmp_path / "line" / "weights.bin").write_bytes(os.urandom(CHUNK_BYTES + 5))
@@ -164,6 +168,7 @@ def test_page_without_browser_digests_sends_the_same_chunks(opened: Open, tmp_pa
     assert CodeTree.objects.get().files == listed(tmp_path / "line")
 
 
+@pytest.mark.heavy
 def test_selection_survives_other_edits_of_the_form(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     choose(form, tmp_path / "line")
@@ -177,6 +182,7 @@ def test_selection_survives_other_edits_of_the_form(form: Page, tmp_path: Path) 
     assert "code:" not in form.locator("#document").input_value()
 
 
+@pytest.mark.heavy
 def test_selecting_no_code_removes_the_files_from_the_document(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     choose(form, tmp_path / "line")
@@ -198,6 +204,7 @@ DROP = """(target, names) => {
 }"""
 
 
+@pytest.mark.heavy
 def test_single_files_are_selected_or_dropped(form: Page, tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "1", "b.py": "2"})
     form.locator("#code-files").set_input_files([tmp_path / "a.py", tmp_path / "b.py"])
@@ -228,6 +235,7 @@ def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Pa
     assert requests == []
 
 
+@pytest.mark.heavy
 def test_code_part_works_by_keyboard_and_fits_a_phone(opened: Open, tmp_path: Path) -> None:
     write(tmp_path / "line", {f"a/rather/long/path/to/some/module_{number}.py": "" for number in range(30)})
     with opened("dave", viewport=NARROW) as (page, faults):
@@ -252,6 +260,7 @@ def test_code_part_works_by_keyboard_and_fits_a_phone(opened: Open, tmp_path: Pa
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_symbolic_links_are_left_out_and_tracked_ones_are_named(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(tmp_path, {"outside/secret": "s", "line/train.py": "1", "line/src/a.py": "1"})

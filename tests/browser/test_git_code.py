@@ -15,12 +15,13 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.every_page.pages import OVERFLOW
 from tests.cast import training
+from tests.samples import sample
 
 URL = "https://git.example.org/vision/train.git"
 WIDE = {"width": 1440, "height": 1000}
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW])
+@pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
 def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
     with opened("dave", viewport=viewport) as (page, faults):
         page.goto("/submit?kind=single&project=vision")
@@ -40,7 +41,7 @@ def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
         assert faults == []
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW])
+@pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
 def test_page_shows_the_fetch_and_then_the_commit(
     opened: Open, scene: Scene, settings: Any, viewport: Any
 ) -> None:

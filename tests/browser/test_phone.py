@@ -62,6 +62,7 @@ def test_state_of_each_row_is_at_its_top_right_and_the_account_stays_visible(ope
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_open_tab_is_on_the_screen(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")
@@ -75,6 +76,7 @@ def test_open_tab_is_on_the_screen(opened: Open, scene: Scene) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
@@ -88,6 +90,7 @@ def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, sce
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_facts_of_a_running_workload_stand_on_one_line(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto("/workloads")

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from berth.cli.main import app
 from berth.client import Client
 from berth.client.config import Settings
 from berth.core.clock import SystemClock
@@ -90,6 +92,15 @@ class Site:
         program: subprocess.Popen[bytes] = subprocess.Popen(command, env=env, **options)  # type: ignore[call-overload]
         self.programs.append(program)
         return program
+
+    def run(
+        self, *arguments: str, environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a `berth` command in this process, by default as dave. It starts within milliseconds."""
+        result = CliRunner().invoke(app, list(arguments), env=environment or self.environment())
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
     def processes(self, mark: str) -> list[int]:
         """Return the processes whose command line contains the mark."""
@@ -181,8 +192,7 @@ def user(site: Site, tmp_path: Path) -> "SshUser":
     from tests.channels.ssh_user import SshUser
 
     user = SshUser(site, tmp_path / "home")
-    done = user.berth("ssh", "--config")
-    assert done.returncode == 0, done.stderr
+    user.include_hosts()
     return user
 
 

@@ -27,6 +27,11 @@ class SshUser:
         output, errors = program.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, program.returncode, output, errors)
 
+    def include_hosts(self) -> None:
+        """Include the hosts of Berth in the settings, with `berth ssh --config`."""
+        done = self.site.run("ssh", "--config", environment=self.env)
+        assert done.returncode == 0, done.stderr
+
     def proxy_command(self) -> list[str]:
         """Return the command that serves SSH, without the host."""
         text = (self.home / "settings" / "ssh" / "config").read_text()

@@ -121,7 +121,6 @@ def test_missing_program_invalid_ports_and_missing_roles_have_clear_errors(site:
         (("1", "--address", "localhost"), 2, "is not an IP address"),
         (("1", "--pod", "worker-7"), 4, "There is no pod"),
     ):
-        refused = site.start("port-forward", "train", *arguments, **PIPES)
-        _, errors = refused.communicate(timeout=60)
-        assert (refused.returncode, expected in errors.decode()) == (code, True), (arguments, errors)
+        refused = site.run("port-forward", "train", *arguments)
+        assert (refused.returncode, expected in refused.stderr) == (code, True), (arguments, refused)
     reserved.close()

@@ -115,6 +115,7 @@ def test_signal_reaches_the_command_and_its_end_by_a_signal_is_reported(user: Ss
     assert second.exit_signal[0] == "TERM"
 
 
+@pytest.mark.heavy  # tests/channels/test_exec.py checks the same rules for commands
 def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: SshUser) -> None:
     def end_by(end: Callable[[], object]) -> bytes:
         started = user.start("ssh", HOST, "echo up; exec sleep 1000", **PIPES)
@@ -132,23 +133,29 @@ def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: Ssh
     assert b"The pod has ended" in errors
 
 
-def test_users_without_permission_and_unknown_hosts_are_refused(user: SshUser) -> None:
-    def refuse(host: str) -> str:
-        done = user.run(host, "true")
-        assert done.returncode == 255
-        return done.stderr.decode()
+def refuse(user: SshUser, host: str) -> str:
+    """Return the reason why a connection is refused."""
+    done = user.run(host, "true")
+    assert done.returncode == 255
+    return done.stderr.decode()
 
-    assert "Workload vision/other does not exist" in refuse("other.vision.berth")
-    assert "There is no pod worker-7" in refuse(f"worker-7.{HOST}")
-    assert "is not the host name of a pod" in refuse("a.b.c.d.berth")
+
+def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
+    assert "Workload vision/other does not exist" in refuse(user, "other.vision.berth")
+    assert "There is no pod worker-7" in refuse(user, f"worker-7.{HOST}")
+    assert "is not the host name of a pod" in refuse(user, "a.b.c.d.berth")
     assert user.run(f"worker-0.{HOST}", "echo fine").stdout == b"fine\n"
     assert user.run(f"{user.site.workload_id}.berth", "echo fine").stdout == b"fine\n"
+
+
+@pytest.mark.heavy  # tests/channels/test_exec.py checks the same rules for commands
+def test_users_without_permission_are_refused(user: SshUser) -> None:
     for person, reason in (("erin", "You need the role project admin"), ("grace", "does not exist")):
         user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
-        assert reason in refuse(HOST)
+        assert reason in refuse(user, HOST)
     user.env["BERTH_TOKEN"] = user.site.secret(user.site.cast.dave)
     Workload.objects.update(phase="pending")
-    assert "train is pending" in refuse(HOST)
+    assert "train is pending" in refuse(user, HOST)
 
 
 def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site, tmp_path: Path) -> None:
@@ -156,10 +163,10 @@ def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site,
     done = user.berth("ssh", "train", "--", "-o", "SetEnv=COLOR=red", "echo", "$COLOR")
     assert (done.returncode, done.stdout) == (0, b"red\n"), done.stderr
     assert user.berth("ssh", "vision/train", "--pod", "worker-0", "--", "exit 4").returncode == 4
-    done = user.berth("ssh", "missing")
-    assert (done.returncode, b"missing does not exist" in done.stderr) == (4, True)
-    done = user.berth("ssh")
-    assert (done.returncode, b"Specify a workload, or use --config" in done.stderr) == (2, True)
+    refused = site.run("ssh", "missing", environment=user.env)
+    assert (refused.returncode, "missing does not exist" in refused.stderr) == (4, True)
+    refused = site.run("ssh", environment=user.env)
+    assert (refused.returncode, "Specify a workload, or use --config" in refused.stderr) == (2, True)
 
 
 def test_settings_are_private_and_included_once_before_the_settings_of_the_user(user: SshUser) -> None:
@@ -168,7 +175,7 @@ def test_settings_are_private_and_included_once_before_the_settings_of_the_user(
     user.config.write_text(before)
     user.config.chmod(0o644)
     for _ in range(2):
-        assert user.berth("ssh", "--config").returncode == 0
+        user.include_hosts()
         assert user.config.read_text() == f"{included}{before}"
     assert stat.S_IMODE(user.config.stat().st_mode) == 0o644
     directory = user.home / "settings" / "ssh"
