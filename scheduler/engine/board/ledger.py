@@ -12,6 +12,7 @@ KINDS = range(len(RESOURCES))
 # kinds of cluster quotas that restrict an amount other than requests
 LOADS = ("limit_cpu", "limit_memory_mib", "pods")
 NO_BOUND = 1 << 60  # larger than any sum, so that comparisons need no special case for "unlimited"
+NOTHING = 0, 0, 0  # amounts of all resources
 
 NO_ENTITLEMENT = Entitlement()
 NOT_DIVIDED = (False,) * len(RESOURCES)

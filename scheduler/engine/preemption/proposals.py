@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
@@ -11,11 +12,12 @@ from scheduler.engine.placement.find_room import available_nodes, difficulty_key
 from scheduler.engine.placement.slots import Horizon, equal_slots
 from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
+from scheduler.engine.preemption.outcome import reapply_moves
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import amount_below_quota, select_all, sufficient_sets
+from scheduler.engine.preemption.victims.sets import select_all, set_cost, sufficient_sets
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
@@ -57,12 +59,12 @@ def propose(
                 break
             stopped = [] if banned or policy.moves_only else list(selection.selected)
             if alternatives.may_exist(stopped):
+                moves = board.moves(start)
                 board.rewind(start)
                 yield from _placeable_selections(
                     board, policy, arrangement, alternatives.cheaper_than(stopped)
                 )
-                selection = VictimSelection(board, policy)
-                _propose_by_node(selection, arrangement, banned, offer_cache)
+                reapply_moves(board, moves)
             yield selection
             cleared = {board.nodes.index[pod.node] for victim in selection.selected for _, pod in victim.pods}
             board.rewind(start)
@@ -219,13 +221,9 @@ class _Alternatives:
         if self._only_single_victims(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
-        max_cost = amount_below_quota(policy, stopped), full_cost(selection, stopped)
-        result = list[Sequence[Victim]]()
-        for below, victims in sufficient_sets(policy, self._arrangement, MAX_PRICED_VICTIMS):
-            if (below, full_cost(selection, victims)) >= max_cost or len(result) == MAX_SETS:
-                break
-            result.append(victims)
-        return result
+        max_cost = set_cost(policy, stopped)
+        sets = sufficient_sets(policy, self._arrangement, MAX_PRICED_VICTIMS, max_cost=max_cost)
+        return [victims for _, victims in islice(sets, MAX_SETS)]
 
 
 def _single_victim_may_suffice(

@@ -1,6 +1,6 @@
 """Base class of the preemption policies. A policy defines victims, their order and bounds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
@@ -128,6 +128,11 @@ class PreemptionPolicy:
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
         """Return the worst stage of the victims' queues, as a sort key that takes precedence over cost."""
         del victims
+        return ()
+
+    def queue_stage(self, victim: Victim, evicted: Mapping[QueueAccount, Sequence[int]]) -> Key:
+        """Return the stage of the victim's queue, without the amounts that are evicted earlier by queue."""
+        del victim, evicted
         return ()
 
     def key(self, victim: Victim) -> Key | None:

@@ -4,13 +4,13 @@ A policy object is created for one preemptor. It reads the current board, which 
 selected victims.
 """
 
-import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from operator import add
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share, lowest_priority
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import NO_BOUND, QueueAccount, fits_within, siblings_over_quota
+from scheduler.engine.board.ledger import NO_BOUND, NOTHING, QueueAccount, fits_within, siblings_over_quota
 from scheduler.engine.fair_share.turns import TurnTaking
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.plan import Kind, Reason
@@ -22,10 +22,6 @@ def _are_alike(victims: Sequence[Victim]) -> bool:
     """Return whether all victims have the same queue and size."""
     account, amounts = victims[0].gang.account, victims[0].amounts
     return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
-
-
-def _subtract(allocated: Sequence[int], amounts: Sequence[int], count: int) -> list[int]:
-    return [total - count * amount for total, amount in zip(allocated, amounts, strict=True)]
 
 
 def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
@@ -208,24 +204,27 @@ class Reclaim(PreemptionPolicy):
         """
         if len(victims) == 1 or _are_alike(victims):
             return self._equal_victims_stage(victims[0], len(victims))
-        remaining: dict[QueueAccount, list[int]] = {}
-        worst = (False, 0, -math.inf, 0)
+        evicted, worst = dict[QueueAccount, list[int]](), Key()
         for victim in victims:
-            account = victim.gang.account
-            sides = self.diverging_queues(account)
-            victim_queue = sides[1] if sides else account
-            stages = []
-            for queue in (victim_queue, account) if account is not victim_queue else (victim_queue,):
-                left = remaining.setdefault(queue, list(queue.allocated))
-                stages.append(self._stage(queue, left))
-                for kind in self.kinds:
-                    left[kind] -= victim.amounts[kind]
-            left = remaining[victim_queue]
-            below_quota = all(
-                left[kind] < victim_queue.quota[kind] for kind in self.kinds if victim.amounts[kind]
-            )
-            worst = max(worst, (below_quota, stages[0], self._usage_rank(victim_queue, account), stages[-1]))
+            worst = max(worst, self.queue_stage(victim, evicted))
+            for queue in victim.gang.account.path:
+                evicted[queue] = list(map(add, evicted.get(queue, NOTHING), victim.amounts))
         return worst
+
+    def queue_stage(self, victim: Victim, evicted: Mapping[QueueAccount, Sequence[int]]) -> Key:
+        account, amounts = victim.gang.account, victim.amounts
+        sides = self.diverging_queues(account)
+        victim_queue = sides[1] if sides else account
+        before = evicted.get(victim_queue, NOTHING)
+        stage = inside = self._stage(victim_queue, before)
+        if account is not victim_queue:
+            inside = self._stage(account, evicted.get(account, NOTHING))
+        below_quota = True
+        for kind in self.kinds:
+            left = victim_queue.allocated[kind] - before[kind] - amounts[kind]
+            if amounts[kind] and left >= victim_queue.quota[kind]:
+                below_quota = False
+        return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _equal_victims_stage(self, victim: Victim, count: int) -> Key:
         """Return the worst stage for `count` victims that equal this victim."""
@@ -244,9 +243,10 @@ class Reclaim(PreemptionPolicy):
                 self._usage_rank(victim_queue, account),
                 self._current_stage(account),
             )
-        stage = inside = self._stage(victim_queue, _subtract(allocated, amounts, count - 1))
+        evicted = [amount * (count - 1) for amount in amounts]
+        stage = inside = self._stage(victim_queue, evicted)
         if account is not victim_queue:
-            inside = self._stage(account, _subtract(account.allocated, amounts, count - 1))
+            inside = self._stage(account, evicted)
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
@@ -261,15 +261,20 @@ class Reclaim(PreemptionPolicy):
         key = ("stage", tuple(self.kinds))
         result: int | None = account.cache.get(key)
         if result is None:
-            result = self._stage(account, account.allocated)
+            result = self._stage(account, NOTHING)
             account.cache[key] = result
         return result
 
-    def _stage(self, account: QueueAccount, allocated: Sequence[int]) -> int:
-        """Return the stage at this allocation: 0 over share, 1 over quota, 2 within quota."""
-        if any(allocated[kind] > account.deserved[kind] for kind in self.kinds):
-            return 0
-        return 1 if any(allocated[kind] > account.quota[kind] for kind in self.kinds) else 2
+    def _stage(self, account: QueueAccount, evicted: Sequence[int]) -> int:
+        """Return the queue's stage after these evictions: 0 over share, 1 over quota, 2 within quota."""
+        stage = 2
+        for kind in self.kinds:
+            allocated = account.allocated[kind] - evicted[kind]
+            if allocated > account.deserved[kind]:
+                return 0
+            if allocated > account.quota[kind]:
+                stage = 1
+        return stage
 
     def may_evict(self) -> bool:
         """Return whether the preemptor is within its quota or fair share, or is entitled to a turn."""

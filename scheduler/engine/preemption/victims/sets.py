@@ -4,17 +4,16 @@ Interchangeable workloads are enumerated by number only. Workloads of one queue 
 if other workloads can move, or else if they run on the same nodes.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, least_request, node_amount
-from scheduler.engine.board.ledger import CPU, GPU, MEMORY, QueueAccount, main_resource
+from scheduler.engine.board.ledger import CPU, GPU, MEMORY, NOTHING, QueueAccount, main_resource
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
-from scheduler.engine.preemption.victims.costs import full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
@@ -35,22 +34,66 @@ def _size_key(victim: Victim) -> tuple[object, ...]:
     return (*sizes, victim.is_gang, victim.gang.name, -victim.index)
 
 
+# Amount below quota, worst queue stage, stopped workloads, queue, and other costs.
+SetCost = tuple[int, Key, float | int | str, Key, Key]
+
+
 @dataclass(frozen=True, slots=True)
 class _VictimSet:
-    """Number of victims from each group. Larger sets add victims only from group `last` on."""
+    """Victims in order, with sums over all of them. Adding a victim never reduces the cost."""
 
-    counts: tuple[int, ...]
-    victims: tuple[Victim, ...]
-    last: int = 0
+    missing: tuple[int, ...]  # amount that must still be freed, for each resource of the policy
+    victims: tuple[Victim, ...] = ()
+    evicted: Mapping[QueueAccount, tuple[int, int, int]] = field(default_factory=dict)  # by queue
+    below_quota: int = 0
+    stage: Key = ()
+    queue: Key = ()
+
+    def add(self, policy: PreemptionPolicy, victim: Victim) -> "_VictimSet":
+        project, kind = victim.gang.account, main_resource(policy.requested)
+        evicted, below_quota = dict(self.evicted), self.below_quota
+        for queue in project.path:
+            gpu, cpu, memory = before = evicted.get(queue, NOTHING)
+            after = gpu + victim.amounts[0], cpu + victim.amounts[1], memory + victim.amounts[2]
+            evicted[queue] = after
+            if queue not in policy.gang.account.path:
+                borrowed = max(0, queue.allocated[kind] - queue.quota[kind])
+                below_quota += max(0, after[kind] - borrowed) - max(0, before[kind] - borrowed)
+        missing = [
+            amount - _freed(victim, kind) for amount, kind in zip(self.missing, policy.kinds, strict=True)
+        ]
+        stage = max(self.stage, policy.queue_stage(victim, self.evicted))
+        queue_key = max(self.queue, policy.queue_key(project))
+        return _VictimSet(tuple(missing), (*self.victims, victim), evicted, below_quota, stage, queue_key)
+
+    def is_sufficient(self) -> bool:
+        return bool(self.victims) and max(self.missing, default=0) <= 0
+
+    def cost(self, policy: PreemptionPolicy) -> SetCost:
+        stopped, *cost = policy.cost(self.victims)
+        return self.below_quota, self.stage, stopped, self.queue, tuple(cost)
+
+
+def set_cost(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
+    """Return the sort key by which `sufficient_sets` orders sets of victims."""
+    result = _VictimSet((0,) * len(policy.kinds))
+    for victim in victims:
+        result = result.add(policy, victim)
+    return result.cost(policy)
 
 
 def sufficient_sets(
-    policy: PreemptionPolicy, arrangement: Arrangement, max_priced: int, *, may_move: bool = True
+    policy: PreemptionPolicy,
+    arrangement: Arrangement,
+    max_priced: int,
+    *,
+    may_move: bool = True,
+    max_cost: SetCost | None = None,
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) pairs whose victims free enough resources in total, cheapest first.
 
     At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, the victims' nodes
-    are taken into account.
+    are taken into account. With `max_cost`, only sets that cost less are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
@@ -60,42 +103,23 @@ def sufficient_sets(
         missing[GPU] -= max_gpus_saved_by_moves(policy.board)
     if missing.get(GPU, 0) > MAX_VICTIMS * max((group[0].amounts[GPU] for group in groups), default=0):
         return
-    heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]] = []
-    _push_set(heap, selection, _VictimSet((0,) * len(groups), ()))
+    # Sets by cost and number of victims from each group. Larger sets add victims only from group `last` on.
+    heap: list[tuple[SetCost | None, tuple[int, ...], int, _VictimSet]] = [
+        (None, (0,) * len(groups), 0, _VictimSet(tuple(missing.values())))
+    ]
     priced = 0
     while heap:
-        below, _, _, current = heappop(heap)
-        if current.victims and all(
-            sum([_freed(victim, kind) for victim in current.victims]) >= amount
-            for kind, amount in missing.items()
-        ):
-            yield below, current.victims  # larger sets follow, because fairness may require more victims
-        for i in range(current.last, len(groups)):
-            count = current.counts[i]
-            if count < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
+        _, counts, last, current = heappop(heap)
+        if current.is_sufficient():
+            # Larger sets follow, because fairness may require more victims.
+            yield current.below_quota, current.victims
+        for i in range(last, len(groups)):
+            if counts[i] < len(groups[i]) and priced < max_priced and len(current.victims) < MAX_VICTIMS:
                 priced += 1 + len(current.victims)
-                counts = (*current.counts[:i], count + 1, *current.counts[i + 1 :])
-                _push_set(heap, selection, _VictimSet(counts, (*current.victims, groups[i][count]), i))
-
-
-def _push_set(
-    heap: list[tuple[int, Key, tuple[int, ...], _VictimSet]], selection: VictimSelection, entry: _VictimSet
-) -> None:
-    cost = full_cost(selection, entry.victims) if entry.victims else ()
-    heappush(heap, (amount_below_quota(selection.policy, entry.victims), cost, entry.counts, entry))
-
-
-def amount_below_quota(policy: PreemptionPolicy, victims: Sequence[Victim]) -> int:
-    """Return the total amount below quota of all queues if the victims were evicted."""
-    kind, freed = main_resource(policy.requested), dict[QueueAccount, int]()
-    for victim in victims:
-        for account in victim.gang.account.path:
-            if account not in policy.gang.account.path:
-                freed[account] = freed.get(account, 0) + victim.amounts[kind]
-    return sum(
-        max(0, amount - max(0, account.allocated[kind] - account.quota[kind]))
-        for account, amount in freed.items()
-    )
+                larger = current.add(policy, groups[i][counts[i]])
+                cost = larger.cost(policy)
+                if max_cost is None or cost < max_cost:
+                    heappush(heap, (cost, (*counts[:i], counts[i] + 1, *counts[i + 1 :]), i, larger))
 
 
 def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> frozenset[int]:
