@@ -57,7 +57,7 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         page.get_by_label("GPUs per pod").fill("0.25")
         expect(page.get_by_role("heading", name="Would start immediately")).to_be_visible()
         expect(answer).to_contain_text("worker-0 → train-")
-        assert "replicas: 1        # a gang" in document(page), "the comment is still there"
+        assert "gpu: 0.25             # or a fraction" in document(page), "the comment is still there"
         assert not Workload.objects.filter(name="from-the-form").exists()
         page.get_by_role("button", name="Submit workload", exact=True).click()
         expect(page.get_by_role("heading", name="from-the-form")).to_be_visible()

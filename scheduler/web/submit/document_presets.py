@@ -15,11 +15,24 @@ from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
 
 MAX_TEMPLATES = 50
+DEFAULT_EXAMPLE = "single"  # succeeds on any pool, without files
 HEADER = """\
 name: {name}
 project: {project}
 """
 EXAMPLES: Mapping[str, tuple[str, str, str]] = {
+    "single": ("Single-pod training", "my-training", """\
+# This command runs without files of yours. To run your program, choose its files under Code.
+command: |-
+  nvidia-smi || echo "no NVIDIA driver"
+  for step in 1 2 3; do echo "step $step"; sleep 5; done
+roles:
+  - name: worker
+    replicas: 1
+    gpu: 1             # or a fraction of a device: 0.5
+    cpu: 2
+    memory_mib: 4096
+"""),
     "gang": ("Distributed training", "my-training", """\
 command: python train.py --epochs 10
 roles:
@@ -31,15 +44,6 @@ roles:
 restart_policy:
   kind: on_failure
   max_restarts: 2
-"""),
-    "single": ("Single-pod training", "my-training", """\
-command: python train.py --epochs 10
-roles:
-  - name: worker
-    replicas: 1
-    gpu: 1             # or a fraction of a device: 0.5
-    cpu: 2
-    memory_mib: 4096
 """),
     "roles": ("Several roles", "my-training", """\
 roles:                 # started together or not at all
@@ -119,7 +123,7 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else mine[0] if mine else "my-project"
-    _, name, rest = EXAMPLES.get(query.get("kind", ""), EXAMPLES["gang"])
+    _, name, rest = EXAMPLES.get(query.get("kind", ""), EXAMPLES[DEFAULT_EXAMPLE])
     return HEADER.format(name=name, project=project) + rest
 
 

@@ -1,7 +1,9 @@
 """Tests for the submission form and its document, which stay in sync."""
 
 import re
+import subprocess
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from django.http import QueryDict
 from django.test import Client
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
+from berth.documents import read_document
 from projects.models import Workload
 from scheduler.web.submit.form.draft import PREFIX, Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.fields import FormChoices
@@ -326,6 +329,58 @@ def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Ca
     assert answer.status_code == 204, answer.content.decode()
     workload = Workload.objects.get()
     assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
+
+
+def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, tmp_path: Path) -> None:
+    text = dave.get("/submit").context["text"]
+    document = read_document(text)
+    assert [role["replicas"] for role in document["roles"]] == [1]
+    command = document["command"].replace("sleep 5", "true")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, env={"PATH": str(tmp_path)}
+    )
+    assert (ended.returncode, ended.stdout) == (0, "no NVIDIA driver\nstep 1\nstep 2\nstep 3\n")
+    assert 'class="warning"' not in refresh_form(dave, text).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("document", "program"),
+    [
+        ("command: python train.py --lr 1", "train.py"),
+        ("command: [python3, -u, src/train.py]", "src/train.py"),
+        ("command: torchrun --nnodes=2 train.py", "train.py"),
+        ("command: LR=1 exec ./run.sh --out x.py", "./run.sh"),
+        ("working_dir: src\ncommand: python train.py", "train.py"),
+        ("command: echo a; python train.py", ""),
+        ("command: python -m http.server", ""),
+        ("command: python -c \"open('x.py')\"", ""),
+        ("command: python /opt/train.py", ""),
+        ("command: cd /opt && python train.py", ""),
+        ("command: python 'train.py", ""),
+        ("command: 7", ""),
+        ("command: python train.py\ncode: {tree: abc}", ""),
+        ("command: python train.py\ncode: {git: {url: https://git.example.org/a.git}}", ""),
+        ("command: python train.py\nimage: docker.io/org/torch", ""),
+        ("command: python train.py\nworkspace: /home/a", ""),
+        ("command: python train.py\nworking_dir: /srv/a", ""),
+        ("command: python train.py\nvolumes: [{name: data, path: /data}]", ""),
+    ],
+)
+def test_command_warns_about_a_program_that_no_pod_has(document: str, program: str) -> None:
+    draft = open_draft(f"{document}\nroles: [{{gpu: 1}}]\n")
+    shown = {field.form_field.path: field for part in prepare_form(draft, FORM_CHOICES).parts
+             for field in (*part.fields, *part.more)}  # fmt: skip
+    warning = f"{program} is not part of this workload. Choose files or a Git repository under Code."
+    assert shown["command"].warning == (warning if program else "")
+    assert ("f-command-warning" in shown["command"].described_by) is bool(program)
+
+
+def test_warning_about_a_program_is_shown_on_the_command_that_names_it(dave: Client) -> None:
+    text = "name: fine\nproject: vision\nroles: [{name: a, command: python serve.py, gpu: 1}]\n"
+    page = refresh_form(dave, text).content.decode()
+    assert 'id="f-roles-0-command-warning">serve.py is not part of this workload.' in page
+    assert 'id="f-command-warning"' not in page
+    assert dave.post("/submit", {"document": text, "step": "submit"}, headers=HTMX).status_code == 204
 
 
 def test_priority_field_lists_its_defaults(dave: Client) -> None:

@@ -90,7 +90,7 @@ class FormChoices:
 
 
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
-    roles = list(_role_places(data, ()))
+    roles = list(role_places(data, ()))
     return [
         FormPart("Workload", *_workload_fields(offer, has_image="image" in data)),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
@@ -265,7 +265,7 @@ def _notification_part(number: int) -> FormPart:
     )  # fmt: skip
 
 
-def _role_places(node: Any, at: Location) -> Iterator[Location]:
+def role_places(node: Any, at: Location) -> Iterator[Location]:
     """Yield the location of each role, in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
@@ -273,7 +273,7 @@ def _role_places(node: Any, at: Location) -> Iterator[Location]:
         if isinstance(node["roles"][number], Mapping):
             yield (*at, "roles", number)
     for number in range(_length(node.get("groups"))):
-        yield from _role_places(node["groups"][number], (*at, "groups", number))
+        yield from role_places(node["groups"][number], (*at, "groups", number))
 
 
 def _length(value: Any) -> int:

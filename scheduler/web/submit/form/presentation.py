@@ -19,6 +19,9 @@ from scheduler.web.submit.form.draft import (
 )
 from scheduler.web.submit.form.error_sentences import ErrorSentence, describe_problem
 from scheduler.web.submit.form.fields import GIT_TITLE, Choices, Field, FormChoices, FormPart
+from scheduler.web.submit.form.missing_programs import missing_programs
+
+MISSING_PROGRAM = "{program} is not part of this workload. Choose files or a Git repository under Code."
 
 
 @dataclass
@@ -27,6 +30,7 @@ class ShownField:
     value: str
     chosen: list[str] = field(default_factory=list)
     errors: list[ErrorSentence] = field(default_factory=list)
+    warning: str = ""
     is_text_only: bool = False
     is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
@@ -49,8 +53,8 @@ class ShownField:
 
     @property
     def described_by(self) -> str:
-        parts = [f"{self.id}-hint"] * bool(self.hint) + [f"{self.id}-error"] * bool(self.errors)
-        return " ".join(parts)
+        texts = {"hint": self.hint, "warning": self.warning, "error": self.errors}
+        return " ".join(f"{self.id}-{name}" for name, text in texts.items() if text)
 
     @property
     def rows(self) -> int:
@@ -145,6 +149,9 @@ def prepare_form(
     fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
     for path, shown in fields.items():
         shown.is_read_only = path in read_only
+    for path, program in missing_programs(data).items():
+        if path in fields and not offer.for_template:  # users of a template may still add code
+            fields[path].warning = MISSING_PROGRAM.format(program=program)
     lines, other_errors = [], []
     for problem in faults:
         owner = find_field(problem.path, fields)

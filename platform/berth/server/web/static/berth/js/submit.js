@@ -38,8 +38,8 @@
       if (there?.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
       else here.removeAttribute(name);
     }
-    for (const note of old.querySelectorAll(":scope > .hint, :scope > .error")) note.remove();
-    old.append(...fresh.querySelectorAll(":scope > .hint, :scope > .error"));
+    for (const note of old.querySelectorAll(":scope > :is(.hint, .warning, .error)")) note.remove();
+    old.append(...fresh.querySelectorAll(":scope > :is(.hint, .warning, .error)"));
   }
 
   function merge(target, fresh) {

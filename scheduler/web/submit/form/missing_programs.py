@@ -1,0 +1,81 @@
+"""Find programs that commands name but that no pod will have.
+
+A pod without code, an image or a workspace starts in an empty directory.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berth.core.problems import join_path
+from berth.documents.values import value_at
+from scheduler.web.submit.form.fields import role_places
+
+LAUNCHERS = re.compile(
+    r"(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh|node|Rscript|julia|perl|ruby)", re.ASCII
+)
+PROGRAM_FILE = re.compile(r"(\./)?[A-Za-z0-9_][\w./-]*\.(py|sh|js|R|jl|pl|rb)", re.ASCII)
+LOCAL_PROGRAM = re.compile(r"\./[\w./-]+", re.ASCII)
+PROVIDES_FILES = ("code", "image", "workspace", "volumes")
+STOPS_SEARCH = frozenset({"-c", "-m"})  # the program is in the command itself or in a package
+
+
+def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
+    """Map the path of each command to the program file that it starts and that is not part of the workload.
+
+    Only commands that start with the program are understood. A command that could create or find the
+    file itself, such as one that changes the directory first, is left out.
+    """
+    if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
+        return {}
+    commands = {"command": data.get("command")}
+    for at in role_places(data, ()):
+        if not value_at(data, (*at, "workspace")):
+            commands[join_path((*at, "command"))] = value_at(data, (*at, "command"))
+    programs = {path: _program(command) for path, command in commands.items()}
+    return {path: program for path, program in programs.items() if program}
+
+
+def _is_absolute(directory: Any) -> bool:
+    return isinstance(directory, str) and directory.startswith("/")
+
+
+def _program(command: Any) -> str:
+    """Return the program file that a command starts with, or "" if there is none."""
+    words = list(_words(command))
+    if not words:
+        return ""
+    if LOCAL_PROGRAM.fullmatch(words[0]):
+        return words[0]
+    if not LAUNCHERS.fullmatch(words[0]):
+        return ""
+    for word in words[1:]:
+        if word in STOPS_SEARCH:
+            return ""
+        if PROGRAM_FILE.fullmatch(word):
+            return word
+    return ""
+
+
+def _words(command: Any) -> Iterator[str]:
+    """Yield the words of a command's first simple command, without the variables that it sets."""
+    if isinstance(command, list):
+        words = [str(word) for word in command]
+    elif isinstance(command, str):
+        lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars="();<>|&\n")
+        lexer.whitespace_split, lexer.whitespace = True, " \t\r"
+        try:
+            words = list(lexer)
+        except ValueError:  # an unclosed quote
+            return
+    else:
+        return
+    is_prefix = True
+    for word in words:
+        if word and set(word) <= set("();<>|&\n"):
+            return
+        if is_prefix and (word in ("exec", "env") or re.match(r"[A-Za-z_]\w*=", word)):
+            continue
+        is_prefix = False
+        yield word
