@@ -141,7 +141,7 @@ class _FutureCapacity:
         allocated = format_amount(resource, self._undeclared[kind])
         return (
             f"{format_amount(resource, missing)} would be missing even after every workload with a "
-            f"max_runtime has ended; workloads without one have, or will have, {allocated} allocated"
+            f"maximum runtime has ended; workloads without one have, or will have, {allocated} allocated"
         )
 
 

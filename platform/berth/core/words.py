@@ -1,4 +1,6 @@
-"""Format amounts and counts with their units and correct plural forms."""
+"""Format amounts, counts and ranges, with units and correct plural forms."""
+
+from collections.abc import Iterable
 
 from berth.core.amounts import MILLI
 
@@ -44,6 +46,28 @@ def format_gpu_time(gpu_seconds: float | None) -> str:
 def format_number(number: float) -> str:
     """Format a number with at most three decimals and no trailing zeros."""
     return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
+
+
+def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
+    """Return the sorted numbers as single numbers and ranges, such as "0 to 3" and "6"."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return [
+        f"{prefix}{first}" if first == last else f"{prefix}{first} to {prefix}{last}"
+        for first, last in ranges
+    ]
+
+
+def format_pod_names(names: Iterable[tuple[str, int]]) -> str:
+    """Format pairs of role and index, such as "worker-0 to worker-3, worker-6"."""
+    indexes: dict[str, list[int]] = {}
+    for role, index in names:
+        indexes.setdefault(role, []).append(index)
+    return ", ".join(text for role, numbers in indexes.items() for text in list_ranges(numbers, f"{role}-"))
 
 
 def indefinite_article(digits: str) -> str:

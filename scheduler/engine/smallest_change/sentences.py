@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from berth.core.amounts import MILLI
 from berth.core.dependencies import PAST_VERBS
+from berth.core.durations import format_duration
 from berth.core.words import format_amount, format_count, format_number
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
@@ -51,7 +52,8 @@ def _clause(change: Change, project: str, display_name: Callable[[str], str]) ->
         case ChangeKind.TOPOLOGY_DROPPED:
             return f"it did not have to run within one {change.resource}"
         case ChangeKind.MAX_RUNTIME_LOWERED:
-            return f"its max_runtime were {after} s" + ("" if before is None else f" instead of {before} s")
+            old = "" if before is None else f" instead of {format_duration(as_integer(before))}"
+            return f"its maximum runtime were {format_duration(as_integer(after))}{old}"
         case ChangeKind.PRIORITY_RAISED:
             return f"its priority were {after} instead of {before}"
         case ChangeKind.WORKLOAD_ENDED:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import F, Max
 
+from berth.core.durations import format_duration
 from berth.core.spec.retry import IMAGE_PULL, TIMEOUT
 from berth.core.spec.retry import START_TIMEOUT as START_TIMEOUT_KIND
 from berth.db import prepared
@@ -206,7 +207,7 @@ def _exceeded_runtimes(now: datetime) -> list[OverdueWorkload]:
         OverdueWorkload(
             pk,
             "MaxRuntimeExceeded",
-            f"The workload ran longer than its max_runtime of {max_runtime} s.",
+            f"The workload ran longer than its maximum runtime of {format_duration(max_runtime or 0)}.",
             failure=Failure(TIMEOUT),
         )
         for pk, max_runtime, started_at in WITH_MAX_RUNTIME()

@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
+from berth.core.words import format_pod_names, list_ranges
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.paging import Slice, load_slice
 from berth.server.web.pages import Request, signed_in
@@ -92,22 +93,12 @@ class PodGroup:
     @property
     def names(self) -> str:
         """Return the names of the pods, such as "worker-0 to worker-3, worker-6"."""
-        indexes: dict[str, list[int]] = {}
-        for row in self.allocations:
-            indexes.setdefault(row.pod.role, []).append(row.pod.index)
-        return ", ".join(
-            f"{role}-{first}" if first == last else f"{role}-{first} to {role}-{last}"
-            for role, numbers in indexes.items()
-            for first, last in _ranges(numbers)
-        )
+        return format_pod_names((row.pod.role, row.pod.index) for row in self.allocations)
 
     @property
     def devices(self) -> str:
         """Return the device indices, such as "0 to 3, 6"."""
-        numbers = {device for row in self.allocations for device in row.devices}
-        return ", ".join(
-            str(first) if first == last else f"{first} to {last}" for first, last in _ranges(numbers)
-        )
+        return ", ".join(list_ranges(device for row in self.allocations for device in row.devices))
 
     @property
     def gpu_milli(self) -> int:
@@ -120,17 +111,6 @@ class PodGroup:
     @property
     def memory_mib(self) -> int:
         return sum(row.memory_mib for row in self.allocations)
-
-
-def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last number of each run of consecutive numbers."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][1] + 1 == number:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ranges
 
 
 def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:

@@ -10,7 +10,6 @@ from django.urls import reverse
 from berth.core.blocker_numbers import format_numbers
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
-from pools.engine.pod_limits import limit_values
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.selectors import pods
@@ -49,21 +48,6 @@ class PodPlacement:
     @property
     def gpus(self) -> int:
         return self.allocation.gpu_milli_total if self.allocation else 0
-
-    @property
-    def limits(self) -> list[tuple[str, str]]:
-        return limit_lines(limit_values(self.pod.limits), self.pod.memory_peak_mib)
-
-
-@dataclass(frozen=True, slots=True)
-class PodTable:
-    """Pods of one run or of earlier runs."""
-
-    rows: list[PodPlacement]
-
-    @property
-    def has_limits(self) -> bool:
-        return any(row.limits for row in self.rows)
 
 
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:

@@ -38,6 +38,7 @@ from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
+from scheduler.web.workloads.pod_groups import pod_table
 from scheduler.web.workloads.terminal import load_terminal
 from scheduler.web.workloads.timeline import timeline
 
@@ -138,8 +139,8 @@ def _overview(request: Request, workload: Workload) -> Context:
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
-        "pods": details.PodTable(current),
-        "earlier": details.PodTable(earlier),
+        "pods": pod_table(current),
+        "earlier": pod_table(earlier),
         "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
         "log_runs": pods_by_run([*current, *earlier]),
         # The last eviction of a pending workload is told at the top of the page.

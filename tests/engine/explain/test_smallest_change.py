@@ -169,7 +169,7 @@ def test_maximum_runtime_that_ends_before_held_nodes_are_needed_is_suggested() -
     world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
     world.running("runs", "p", "n", 2, max_runtime=3600 + 500, preemptible=False)
     world.queued("big", "p", gpus=4, priority=60).queued("w", "p", gpus=2)
-    assert sentence(world) == would_start("its max_runtime were 500 s")
+    assert sentence(world) == would_start("its maximum runtime were 8m20s")
 
 
 def test_ending_the_smallest_and_newest_sufficient_workload_is_suggested() -> None:

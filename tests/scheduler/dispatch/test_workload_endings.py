@@ -130,6 +130,7 @@ def test_run_that_exceeds_max_runtime_fails_with_the_reason(stage: Stage) -> Non
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
     assert workload.reason == "MaxRuntimeExceeded"
+    assert "ran longer than its maximum runtime of 1m." in workload.message
 
 
 def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:

@@ -67,3 +67,24 @@ def test_rate_limited_search_shows_when_to_retry(
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert "Try again in 2 s." in card
+
+
+def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in: SignIn) -> None:
+    starts = (timezone.now() + timedelta(hours=2)).isoformat()
+    explanation = {
+        "queue_position": 2, "pool": cast.pool.name, "expected_start": starts,
+        "expected_start_reason": "if nothing new is queued ahead",
+    }  # fmt: skip
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert page.count(", expected start ") == 1
+    assert "Expected start:" not in page
+    assert "The workload starts as expected if nothing new is queued ahead." in page
+
+
+def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: SignIn) -> None:
+    explanation = {"queue_position": 2, "expected_start_reason": "the boot time is unknown"}
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert page.count("Expected start: unknown.") == 1
+    assert "The boot time is unknown." in page

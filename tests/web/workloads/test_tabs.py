@@ -137,3 +137,41 @@ def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in:
     caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
     assert "Evictions by this workload" in caused
     assert "Evictions of this workload" not in caused
+
+
+def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: Cast, sign_in: SignIn) -> None:
+    gang = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(minutes=9))
+    nodes = [make.node(cast.pool, number, gpus=8) for number in (7, 8)]
+    for index, device in enumerate((0, 1, 5)):
+        make.place(gang, nodes[0], [device], index=index)
+    make.place(gang, nodes[0], [6], index=3, state="starting")
+    for index, peak in ((4, 200), (5, 310)):
+        make.place(gang, nodes[1], [index], index=index, memory_peak_mib=peak)
+    response = sign_in("dave").get(f"/workloads/{gang.pk}")
+    table = response.context["pods"]
+    shown = [
+        (row.names, row.ranks, row.first.state, row.first.node.name, row.devices, row.gpus)
+        for row in table.rows
+    ]
+    assert shown == [
+        ("worker-0 to worker-2", "0 to 2", "running", nodes[0].name, ["0 to 1", "5"], 3000),
+        ("worker-3", "3", "starting", nodes[0].name, ["6"], 1000),
+        ("worker-4 to worker-5", "4 to 5", "running", nodes[1].name, ["4 to 5"], 2000),
+    ]
+    assert table.rows[2].limits == [("no memory limit", "peak 310 MiB")]
+    text = response.content.decode()
+    assert "3 pods, ranks 0 to 2" in text and ">rank 3<" in text
+
+
+def test_pods_that_ended_differently_are_listed_separately(cast: Cast, sign_in: SignIn) -> None:
+    gang = make.workload(cast.vision, "gang", phase="running", run=2, started_at=make.ago(minutes=9))
+    node = make.node(cast.pool, gpus=8)
+    for index, code in enumerate((1, 143, 143)):
+        make.place(gang, node, [index], index=index, state="failed", exit_code=code, ended_at=make.ago())
+    gang.pods.update(run=1)
+    response = sign_in("dave").get(f"/workloads/{gang.pk}")
+    earlier = response.context["earlier"].rows
+    assert [(row.names, row.first.exit_code) for row in earlier] == [
+        ("worker-0", 1), ("worker-1 to worker-2", 143),
+    ]  # fmt: skip
+    assert "3 pods from earlier runs" in response.content.decode()

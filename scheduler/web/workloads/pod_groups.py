@@ -1,0 +1,76 @@
+"""Table of a workload's pods, with one row for similar pods on a node."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from berth.core.words import format_pod_names, list_ranges
+from pools.engine.pod_limits import limit_values
+from projects.models import Pod
+from scheduler.web.workloads.details import PodPlacement, limit_lines
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Pods of one run on one node that have the same state, outcome and limits."""
+
+    placements: Sequence[PodPlacement]
+
+    @property
+    def first(self) -> Pod:
+        return self.placements[0].pod
+
+    @property
+    def names(self) -> str:
+        return format_pod_names((each.pod.role, each.pod.index) for each in self.placements)
+
+    @property
+    def ranks(self) -> str:
+        return ", ".join(list_ranges(each.pod.rank for each in self.placements))
+
+    @property
+    def devices(self) -> list[str] | None:
+        """Return the device indices, such as "0 to 3" and "6", or None if the pods have no allocation."""
+        allocations = [each.allocation for each in self.placements if each.allocation]
+        return list_ranges(device for row in allocations for device in row.devices) if allocations else None
+
+    @property
+    def gpus(self) -> int:
+        return sum(each.gpus for each in self.placements)
+
+    @property
+    def since(self) -> datetime:
+        return min(each.pod.since for each in self.placements)
+
+    @property
+    def limits(self) -> list[tuple[str, str]]:
+        """Return a line for each limit of the pods, with the highest peak of memory."""
+        peaks = [each.pod.memory_peak_mib for each in self.placements]
+        highest = max((peak for peak in peaks if peak is not None), default=None)
+        return limit_lines(limit_values(self.first.limits), highest)
+
+
+@dataclass(frozen=True, slots=True)
+class PodTable:
+    """Pods of one run or of earlier runs."""
+
+    rows: Sequence[PodGroup]
+
+    @property
+    def count(self) -> int:
+        return sum(len(row.placements) for row in self.rows)
+
+    @property
+    def has_limits(self) -> bool:
+        return any(row.limits for row in self.rows)
+
+
+def pod_table(placements: Sequence[PodPlacement]) -> PodTable:
+    """Group the pods, in the order of the first pod of each group."""
+    groups: dict[Hashable, list[PodPlacement]] = {}
+    for each in placements:
+        pod = each.pod
+        outcome = (pod.state, pod.exit_code, pod.signal, pod.message, pod.stop_reason)
+        limits = tuple(sorted(limit_values(pod.limits).items()))
+        groups.setdefault((pod.run, pod.node_id, outcome, limits), []).append(each)
+    return PodTable([PodGroup(group) for group in groups.values()])
