@@ -78,6 +78,7 @@ urlpatterns = [
     path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),
     path("schedules", schedules.index, name="schedules"),
     path("schedules/times", schedule_forms.preview_times, name="schedule-times"),
+    path("schedules/templates", schedule_forms.template_options, name="schedule-templates"),
     path("schedules/new", schedule_forms.add, name="schedule-new"),
     path("schedules/<slug:project>/<slug:name>", schedules.detail, name="schedule"),
     path("schedules/<slug:project>/<slug:name>/edit", schedule_forms.edit, name="schedule-edit"),

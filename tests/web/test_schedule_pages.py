@@ -176,10 +176,53 @@ def test_hidden_source_of_the_workload_is_not_saved(cast: Cast, sign_in: SignIn)
     assert (schedule.template, schedule.text) == ("", TEXT)
 
 
+def options(answer: Any) -> list[str]:
+    return re.findall(r'<option value="[^"]*"[^>]*>([^<]+)</option>', answer.content.decode())
+
+
+def template_field(answer: Any) -> str:
+    return str(answer.content.decode().partition('name="template"')[2].partition("</select>")[0])
+
+
+def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, sign_in: SignIn) -> None:
+    for project, name in ((cast.vision, "train"), (cast.vision, "evaluate"), (cast.speech, "transcribe")):
+        set_template(actor=cast.bob, project=project, name=name, text=TEXT)
+    bob = sign_in("bob")
+    path = "/schedules/templates"
+    assert options(bob.get(path, {"project": "vision"})) == ["Choose a template", "evaluate", "train"]
+    assert options(bob.get(path, {"project": "speech"})) == ["Choose a template", "transcribe"]
+    assert sign_in("dave").get(path, {"project": "speech"}).status_code == 404
+    form = bob.get("/schedules/new", {"project": "vision", "template": "train"}, headers=HTMX)
+    assert '<option value="vision" selected>' in form.content.decode()
+    assert '<option value="train" selected>' in template_field(form)
+    assert f'hx-get="{path}"' in form.content.decode()
+    wrong = {**FORM, "source": "template", "template": "transcribe"}
+    answer = bob.post("/schedules/new", wrong, headers=HTMX)
+    assert answer.status_code == 422
+    assert '"transcribe" is not available. Choose one of evaluate, train.' in text(answer)
+
+
+def test_schedule_form_says_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
+    answer = sign_in("dave").get("/schedules/templates", {"project": "vision"})
+    assert options(answer) == ["No templates in vision"]
+
+
+def test_schedule_form_marks_a_deleted_template(cast: Cast, sign_in: SignIn) -> None:
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    schedule = create(cast, text="", template="train")
+    cast.vision.templates.all().delete()
+    dave = sign_in("dave")
+    form = dave.get(f"{PAGE}/edit", headers=HTMX)
+    assert '<option value="train" selected>train (deleted)</option>' in template_field(form)
+    values = {**FORM, "source": "template", "template": "train", "version": str(schedule.version)}
+    answer = dave.post(f"{PAGE}/edit", values, headers=HTMX)
+    assert (answer.status_code, "Does not exist" in text(answer)) == (422, True)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"source": "template"}, "Enter the name of a template."),
+        ({"source": "template"}, "Choose a template."),
         ({"source": "document", "document": " \n"}, "Enter a workload document."),
     ],
 )

@@ -1,7 +1,7 @@
 """Forms that create and edit schedules."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.http import HttpResponse
@@ -17,10 +17,11 @@ from berth.server.web.forms import Form, Section
 from berth.server.web.pages import Request, done, form_page, signed_in
 from berth.server.web.zones import reader_zone
 from projects.access import Action, may
+from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
 from projects.models import Schedule
 from projects.models.schedules import Overlap
-from projects.selectors import find_project, projects
+from projects.selectors import find_project, projects, templates
 from projects.services import schedules
 from projects.web.schedules.pages import find_schedule
 
@@ -28,7 +29,7 @@ CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 
 PREVIEWED_RUNS = 3
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
-MISSING = {TEMPLATE: "Enter the name of a template.", DOCUMENT: "Enter a workload document."}
+MISSING = {TEMPLATE: "Choose a template.", DOCUMENT: "Enter a workload document."}
 # The hint below the cron expression says when the runs would be, and is updated as the user types.
 CRON_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
@@ -37,6 +38,13 @@ CRON_PREVIEW = {
     "hx-swap": "innerHTML",
     "hx-trigger": "load, input changed delay:300ms, input changed delay:300ms from:#schedule_time_zone",
     "autocomplete": "off",
+}
+# The choice of templates follows the project.
+PROJECT_TEMPLATES = {
+    "hx-get": reverse_lazy("schedule-templates"),
+    "hx-target": "#schedule_template",
+    "hx-swap": "innerHTML",
+    "hx-trigger": "change",
 }
 
 
@@ -49,13 +57,17 @@ class ScheduleForm(Form):
         label="Overlap", choices=Overlap.choices, help_text="Action if the previous run has not ended."
     )
     source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
-    template = forms.CharField(
-        label="Template", max_length=63, required=False, help_text="Name of a template of the project."
+    template = forms.ChoiceField(
+        label="Template", required=False, help_text="Later changes to the template apply to later runs."
     )
     document = forms.CharField(
         label="Workload in YAML", required=False, strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
     )  # fmt: skip
+
+    def offer(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Set the templates to choose from."""
+        cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
     def sections(self) -> Sequence[Section]:
         names = ("project", "name", "cron", "time_zone", "overlap", "source")
@@ -87,7 +99,7 @@ class ScheduleForm(Form):
 
 
 class NewScheduleForm(ScheduleForm):
-    project = forms.ChoiceField(label="Project")
+    project = forms.ChoiceField(label="Project", widget=forms.Select(attrs=PROJECT_TEMPLATES))
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
 
 
@@ -99,15 +111,19 @@ class EditScheduleForm(ScheduleForm):
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
     template = request.GET.get("template", "")
+    offered = [row.name for row in projects(request.actor) if may(request.actor, Action.SUBMIT, row)]
+    selected = request.POST.get("project") or request.GET.get("project", "")
+    if selected not in offered:
+        selected = offered[0] if offered else ""
     initial = {
+        "project": selected,
         "time_zone": str(reader_zone(request)),
         "template": template,
         "source": TEMPLATE if template else DOCUMENT,
     }
     form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
-    form.fields["project"].choices = [  # type: ignore[attr-defined]
-        (row.name, row.name) for row in projects(request.actor) if may(request.actor, Action.SUBMIT, row)
-    ]
+    cast("forms.ChoiceField", form.fields["project"]).choices = [(name, name) for name in offered]
+    form.offer(_template_choices(request.actor, selected))
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             values = form.cleaned_data
@@ -133,6 +149,7 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
     schedule = find_schedule(request, project, name)
     schedules.require_change(request.actor, schedule)
     form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial(schedule))
+    form.offer(_template_choices(request.actor, project, schedule.template))
     back = reverse("schedule", args=[project, name])
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
@@ -149,6 +166,15 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
 
 @signed_in
 @require_GET
+def template_options(request: Request) -> HttpResponse:
+    """Return the options of the template field for a project."""
+    project = find_project(request.actor, request.GET.get("project", ""))
+    choices = _template_choices(request.actor, project.name)
+    return render(request, "projects/schedules/template_options.html", {"choices": choices})
+
+
+@signed_in
+@require_GET
 def preview_times(request: Request) -> HttpResponse:
     """Return the times of a cron expression in words, with the next runs, or its first error."""
     values = schedules.ScheduleValues(request.GET.get("cron", "").strip(), request.GET.get("time_zone", ""))
@@ -161,6 +187,15 @@ def preview_times(request: Request) -> HttpResponse:
             "problem": _sentence(problems[0]) if problems else "",
         }
     return render(request, "projects/schedules/times.html", context)
+
+
+def _template_choices(actor: Actor, project: str, current: str = "") -> list[tuple[str, str]]:
+    """Return the project's templates as choices, and the schedule's current one if it was deleted."""
+    names = list(templates(actor).filter(project__name=project).values_list("name", flat=True))
+    choices = [(name, name) for name in names]
+    if current and current not in names:
+        choices.append((current, f"{current} (deleted)"))
+    return [("", "Choose a template" if choices else f"No templates in {project}"), *choices]
 
 
 def _sentence(problem: Problem) -> str:
