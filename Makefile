@@ -69,7 +69,7 @@ pytest: packages collect
 test-heavy: $(DEV) packages slurm
 	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10
 	@$(PY) -m pytest -q -m heavy $(ARGS)
-	@[ -n '$(ARGS)' ] || BERTH_LAWS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
+	@[ -n '$(ARGS)' ] || BERTH_RANDOM_CLUSTERS=1000 $(PY) -m pytest -q -n auto --timeout 1800 -m "not heavy" tests/engine
 
 lint: $(DEV)
 	@$(call quiet,ruff,$(PY) -m ruff check .)

@@ -70,8 +70,8 @@ def measure_in_database(live: int) -> dict[str, Any]:
     from scheduler.loop.decide import decide_pools
     from scheduler.loop.observe.specs import SpecCache
     from scheduler.loop.observe.view import observe
-    from scheduler.reports.queues.held import held_by_queue
     from scheduler.reports.queues.queue_statuses import store_queue_statuses
+    from scheduler.reports.queues.queue_totals import totals_by_queue
 
     call_command("migrate", verbosity=0)
     stage(live)
@@ -90,7 +90,7 @@ def measure_in_database(live: int) -> dict[str, Any]:
 
     before = answer_times()
     seen = observe(NOON, SpecCache())
-    store_queue_statuses(seen, decide_pools(seen.snapshot).queues, held_by_queue())
+    store_queue_statuses(seen, decide_pools(seen.snapshot).queues, totals_by_queue())
     after = answer_times()
     names = ("before_the_first_cycle", "from_what_it_wrote")
     return {"live": live} | {

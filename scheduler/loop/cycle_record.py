@@ -25,8 +25,8 @@ from scheduler.loop.snapshots import MAX_WORKLOADS, pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.writer import ExplanationWriter
-from scheduler.reports.queues.held import held_by_queue
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
+from scheduler.reports.queues.queue_totals import totals_by_queue
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 PART_SIZE = 2000  # number of workloads processed per step
@@ -162,9 +162,9 @@ def _record(
             refusals = with_pool_readiness(plan.refusals, view.below_threshold)
             explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
         if newest:
-            held = held_by_queue()
-            store_queue_statuses(view, plan.queues, held)
-            settle_usage(view.at, held)
+            totals = totals_by_queue()
+            store_queue_statuses(view, plan.queues, totals)
+            settle_usage(view.at, totals)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         if changed or due:
             save_outcome(run, all_notes)

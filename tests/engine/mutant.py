@@ -1,9 +1,9 @@
-"""Run every law and story against a broken copy of the engine.
+"""Run every invariant and story against a broken copy of the engine.
 
     python -m tests.engine.mutant CLUSTERS
 
 `test_mutations` runs this program in the copy. CLUSTERS is a file with a list of scenarios. It prints
-the broken laws and the failed stories as JSON.
+the broken invariants and the failed stories as JSON.
 """
 
 import json
@@ -15,9 +15,9 @@ from typing import Any
 from scheduler.engine.decide import decide
 from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
-from tests.engine.reference.laws.families import broken_laws
+from tests.engine.reference.invariants.families import broken_invariants
 from tests.engine.stories import assert_expectations
-from tests.engine.test_laws import test_fair_shares_equal_the_reference_calculation as agree
+from tests.engine.test_invariants import test_fair_shares_equal_the_reference_calculation as agree
 
 SHARES = "fair shares of the reference calculation"
 CRASH = "the engine raises an error"
@@ -25,16 +25,16 @@ CRASH = "the engine raises an error"
 
 def main() -> None:
     documents = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    print(json.dumps({"laws": _laws(documents), "stories": sorted(_stories())}))
+    print(json.dumps({"invariants": _broken_invariants(documents), "stories": sorted(_stories())}))
 
 
-def _laws(documents: list[dict[str, Any]]) -> list[str]:
-    """Return the names of the laws that the plan for at least one cluster breaks."""
+def _broken_invariants(documents: list[dict[str, Any]]) -> list[str]:
+    """Return the names of the invariants that the plan for at least one cluster breaks."""
     broken: set[str] = set()
     for document in documents:
         try:
             snapshot = load(document).snapshot
-            broken |= {line.partition(":")[0] for line in broken_laws(snapshot, decide(snapshot))}
+            broken |= {line.partition(":")[0] for line in broken_invariants(snapshot, decide(snapshot))}
             agree.hypothesis.inner_test(document=document)
         except AssertionError:
             broken.add(SHARES)

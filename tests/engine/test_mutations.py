@@ -100,7 +100,7 @@ def test_engine_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> N
 
 
 def broken_by(mutant_copy: Path) -> list[str]:
-    """Return the stories that the copy breaks and the laws that it breaks on the random clusters."""
+    """Return the stories that the copy breaks and the invariants that it breaks on the random clusters."""
     process = subprocess.run(
         [sys.executable, "-m", "tests.engine.mutant", "clusters.json"],
         cwd=mutant_copy,
@@ -116,4 +116,4 @@ def broken_by(mutant_copy: Path) -> list[str]:
     )
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
-    return [*result["laws"], *result["stories"]]
+    return [*result["invariants"], *result["stories"]]

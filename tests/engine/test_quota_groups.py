@@ -1,6 +1,6 @@
-"""Tests of quotas that count in several pools: laws on random clusters, and small clusters as data.
+"""Tests of quotas that count in several pools: invariants on random clusters, and small clusters as data.
 
-`BERTH_LAWS=20000` sets the number of clusters per law (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: some dozens).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from scheduler.simulator import load, snapshot_to_scenario
 from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.replay import Cluster, replay_plan
-from tests.engine.test_laws import load_snapshot, on_random_clusters
+from tests.engine.test_invariants import load_snapshot, on_random_clusters
 
 Document = dict[str, Any]
 RESOURCES = range(3)
@@ -53,7 +53,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Snapshot:
     return world.snapshot()
 
 
-# -- laws
+# -- invariants
 
 
 @on_random_clusters(12)

@@ -44,7 +44,11 @@ class CrashingScheduler:
             raise Killed(name)
 
     def assert_invariants(self) -> None:
-        broken = [law for law in check_invariants(self.stage.clock.now() - timedelta(days=1)) if not law.ok]
+        broken = [
+            invariant
+            for invariant in check_invariants(self.stage.clock.now() - timedelta(days=1))
+            if not invariant.ok
+        ]
         assert not broken, broken
         started = {what for call, what in self.stage.runtime.calls if call == "start"}
         assert started <= {str(pk) for pk in Pod.objects.values_list("pk", flat=True)}

@@ -9,7 +9,7 @@ from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Reservation
 from scheduler.reports.queues.group_quotas import quotas_by_queue, with_groups
-from scheduler.reports.queues.held import ZERO, Key, held_by_queue
+from scheduler.reports.queues.queue_totals import ZERO, Key, totals_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
@@ -61,7 +61,7 @@ class QueueBounds:
 
 
 def _allocated(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
-    return {key: held.allocated for key, held in held_by_queue(preemptible=preemptible).items()}
+    return {key: totals.allocated for key, totals in totals_by_queue(preemptible=preemptible).items()}
 
 
 def _limit(quota: Quota | None) -> Bound:

@@ -7,7 +7,7 @@ from pools.models import NodePool
 from projects.models import Quota
 from scheduler.loop.queries import QUOTAS
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.held import ZERO, Key, Owner
+from scheduler.reports.queues.queue_totals import ZERO, Key, Owner
 
 Bound = tuple[int | None, int | None, int | None]
 AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group and owner

@@ -13,7 +13,7 @@ from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.queries import POOLS
 from scheduler.models import QueueStatus, Usage
 from scheduler.reports.queues.group_quotas import quotas_by_queue, remaining_quotas
-from scheduler.reports.queues.held import NOTHING, ZERO, Amounts3, Held, Key
+from scheduler.reports.queues.queue_totals import NOTHING, ZERO, Amounts3, Key, QueueTotals
 from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
 from scheduler.reports.usage.window import store_points
 
@@ -31,10 +31,12 @@ USAGE_INTERVAL = timedelta(seconds=60)  # minimum interval between writes while 
 FIELDS = ["share", "allocated", "reserved", "requested", "usage", "at"]
 
 
-def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport], held: Mapping[Key, Held]) -> int:
+def store_queue_statuses(
+    view: ClusterView, reports: Iterable[QueueReport], totals: Mapping[Key, QueueTotals]
+) -> int:
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
-    Shares and requests are those of the cycle. `held` contains the resources of the queues after the cycle.
+    Shares and requests are those of the cycle. `totals` contains the resources of the queues after the cycle.
 
     If only a queue's decayed usage changes, its status is written once per minute.
     """
@@ -44,7 +46,7 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport], held
         owner = view.queues.owners[report.queue]
         key = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
         pool = view.pools[report.pool].pk
-        row, mine = stored.get((pool, key)), held.get((pool, key), NOTHING)
+        row, mine = stored.get((pool, key)), totals.get((pool, key), NOTHING)
         if row is None:
             row = QueueStatus(pool_id=pool, department_id=key[0], project_id=key[1])
             new.append(_update_row(row, report, mine, view.at))
@@ -55,14 +57,14 @@ def store_queue_statuses(view: ClusterView, reports: Iterable[QueueReport], held
     return len(new) + len(changed)
 
 
-def settle_usage(now: datetime, held: Mapping[Key, Held]) -> int:
+def settle_usage(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
     """Settle every ledger that is due, in the caller's transaction. Only allocations are charged.
 
     Return the number of rows written.
     """
     pools = {pool.pk: pool for pool in POOLS()}
     rows = {_queue_key(row): row for row in LOCKED_USAGES()}
-    rates = _rates_by_queue(pools, held)
+    rates = _rates_by_queue(pools, totals)
     changed, new = [], []
     for key in sorted(rows.keys() | rates.keys(), key=str):
         pool_id, (department, project) = key
@@ -82,8 +84,8 @@ def settle_usage(now: datetime, held: Mapping[Key, Held]) -> int:
     return len(new) + len(changed)
 
 
-def _rates_by_queue(pools: Mapping[int, NodePool], held: Mapping[Key, Held]) -> dict[Key, Rates]:
-    allocated = {key: mine.allocated for key, mine in held.items() if any(mine.allocated)}
+def _rates_by_queue(pools: Mapping[int, NodePool], totals: Mapping[Key, QueueTotals]) -> dict[Key, Rates]:
+    allocated = {key: mine.allocated for key, mine in totals.items() if any(mine.allocated)}
     shares = _shares_by_queue()
     quotas, capacity = remaining_quotas(allocated, quotas_by_queue()), _capacity_by_pool()
     result = {}
@@ -143,14 +145,14 @@ def _to_amounts(values: Iterable[int]) -> Amounts3:
     return a, b, c
 
 
-def _has_changed(row: QueueStatus, report: QueueReport, held: Held, now: datetime) -> bool:
+def _has_changed(row: QueueStatus, report: QueueReport, totals: QueueTotals, now: datetime) -> bool:
     stored = (tuple(row.share), tuple(row.allocated), tuple(row.reserved), tuple(row.requested))
-    reported = (tuple(report.share), held.allocated, held.reserved, tuple(report.requested))
+    reported = (tuple(report.share), totals.allocated, totals.reserved, tuple(report.requested))
     return stored != reported or (tuple(row.usage) != report.usage and now - row.at >= USAGE_INTERVAL)
 
 
-def _update_row(row: QueueStatus, report: QueueReport, held: Held, now: datetime) -> QueueStatus:
+def _update_row(row: QueueStatus, report: QueueReport, totals: QueueTotals, now: datetime) -> QueueStatus:
     row.share, row.requested = list(report.share), list(report.requested)
-    row.allocated, row.reserved = list(held.allocated), list(held.reserved)
+    row.allocated, row.reserved = list(totals.allocated), list(totals.reserved)
     row.usage, row.at = list(report.usage), now
     return row

@@ -11,7 +11,7 @@ from berth.server.web.charts.bars import Bar, stacked_bar
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING
 from scheduler.models import Allocation, Reservation
-from scheduler.reports.queues.held import GPU, held_by_queue
+from scheduler.reports.queues.queue_totals import GPU, totals_by_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,15 @@ class Capacity:
 def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
     selected_pools = list(pools)
     nodes = Node.objects.filter(pool__in=selected_pools)
-    held = [held for (_, (_, project)), held in held_by_queue(selected_pools).items() if project is not None]
+    totals = [
+        one for (_, (_, project)), one in totals_by_queue(selected_pools).items() if project is not None
+    ]
     return Capacity(
         total=_gpus(nodes.filter(state__in=HOSTING).aggregate(n=Sum("gpus"))["n"]),
-        allocated=sum(one.allocated[GPU] for one in held),
+        allocated=sum(one.allocated[GPU] for one in totals),
         pending=_gpus(nodes.filter(state__in=PENDING).aggregate(n=Sum("gpus"))["n"]),
-        reserved=sum(one.reserved[GPU] for one in held),
-        reserved_idle=_reserved_idle(selected_pools) if any(one.reserved[GPU] for one in held) else 0,
+        reserved=sum(one.reserved[GPU] for one in totals),
+        reserved_idle=_reserved_idle(selected_pools) if any(one.reserved[GPU] for one in totals) else 0,
     )
 
 

@@ -16,7 +16,7 @@ from projects.models import Phase, Quota, Workload
 from projects.models.tenants import PoolOrGroup, Tenant, counts_in
 from projects.selectors import departments, projects, quotas
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
-from scheduler.reports.queues.held import GPU, Owner, held_by_queue
+from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
 Key = tuple[str, int]  # ("department" | "project", ID)
@@ -146,11 +146,11 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
         top = tops[project.department_id]
         top.children.append(child)
         top.pending += child.pending
-    for (pool, owner), held in held_by_queue(selected_pools).items():
+    for (pool, owner), totals in totals_by_queue(selected_pools).items():
         if (line := lines.get(owner)) is not None:
-            line.allocated += held.allocated[GPU]
-            line.reserved += held.reserved[GPU]
-            line.by_pool[pool] = held.allocated[GPU] + held.reserved[GPU]
+            line.allocated += totals.allocated[GPU]
+            line.reserved += totals.reserved[GPU]
+            line.by_pool[pool] = totals.allocated[GPU] + totals.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
         line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)

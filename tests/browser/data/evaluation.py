@@ -12,8 +12,8 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.models import Reservation
 from scheduler.reports.explanations.writer import ExplanationWriter
-from scheduler.reports.queues.held import held_by_queue
 from scheduler.reports.queues.queue_statuses import store_queue_statuses
+from scheduler.reports.queues.queue_totals import totals_by_queue
 from tests.browser.data.decisions import LAST_CYCLE
 
 RESERVED = "Reserved: 8 pods with 8 GPUs on train-3. The workload starts once 1 node has booted."
@@ -37,5 +37,5 @@ def evaluate() -> None:
     plan = decide(view.snapshot)
     assert not plan.bundles, plan.bundles
     with transaction.atomic():
-        store_queue_statuses(view, plan.queues, held_by_queue())
+        store_queue_statuses(view, plan.queues, totals_by_queue())
         ExplanationWriter().write(view, plan.refusals, LAST_CYCLE, forecasts(view.snapshot, plan))

@@ -1,6 +1,6 @@
 """Tests that the numbers of blockers agree with a plain calculation, and that blockers are necessary.
 
-`BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from scheduler.simulator.simulation import World
 from tests.engine.reference.blockers import wrong_numbers
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.relief import without
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 MAX_PLANS = 3
 

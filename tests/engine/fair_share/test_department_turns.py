@@ -10,7 +10,7 @@ from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 Document = dict[str, Any]
 GPUS = 16

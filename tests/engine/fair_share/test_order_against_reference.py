@@ -12,7 +12,7 @@ from scheduler.engine.model import Role, Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.simulator import load
 from tests.engine.reference.order import OneNodeScheduler, Pending, QueueState
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 NOW = 1_800_000_000
 PATHS = {"a": ("d", "a"), "b": ("d", "b"), "c": ("e", "c"), "f": ("e", "f")}

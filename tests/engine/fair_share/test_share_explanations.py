@@ -13,7 +13,7 @@ from scheduler.reports.fair_share.explain import explain_share
 from scheduler.simulator import load
 from tests.engine.fair_share.test_fair_share_numbers import CASES, GPU, document, queue
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 A, B = "a", "b"
 

@@ -15,7 +15,7 @@ from scheduler.engine.model import (
     TopologyConstraint,
 )
 from tests.engine.reference.arrangements import LEVELS, has_arrangement
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import World, placed, request, role, steps
 
 

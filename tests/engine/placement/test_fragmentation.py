@@ -13,7 +13,7 @@ from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.placement.fragmentation import Fragmentation
 from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.simulator import load, simulate
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import World, placed, request, role, steps
 
 BY_FRAGMENTATION = Pool("default", Strategy.FRAGMENTATION, Strategy.FRAGMENTATION)

@@ -24,7 +24,7 @@ from scheduler.engine.preemption.victims.units import gang_as_victim
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import NOON
 from tests.engine.world import World as Cluster
 

@@ -12,7 +12,7 @@ from scheduler.engine.model import Role, Snapshot
 from scheduler.engine.plan import Evict, Plan
 from scheduler.simulator import load
 from tests.engine.reference.reclaim import Cluster, PendingGang, QueueShare, RunningGang, allowed_victim_sets
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 NOW = 1_800_000_000
 DEPARTMENTS = {"d": ("a", "b"), "e": ("c",)}

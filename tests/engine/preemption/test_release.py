@@ -19,7 +19,7 @@ from scheduler.engine.node_release import (
 from scheduler.engine.plan import Evict, Kind, Place, Plan
 from scheduler.simulator.scenario.load import load
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import NOON, World, role
 
 ALL = ("n0", "n1", "n2", "n3")

@@ -1,7 +1,7 @@
 """Nodes that a role may use, determined without the engine's own logic."""
 
 from scheduler.engine.model import Node, Role
-from tests.engine.reference.laws.placement import _is_tolerated as is_tolerated
+from tests.engine.reference.invariants.placement import _is_tolerated as is_tolerated
 
 
 def matches(role: Role, node: Node, project: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.simulator import ScenarioError, load, run, simulate
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 ROOT = Path(__file__).resolve().parents[3]
 VALID_SCENARIO: dict[str, Any] = {

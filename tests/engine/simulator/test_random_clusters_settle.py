@@ -1,6 +1,6 @@
 """Tests that simulate random clusters to the end and check only the result.
 
-`BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from hypothesis import given
 
 from scheduler.simulator import simulate
 from tests.engine.reference.clusters import MEMORY, clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 CYCLES = 40
 QUIET_CYCLES = 5  # number of final cycles without any decision

@@ -1,6 +1,6 @@
 """Tests that a simulation stops in a steady state, and that continuing would change nothing.
 
-`BERTH_LAWS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
 """
 
 import json
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scheduler.simulator import load, play, run, simulate
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 Document = dict[str, Any]
 UNLIMITED = 99_999_999

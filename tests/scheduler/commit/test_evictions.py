@@ -123,7 +123,9 @@ def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -
     assert (row.kind, row.preemptor_id) == ("consolidate", wide.pk)
     assert not Reservation.objects.exists()
     assert [
-        law for law in check_invariants(stage.clock.now()) if not law.ok and law.name != "one_leader"
+        invariant
+        for invariant in check_invariants(stage.clock.now())
+        if not invariant.ok and invariant.name != "one_leader"
     ] == []
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from berth.server.web.charts.bars import quota_bar
 from projects.models import Phase
 from scheduler.models import QueueStatus, Reservation
-from scheduler.reports.queues.held import held_by_queue
+from scheduler.reports.queues.queue_totals import totals_by_queue
 from scheduler.web.pools.capacity import pool_capacity
 from tests import factories as make
 from tests.cast import Cast
@@ -29,7 +29,7 @@ def held(cast: Cast) -> None:
         Reservation(workload=waiting, role="worker", index=n, node=node, devices=[2 + n], gpu_milli=1000)
         for n in range(3)
     )
-    mine = held_by_queue([cast.pool])[cast.pool.pk, (None, cast.vision.pk)]
+    mine = totals_by_queue([cast.pool])[cast.pool.pk, (None, cast.vision.pk)]
     QueueStatus.objects.create(
         pool=cast.pool, project=cast.vision, share=[4000, 0, 0], requested=[5000, 0, 0], usage=[0, 0, 0],
         allocated=list(mine.allocated), reserved=list(mine.reserved), at=timezone.now(),
@@ -42,11 +42,11 @@ def text_of(client: Client, path: str) -> str:
 
 
 def test_a_department_holds_what_its_projects_hold(cast: Cast, held: None) -> None:
-    by_queue = held_by_queue()
+    by_queue = totals_by_queue()
     project = by_queue[cast.pool.pk, (None, cast.vision.pk)]
     assert (project.allocated[0], project.reserved[0]) == (2000, 3000)
     assert by_queue[cast.pool.pk, (cast.research.pk, None)] == project
-    assert held_by_queue([]) == {}
+    assert totals_by_queue([]) == {}
 
 
 def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cast, held: None) -> None:

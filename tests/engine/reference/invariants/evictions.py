@@ -1,6 +1,6 @@
-"""Laws about evictions: victims, preemptors and rules.
+"""Invariants about evictions: victims, preemptors and rules.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -206,7 +206,7 @@ def _freed_by(before: Cluster, after: Cluster, workload: str) -> Amounts:
     return total
 
 
-LAWS = (
+INVARIANTS = (
     non_preemptible_workloads_are_never_evicted,
     every_eviction_names_victim_rule_and_preemptor,
     consolidation_places_every_moved_pod,

@@ -1,6 +1,6 @@
-"""Tests that every plan obeys the laws, on random clusters.
+"""Tests that every plan obeys the invariants, on random clusters.
 
-`BERTH_LAWS=20000` sets the number of clusters per law (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: some dozens).
 """
 
 import os
@@ -21,19 +21,19 @@ from scheduler.simulator import load, snapshot_to_scenario
 from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.fair_share import Claimant, fair_shares
-from tests.engine.reference.laws.families import broken_laws
-from tests.engine.reference.laws.shares import capacity
+from tests.engine.reference.invariants.families import broken_invariants
+from tests.engine.reference.invariants.shares import capacity
 
 SHRINK_SECONDS = (
-    os.environ.get("BERTH_LAWS_SHRINK") != "no"
+    os.environ.get("BERTH_RANDOM_CLUSTERS_SHRINK") != "no"
 )  # search for a smaller counterexample for some minutes
-EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
+EXAMPLES = int(os.environ.get("BERTH_RANDOM_CLUSTERS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
 def on_random_clusters(examples: int) -> Callable[[Test], Test]:
-    """Run a test on random clusters, which differ between runs only if `BERTH_LAWS` is set."""
+    """Run a test on random clusters, which differ between runs only if `BERTH_RANDOM_CLUSTERS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
@@ -52,13 +52,13 @@ def load_snapshot(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
 @on_random_clusters(25)
 @given(document=clusters())
 def test_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
-    assert broken_laws(*load_snapshot(document)) == []
+    assert broken_invariants(*load_snapshot(document)) == []
 
 
 @on_random_clusters(15)
 @given(document=clusters(time_based=True))
 def test_time_based_plan_satisfies_every_invariant(document: dict[str, Any]) -> None:
-    assert broken_laws(*load_snapshot(document)) == []
+    assert broken_invariants(*load_snapshot(document)) == []
 
 
 @on_random_clusters(15)

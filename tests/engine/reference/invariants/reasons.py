@@ -1,6 +1,6 @@
-"""Laws about the reasons that a plan gives.
+"""Invariants about the reasons that a plan gives.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ def started_workloads_are_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
             yield f"{refusal.workload} is placed and refused"
 
 
-LAWS = (
+INVARIANTS = (
     every_pending_workload_has_a_reason,
     refusals_are_in_queue_order,
     started_workloads_are_not_refused,

@@ -1,6 +1,6 @@
-"""Laws about gangs: all or nothing.
+"""Invariants about gangs: all or nothing.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def follower_roles_keep_their_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
                     yield f"{name} has {counts[role.name]} of {role.name}, its leader allows {allowed}"
 
 
-LAWS = (
+INVARIANTS = (
     follower_roles_keep_their_ratio,
     gangs_run_whole_or_not_at_all,
     groups_run_whole_or_not_at_all,

@@ -1,6 +1,6 @@
-"""Laws about reported shares.
+"""Invariants about reported shares.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _by_memory(snapshot: Snapshot) -> bool:
     return any(role.request.gpu_memory_mib for w in snapshot.workloads for role in roles(w.tree))
 
 
-LAWS = (
+INVARIANTS = (
     shares_sum_to_no_more_than_capacity,
     reports_match_allocated_resources,
 )

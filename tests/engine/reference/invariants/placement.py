@@ -1,6 +1,6 @@
-"""Laws about placement: capacity and constraints.
+"""Invariants about placement: capacity and constraints.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -143,7 +143,7 @@ def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
     return (*(node.labels.get(key, "") for key in around), node.labels[level])
 
 
-LAWS = (
+INVARIANTS = (
     no_node_exceeds_its_capacity,
     pods_run_only_on_matching_nodes,
     required_topology_holds,

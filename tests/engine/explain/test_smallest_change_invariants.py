@@ -14,7 +14,7 @@ from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.simulator import load
 from tests.engine.reference.changes import leaf_roles, with_change
 from tests.engine.reference.clusters import clusters
-from tests.engine.test_laws import on_random_clusters
+from tests.engine.test_invariants import on_random_clusters
 
 Document = dict[str, Any]
 LEVELS = ("zone", "rack")

@@ -1,6 +1,6 @@
-"""Laws about limits and quotas.
+"""Invariants about limits and quotas.
 
-Each law yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation. It uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _kinds_grown_beyond(bound: Bounds | None, was: Amounts, now: Amounts) -> Ite
             yield kind
 
 
-LAWS = (
+INVARIANTS = (
     limits_hold_at_every_level,
     non_preemptible_workloads_stay_within_quota,
 )

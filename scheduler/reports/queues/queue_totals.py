@@ -1,4 +1,4 @@
-"""Resources that queues hold: allocated to pods, and reserved for replicas that cannot start yet.
+"""Totals of queues: resources allocated to pods, and reserved for replicas that cannot start yet.
 
 These are the only sums of allocations and reservations by queue. Both count towards quotas and fair shares.
 """
@@ -45,35 +45,36 @@ HELD_BY_QUEUE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class QueueTotals:
     """Resources of one queue in one pool: milli-GPU, milli-CPU and MiB."""
 
     allocated: Amounts3 = ZERO
     reserved: Amounts3 = ZERO
 
-    def plus(self, other: "Held") -> "Held":
-        return Held(_sum(self.allocated, other.allocated), _sum(self.reserved, other.reserved))
+    def plus(self, other: "QueueTotals") -> "QueueTotals":
+        return QueueTotals(_sum(self.allocated, other.allocated), _sum(self.reserved, other.reserved))
 
 
-NOTHING = Held()
+NOTHING = QueueTotals()
 
 
-def held_by_queue(
+def totals_by_queue(
     pools: Collection[NodePool] | None = None, *, preemptible: bool | None = None
-) -> dict[Key, Held]:
-    """Return the allocated and reserved resources of each queue, by pool and queue. Departments include their
-    projects.
+) -> dict[Key, QueueTotals]:
+    """Return the allocated and reserved resources of each queue, by pool and queue.
 
-    `pools` and `preemptible` restrict the sums to these pools, and to preemptible (True) or non-preemptible
+    Departments include their projects. `pools` and `preemptible` restrict the sums to these pools, and to preemptible (True) or non-preemptible
     (False) workloads.
     """
-    result: dict[Key, Held] = {}
+    result: dict[Key, QueueTotals] = {}
     only = None if pools is None else [pool.pk for pool in pools]
     with connection.cursor() as cursor:
         cursor.execute(HELD_BY_QUEUE, {"pools": only, "preemptible": preemptible})
         for pool, department, project, is_reserved, *amounts in cursor.fetchall():
             gpu, cpu, memory = (int(amount or 0) for amount in amounts)
-            part = Held(reserved=(gpu, cpu, memory)) if is_reserved else Held((gpu, cpu, memory))
+            part = (
+                QueueTotals(reserved=(gpu, cpu, memory)) if is_reserved else QueueTotals((gpu, cpu, memory))
+            )
             for key in ((pool, (None, project)), (pool, (department, None))):
                 result[key] = result.get(key, NOTHING).plus(part)
     return result
