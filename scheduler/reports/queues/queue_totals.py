@@ -16,7 +16,7 @@ Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 GPU = 0
 
-HELD_BY_QUEUE = """
+TOTALS_BY_QUEUE = """
     SELECT held.pool_id, project.department_id, project.id, held.is_reserved,
            sum(held.gpu_milli), sum(held.cpu_milli), sum(held.memory_mib)
       FROM (
@@ -63,13 +63,13 @@ def totals_by_queue(
 ) -> dict[Key, QueueTotals]:
     """Return the allocated and reserved resources of each queue, by pool and queue.
 
-    Departments include their projects. `pools` and `preemptible` restrict the sums to these pools, and to preemptible (True) or non-preemptible
-    (False) workloads.
+    Departments include their projects. `pools` and `preemptible` restrict the sums to these pools, and to
+    preemptible (True) or non-preemptible (False) workloads.
     """
     result: dict[Key, QueueTotals] = {}
     only = None if pools is None else [pool.pk for pool in pools]
     with connection.cursor() as cursor:
-        cursor.execute(HELD_BY_QUEUE, {"pools": only, "preemptible": preemptible})
+        cursor.execute(TOTALS_BY_QUEUE, {"pools": only, "preemptible": preemptible})
         for pool, department, project, is_reserved, *amounts in cursor.fetchall():
             gpu, cpu, memory = (int(amount or 0) for amount in amounts)
             part = (
