@@ -55,7 +55,11 @@ def rewrite_bundles(
     Workloads in `reserved` receive reservations, because they can no longer start immediately.
     """
     result = []
+    affected = {key[0] for key in withdrawn}.union(reserved)
     for bundle in bundles:
+        if affected.isdisjoint([step.workload for step in bundle.steps]):
+            result.append(bundle)
+            continue
         keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)
         steps = tuple(
             _rewrite_step(step, replacements.get(key), reserved)

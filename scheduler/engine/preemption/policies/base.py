@@ -1,12 +1,12 @@
 """Base class of the preemption policies. A policy defines victims, their order and bounds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, fits_within
 from scheduler.engine.plan import Kind, Reason
-from scheduler.engine.preemption.victims.units import Victim, within_min_runtime
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, within_min_runtime
 
 Key = tuple[float | int | str, ...]
 
@@ -130,8 +130,8 @@ class PreemptionPolicy:
         del victims
         return ()
 
-    def queue_stage(self, victim: Victim, evicted: Mapping[QueueAccount, Sequence[int]]) -> Key:
-        """Return the stage of the victim's queue, without the amounts that are evicted earlier by queue."""
+    def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
+        """Return the stage of the victim's queue after the evictions in `evicted`."""
         del victim, evicted
         return ()
 

@@ -4,8 +4,7 @@ A policy object is created for one preemptor. It reads the current board, which 
 selected victims.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from operator import add
+from collections.abc import Hashable, Iterator, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share, lowest_priority
@@ -15,7 +14,7 @@ from scheduler.engine.fair_share.turns import TurnTaking
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
-from scheduler.engine.preemption.victims.units import Victim
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
 
 def _are_alike(victims: Sequence[Victim]) -> bool:
@@ -204,14 +203,13 @@ class Reclaim(PreemptionPolicy):
         """
         if len(victims) == 1 or _are_alike(victims):
             return self._equal_victims_stage(victims[0], len(victims))
-        evicted, worst = dict[QueueAccount, list[int]](), Key()
+        evicted, worst = EvictedByQueue(), Key()
         for victim in victims:
             worst = max(worst, self.queue_stage(victim, evicted))
-            for queue in victim.gang.account.path:
-                evicted[queue] = list(map(add, evicted.get(queue, NOTHING), victim.amounts))
+            add_evicted(evicted, victim)
         return worst
 
-    def queue_stage(self, victim: Victim, evicted: Mapping[QueueAccount, Sequence[int]]) -> Key:
+    def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
         account, amounts = victim.gang.account, victim.amounts
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account

@@ -13,7 +13,7 @@ from scheduler.engine.model import Strategy
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import Victim
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
 # Stage of the victim queue, cost of clearing the node (regardless of queues), node, and victims.
 Offer = tuple[Key, Key, int, Sequence[Victim]]
@@ -221,13 +221,15 @@ def _select_across_queues(
 ) -> list[list[Victim]]:
     """Select victims one by one. Once a queue has fallen to its share, continue with another queue."""
     chosen: list[Victim] = []
-    left = list(ordered)
+    left, evicted, worst = list(ordered), EvictedByQueue(), Key()
     while left and not room.fits_after(chosen):
-        # `min` returns the first of equal victims.
-        victim = min(left, key=lambda victim: selection.policy.worst_queue_stage([*chosen, victim]))
-        left.remove(victim)
+        stages = [max(worst, selection.policy.queue_stage(victim, evicted)) for victim in left]
+        stage = min(stages)
+        victim = left.pop(stages.index(stage))  # the first of equal victims
         if not _conflicts(victim, chosen):
             chosen.append(victim)
+            worst = stage
+            add_evicted(evicted, victim)
     return [_prune(room, chosen)] if room.fits_after(chosen) else []
 
 

@@ -4,18 +4,18 @@ Interchangeable workloads are enumerated by number only. Workloads of one queue 
 if other workloads can move, or else if they run on the same nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, least_request, node_amount
-from scheduler.engine.board.ledger import CPU, GPU, MEMORY, NOTHING, QueueAccount, main_resource
+from scheduler.engine.board.ledger import CPU, GPU, MEMORY, NOTHING, main_resource
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
 from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.units import Victim
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
 MAX_VICTIMS = 64
 MAX_GROUPS = 32
@@ -44,21 +44,20 @@ class _VictimSet:
 
     missing: tuple[int, ...]  # amount that must still be freed, for each resource of the policy
     victims: tuple[Victim, ...] = ()
-    evicted: Mapping[QueueAccount, tuple[int, int, int]] = field(default_factory=dict)  # by queue
+    evicted: EvictedByQueue = field(default_factory=dict)
     below_quota: int = 0
     stage: Key = ()
     queue: Key = ()
 
     def add(self, policy: PreemptionPolicy, victim: Victim) -> "_VictimSet":
         project, kind = victim.gang.account, main_resource(policy.requested)
-        evicted, below_quota = dict(self.evicted), self.below_quota
+        evicted, below_quota = self.evicted.copy(), self.below_quota
+        add_evicted(evicted, victim)
         for queue in project.path:
-            gpu, cpu, memory = before = evicted.get(queue, NOTHING)
-            after = gpu + victim.amounts[0], cpu + victim.amounts[1], memory + victim.amounts[2]
-            evicted[queue] = after
             if queue not in policy.gang.account.path:
+                before = self.evicted.get(queue, NOTHING)
                 borrowed = max(0, queue.allocated[kind] - queue.quota[kind])
-                below_quota += max(0, after[kind] - borrowed) - max(0, before[kind] - borrowed)
+                below_quota += max(0, evicted[queue][kind] - borrowed) - max(0, before[kind] - borrowed)
         missing = [
             amount - _freed(victim, kind) for amount, kind in zip(self.missing, policy.kinds, strict=True)
         ]

@@ -14,9 +14,11 @@ from scheduler.engine.board.gang import (
     leaf_parts,
     pod_milli_gpus,
 )
+from scheduler.engine.board.ledger import NOTHING, QueueAccount
 from scheduler.engine.model import Pod, PodState
 
 PlacedPod = tuple[BoardRole, Pod]
+EvictedByQueue = dict[QueueAccount, tuple[int, int, int]]  # evicted amounts of each project and department
 # A GPU that may idle after the eviction costs as much as half an hour of lost work.
 IDLE_SECONDS = 1800
 
@@ -65,6 +67,12 @@ class Victim:
         The preemptor needs a given number of GPUs, so every additional freed GPU idles.
         """
         return self.lost_gpu_seconds + IDLE_SECONDS * self.amounts[0] // MILLI
+
+
+def add_evicted(evicted: EvictedByQueue, victim: Victim) -> None:
+    for queue in victim.gang.account.path:
+        gpu, cpu, memory = evicted.get(queue, NOTHING)
+        evicted[queue] = gpu + victim.amounts[0], cpu + victim.amounts[1], memory + victim.amounts[2]
 
 
 def gang_as_victim(board: Board, gang: Gang) -> Victim:
