@@ -5,7 +5,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
-from tests.browser.driver.chromium import NARROW
+from tests.browser.driver.chromium import NARROW, WIDE
+from tests.present import present
 
 OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
   .filter(box => box.width < 100 || box.left < 0 || box.right > innerWidth).length"""
@@ -14,6 +15,10 @@ MISPLACED_CHIPS = """rows => rows.filter((row) => {
   const chip = row.querySelector("td > .chip").getBoundingClientRect(), box = row.getBoundingClientRect();
   return chip.top - box.top > 24 || box.right - chip.right > 24;
 }).length"""
+
+CARD_LABELS = (
+    """cells => [...new Set(cells.map(cell => getComputedStyle(cell, "::before").content.slice(1, -1)))]"""
+)
 
 
 def bars(page: Page) -> int:
@@ -101,4 +106,29 @@ def test_facts_of_a_running_workload_stand_on_one_line(opened: Open) -> None:
         )
         assert len(set(tops)) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert faults == []
+
+
+def test_admin_site_shows_cards_with_the_labels_of_the_table(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto("/admin/scheduler/eviction/")
+        labels = page.locator("table tbody [data-label]").evaluate_all(CARD_LABELS)
+        assert labels == [
+            "Select", "Time", "Kind", "Evicted", "Preempted by", "Node pool", "GPUs", "Work lost", "Rule",
+        ]  # fmt: skip
+        assert faults == []
+
+
+def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto(f"/admin/scheduler/eviction/{present(scene.eviction).pk}/change/")
+        path = page.locator("#header-inner h1 > *")
+        expect(path.last).to_be_visible()
+        expect(path.last).to_contain_text("ctr-nightly", ignore_case=True)
+        expect(path.filter(visible=True)).to_have_count(1)
+        expect(page.get_by_text("Times in Europe/Berlin").filter(visible=True)).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        page.set_viewport_size(WIDE)
+        expect(path.filter(visible=True)).to_have_count(path.count())
+        expect(page.get_by_text("Times in Europe/Berlin").filter(visible=True)).to_have_count(1)
         assert faults == []

@@ -1,5 +1,8 @@
 """Tests for filters, columns and saved views of the workload list."""
 
+from datetime import datetime, timedelta
+from typing import Any
+
 from projects.models import SavedView, Workload
 from tests import factories as make
 from tests.cast import Cast
@@ -90,3 +93,21 @@ def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in: SignI
 def test_saved_view_requires_a_name(sign_in: SignIn) -> None:
     answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, headers=HTMX)
     assert answer.status_code == 422
+
+
+def test_list_says_when_a_running_workload_reaches_its_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
+    started = make.ago(hours=1)
+    running: dict[str, Any] = {"phase": "running", "run": 1, "started_at": started}
+    make.workload(cast.vision, "bounded", max_runtime=7200, message="2 of 2 pods running.", **running)
+    make.workload(cast.vision, "unbounded", message="2 of 2 pods running.", **running)
+    make.workload(cast.vision, "degraded", max_runtime=7200, message="1 of 2 pods running.", **running)
+    make.workload(cast.vision, "waits", max_runtime=7200)
+    page = sign_in("dave").get("/workloads").content.decode()
+    rows = {
+        name: next(row for row in page.split("<tr")[1:] if f">{name}</a>" in row)
+        for name in ("bounded", "unbounded", "degraded", "waits")
+    }
+    assert [name for name, row in rows.items() if "Max runtime ends" in row] == ["bounded"]
+    end = rows["bounded"].partition("Max runtime ends")[2].partition('datetime="')[2].partition('"')[0]
+    assert datetime.fromisoformat(end) == started + timedelta(hours=2)
+    assert "1 of 2 pods running." in rows["degraded"]

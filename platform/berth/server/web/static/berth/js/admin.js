@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   document.addEventListener("DOMContentLoaded", () => {
-    for (const cell of document.querySelectorAll("td[data-label]")) {
+    for (const cell of document.querySelectorAll("[data-label]")) {
       cell.dataset.label = cell.dataset.label.charAt(0).toUpperCase() + cell.dataset.label.slice(1);
     }
   });
