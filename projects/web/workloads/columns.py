@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, Column] = {
     "pool": Column("Node pool", is_default=False),
     "since": Column("State since", "since", is_default=False),
     "started": Column("Started", is_default=False),
+    "wait": Column("Wait until start", "wait", number=True, is_default=False),
     "ended": Column("Ended", is_default=False),
     "runs": Column("Runs", "runs", number=True, is_default=False),
     "evictions": Column("Evictions", "evictions", number=True, is_default=False),
@@ -66,6 +67,9 @@ CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "pool": (("Node pool", lambda row: row.pool.name if row.pool else ", ".join(row.pools)),),
     "since": (("State since", lambda row: row.since),),
     "started": (("Started", lambda row: row.started_at),),
+    "wait": (
+        ("Wait until start (s)", lambda row: cast("Any", row).wait_seconds if row.first_started_at else None),
+    ),
     "ended": (("Ended", lambda row: row.ended_at),),
     "runs": (("Runs", lambda row: row.run),),
     "evictions": (("Evictions", lambda row: row.preemptions),),

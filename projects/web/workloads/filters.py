@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, IntegerField, Q, QuerySet, Value
+from django.db.models.functions import Cast, Coalesce, Extract
 from django.http import QueryDict
+from django.utils import timezone
 
 from berth.core.problems import Problem
 from berth.db.known_names import Names, unknown_word
@@ -35,7 +38,16 @@ SORTS = {
     "project": "project__name",
     "runs": "run",
     "evictions": "preemptions",
+    "wait": "wait_seconds",
 }
+STARTED: Mapping[str, tuple[str, timedelta]] = {
+    "24h": ("Last 24 hours", timedelta(hours=24)),
+    "7d": ("Last 7 days", timedelta(days=7)),
+}
+# From the submission to the first start; 0 for workloads that have not started.
+WAIT_SECONDS = Coalesce(
+    Cast(Extract(F("first_started_at") - F("submitted_at"), "epoch"), IntegerField()), Value(0)
+)
 
 
 @dataclass(frozen=True)
@@ -49,10 +61,11 @@ class Filters:
     reason: str
     search: str
     mine: bool
+    started: str
 
     @property
     def is_filtered(self) -> bool:
-        return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine))
+        return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine, self.started))
 
 
 def parse_filters(query: QueryDict) -> Filters:
@@ -66,6 +79,7 @@ def parse_filters(query: QueryDict) -> Filters:
         reason=_clean_text(query.get("reason", "")),
         search=_clean_text(query.get("search", "")).strip(),
         mine=query.get("mine") == "1",
+        started=started if (started := query.get("started", "")) in STARTED else "",
     )
 
 
@@ -79,9 +93,11 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
         rows = rows.filter(pools__contains=[filters.pool])
     if filters.mine:
         rows = rows.filter(submitted_by=actor.user)
+    if filters.started:
+        rows = rows.filter(first_started_at__gte=timezone.now() - STARTED[filters.started][1])
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
-    return rows
+    return rows.annotate(wait_seconds=WAIT_SECONDS)
 
 
 def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:

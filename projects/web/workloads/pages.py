@@ -30,6 +30,7 @@ from projects.web.workloads.columns import (
 )
 from projects.web.workloads.filters import (
     SORTS,
+    STARTED,
     count_by_state,
     filter_workloads,
     one_row_per_array,
@@ -133,6 +134,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
+        "started_choices": STARTED,
         "bulk_steps": [(step, STEPS[step].title) for step in ("suspend", "resume", "cancel")],
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")

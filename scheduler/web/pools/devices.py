@@ -11,7 +11,7 @@ from pools.models import Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
-from projects.models import Pod
+from projects.models import Pod, Workload
 from scheduler.models import Allocation, Reservation
 
 
@@ -51,6 +51,12 @@ class DeviceMap:
             top -= holder.height
             result.append((top, holder))
         return result
+
+    @property
+    def workload(self) -> Workload | None:
+        """The workload that holds the device, or None if there is none, if it is hidden, or for several."""
+        workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
+        return workloads.pop() if len(workloads) == 1 else None
 
     @property
     def label(self) -> str:

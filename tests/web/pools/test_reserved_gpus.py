@@ -52,7 +52,7 @@ def test_a_department_holds_what_its_projects_hold(cast: Cast, held: None) -> No
 def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
-    assert "2 of quota 4 3 reserved, 1 over quota" in overview
+    assert "vision 3 reserved 2 of quota 4 1 over quota" in overview
     assert "3 reserved Free 3 GPUs" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated , 3 reserved" in quotas

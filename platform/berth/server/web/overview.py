@@ -1,11 +1,12 @@
 """Overview page: GPUs, queues, pending workloads with their reasons, and recent evictions."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 
-from django.db.models import Case, Count, IntegerField, Q, When
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpResponse
@@ -28,16 +29,17 @@ from projects.models import Phase, Workload
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workload_count, workloads
 from projects.web.workloads.filters import STATES
+from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.pending_times import pending_times
-from scheduler.reports.queues.starved import find_shortfalls
+from scheduler.reports.queues.starved import Shortfall, find_shortfalls
 from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.pools.capacity import pool_capacity
-from scheduler.web.pools.devices import build_legend, pool_node_maps
+from scheduler.web.pools.devices import NodeMap, build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -47,6 +49,9 @@ HOURS = 24
 SHORTFALLS_MAX = 5
 OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
+# Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
+HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
+EMPTY_HEIGHT = 220  # of a card that says that there is nothing to show
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +85,27 @@ def index(request: Request) -> HttpResponse:
     hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
+    queues = select_busiest(quota_lines(actor, shown))
+    recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
+    mine = own_workloads(actor)
+    shortfalls = find_shortfalls(actor, shown)[:SHORTFALLS_MAX]
+    shown_maps = maps if small else []
     context = {
         "pools": pools,
         "pool": pool,
         "unknown": describe_unknown(unknown_pool(actor, name)),
         "capacity": capacity,
-        "queues": select_busiest(quota_lines(actor, shown)),
+        "queues": queues,
+        "has_torn_bars": any(line.bar.continues for _, lines, _ in queues for line in lines),
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
         "queued": sum(reason.count for reason in reasons),
-        "maps": maps if small else [],
+        "maps": shown_maps,
         "legend": build_legend(maps) if small else [],
-        "evicted": render_with_links(
-            viewer_for(actor),
-            evictions(actor).filter(pool_id__in=[pool.pk for pool in shown])[:EVICTIONS_MAX],
-        ),
-        "evicted_today": evictions(actor).filter(at__gte=now - DAY).count(),
+        "evicted": render_with_links(viewer_for(actor), recent[:EVICTIONS_MAX]),
+        "evicted_today": count_evictions(recent.filter(at__gte=now - DAY)),
         "pending_times": pending_times(actor, shown, now - DAY),
-        "shortfalls": find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
+        "shortfalls": shortfalls,
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
         "chart": utilization_chart(hourly_means),
@@ -107,11 +115,51 @@ def index(request: Request) -> HttpResponse:
         "no_scheduler": not is_scheduler_running(now),
         "failing": [pool for pool in shown if pool.last_error],
         "is_admin": (is_admin := may(actor, Action.ADMINISTER)),
-        "mine": own_workloads(actor),
+        "mine": mine,
         "steps": (steps := first_steps(actor, can_submit=request.may_submit)),
         "is_new": bool(steps) and is_admin,
+        **balance_columns(mine, queues, reasons[:REASONS_MAX], shortfalls, shown_maps),
     }
-    return page(request, "web/overview.html", context, inner="web/overview_body.html")
+    return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
+
+
+def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
+    """Return the number of evictions, and of workloads that only moved to other nodes."""
+    is_move = Q(kind="consolidate")
+    return rows.order_by().aggregate(stopped=Count("pk", filter=~is_move), moved=Count("pk", filter=is_move))
+
+
+def balance_columns(
+    mine: Sequence[OwnWorkload],
+    queues: Sequence[tuple[QuotaLine, list[QuotaLine], int]],
+    reasons: Sequence[ReasonCount],
+    shortfalls: Sequence[Shortfall],
+    maps: Sequence[NodeMap],
+) -> dict[str, bool]:
+    """Choose the columns of the chart and of the pending reasons so that both columns end close together.
+
+    The chart grows if its column is shorter. If its column is longer, the other column ends with a gap.
+    """
+    left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
+    left += _card_height(mine)
+    right = _card_height(shortfalls) + _card_height(maps, EMPTY_HEIGHT)
+
+    def cost(utilization_right: bool, reasons_left: bool) -> int:
+        with_chart = UTILIZATION_HEIGHT + (right if utilization_right else left)
+        other = left if utilization_right else right
+        if utilization_right != reasons_left:
+            with_chart += _card_height(reasons, EMPTY_HEIGHT)
+        else:
+            other += _card_height(reasons, EMPTY_HEIGHT)
+        return other - with_chart if other >= with_chart else 3 * (with_chart - other)
+
+    chosen = min(product((False, True), repeat=2), key=lambda placement: cost(*placement))
+    return dict(zip(("utilization_right", "reasons_left"), chosen, strict=True))
+
+
+def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
+    """Return the approximate height of a card in pixels."""
+    return HEAD_HEIGHT + ROW_HEIGHT * len(rows) if rows else when_empty
 
 
 def own_workloads(actor: Actor) -> list[OwnWorkload]:

@@ -19,6 +19,7 @@ class Bar:
     quota: int | None = None  # position of the mark; None if unlimited or missing
     share: int | None = None
     label: str = ""
+    continues: bool = False  # whether the end is drawn broken, because the amount exceeds the scale
 
 
 def quota_bar(
@@ -53,7 +54,8 @@ def quota_bar(
         if end > start:
             parts.append(Part(start, end - start, kind))
         position += amount
-    if position > scale > 0 and parts[-1].kind == "requested" and parts[-1].width > 2 * BREAK:
+    continues = position > scale > 0 and parts[-1].kind == "requested" and parts[-1].width > 2 * BREAK
+    if continues:
         start = parts.pop().x
         parts += [
             Part(start, WIDTH - 2 * BREAK - start, "requested"),
@@ -64,6 +66,7 @@ def quota_bar(
         quota=None if not quota else _x(quota, scale),
         share=None if share is None else _x(share, scale),
         label=label,
+        continues=continues,
     )
 
 

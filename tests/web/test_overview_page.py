@@ -1,0 +1,139 @@
+"""Tests for the overview: links behind its numbers, and the order of its cards."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from berth.server.web.charts.bars import stacked_bar
+from berth.server.web.overview import ReasonCount, balance_columns
+from projects.models import Phase, Workload
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn, streamed
+
+
+@pytest.fixture
+def running(cast: Cast) -> Workload:
+    workload = make.workload(
+        cast.vision,
+        "baseline",
+        replicas=2,
+        phase=Phase.RUNNING,
+        pool=cast.pool,
+        pools=[cast.pool.name],
+        submitted_at=make.ago(minutes=30),
+        first_started_at=make.ago(minutes=20),
+    )
+    node = make.node(cast.pool, gpus=4)
+    for device in range(2):
+        make.place(workload, node, [device])
+    return workload
+
+
+def figure(client: Client, title: str) -> tuple[str, str]:
+    """Return the address and the text of a figure."""
+    text = client.get("/").content.decode()
+    match = re.search(
+        rf'<a class="figure" href="([^"]*)"><div class="label">{title}</div>(.*?)</a>', text, re.DOTALL
+    )
+    assert match, title
+    return match[1].replace("&amp;", "&"), re.sub(r"<[^>]+>", " ", match[2])
+
+
+def test_every_figure_leads_to_the_rows_behind_it(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    make.workload(cast.vision, "never-started")
+    make.workload(
+        cast.vision, "long-ago", submitted_at=make.ago(hours=60), first_started_at=make.ago(hours=50)
+    )
+    client = sign_in("dave")
+    for title, names in (
+        ("GPUs allocated", ["baseline"]), ("Running", ["baseline"]), ("Median wait, 24 h", ["baseline"]),
+        ("Pending", ["never-started", "long-ago"]),
+    ):  # fmt: skip
+        address, _ = figure(client, title)
+        rows = client.get(address).context["slice"].rows
+        assert sorted(row.name for row in rows) == sorted(names), title
+    for title in ("Free", "Evictions, 24 h"):
+        assert client.get(figure(client, title)[0]).status_code == 200
+    assert parse_qs(urlsplit(figure(client, "Median wait, 24 h")[0]).query)["sort"] == ["-wait"]
+
+
+def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    for kind, count in (("reclaim", 2), ("consolidate", 1)):
+        for _ in range(count):
+            make.eviction(running, running, cast.pool, kind=kind)
+    assert figure(sign_in("dave"), "Evictions, 24 h")[1].split() == ["2", "and", "1", "moved"]
+
+
+def test_devices_link_to_visible_workloads_only(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    pod = running.pods.all()[0]
+    link = f'<a class="device" href="/workloads/{running.pk}" aria-label="GPU 0: vision/{pod.name}"'
+    assert link in sign_in("dave").get("/").content.decode()
+    assert f"/workloads/{running.pk}" not in sign_in("grace").get("/").content.decode()
+
+
+def test_legend_explains_bars_that_continue(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    make.quota(cast.vision, cast.pool, 2)
+    client = sign_in("dave")
+    assert ">continues</span>" not in client.get("/").content.decode()
+    make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
+    assert ">continues</span>" in client.get("/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("own", "maps", "expected"),
+    [
+        (0, 6, {"utilization_right": False, "reasons_left": False}),
+        (8, 6, {"utilization_right": True, "reasons_left": True}),
+        (0, 0, {"utilization_right": False, "reasons_left": False}),
+    ],
+)
+def test_columns_of_the_overview_end_close_together(own: int, maps: int, expected: dict[str, bool]) -> None:
+    reason = ReasonCount("OverQuota", 1, stacked_bar([], 1, ""))
+    assert balance_columns([None] * own, [], [reason] * 3, [], [None] * maps) == expected  # type: ignore[list-item]
+
+
+def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    make.workload(
+        cast.vision,
+        "waited",
+        submitted_at=make.ago(hours=3),
+        first_started_at=make.ago(hours=1),
+        phase="completed",
+    )
+    make.workload(cast.vision, "waiting")
+    client = sign_in("dave")
+    path = "/workloads?state=all&columns=state,wait&sort=-wait"
+    assert [row.name for row in client.get(f"{path}&started=24h").context["slice"].rows] == [
+        "waited",
+        "baseline",
+    ]
+    assert [row.name for row in client.get(path).context["slice"].rows] == ["waited", "baseline", "waiting"]
+    text = client.get(f"{path}&started=24h").content.decode()
+    assert "2 h" in text and '<option value="24h" selected>Last 24 hours</option>' in text
+    lines = streamed(client.get(f"{path}&format=csv")).decode().splitlines()
+    head = lines[0].split(",")
+    waits = [line.split(",")[head.index("Wait until start (s)")] for line in lines[1:]]
+    assert waits == ["7200", "600", ""]
+
+
+def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(60):
+        make.workload(
+            cast.vision,
+            f"w{number:02}",
+            submitted_at=make.ago(hours=3),
+            first_started_at=make.ago(minutes=179 - number),
+        )
+    client = sign_in("dave")
+    path = "/workloads?state=all&started=24h&sort=-wait"
+    first = client.get(path).context["slice"]
+    with CaptureQueriesContext(connection) as statements:
+        second = client.get(f"{path}&cursor={first.next}").context["slice"]
+    names = [row.name for row in (*first.rows, *second.rows)]
+    assert names == [f"w{number:02}" for number in reversed(range(60))]
+    assert len(statements) <= 20
