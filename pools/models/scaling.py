@@ -22,7 +22,7 @@ class ScalingKind(models.TextChoices):
     LOST = "lost"
     ORPHAN = "orphan"  # an instance with our tags but without a node was terminated
     BOOT_FAILED = "boot_failed"  # a node was lost before it became ready
-    RETRIED = "retried"  # the count of failed boots was reset, so nodes are ordered again immediately
+    RETRIED = "retried"  # the count of failed boots was reset, so nodes are requested again immediately
     ERROR = "error"
     PAUSED = "paused"
     RESUMED = "resumed"

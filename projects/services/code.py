@@ -344,8 +344,8 @@ def _check_space(project: Project, added: int) -> None:
     limit, used = code_limits().project_size, stored_size(project)
     if used + added > limit:
         raise Conflict(
-            f"Project {project.name} stores {_mib(used)} of code, of at most {_mib(limit)}. Delete ended "
-            f"workloads that used other code, which is then removed within a day, or {IGNORE_HINT}."
+            f"Project {project.name} stores {_mib(used)} of code, and its limit is {_mib(limit)}. Delete "
+            f"ended workloads, whose code is then removed within a day, or {IGNORE_HINT}."
         )
 
 

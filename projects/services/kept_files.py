@@ -58,7 +58,7 @@ def release_files(
 
 
 def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
-    """Audit that a user read files of a failed pod. The entry contains no paths."""
+    """Write an audit entry for a read of a failed pod's files. The entry contains no paths."""
     after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
     with transaction.atomic():
         audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)

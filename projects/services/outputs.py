@@ -48,14 +48,14 @@ def _check_size(files: Sequence[PodFile]) -> None:
     size, limit = sum(file.size for file in files), settings.BERTH_OUTPUTS_MIB * MIB
     if len(files) > settings.BERTH_CODE_FILES:
         raise OutputsRefused(
-            f"The outputs contain {len(files):,} files, of at most {settings.BERTH_CODE_FILES:,}. Pack them "
-            "into an archive, or declare fewer paths."
+            f"The outputs contain {len(files):,} files, but the maximum is {settings.BERTH_CODE_FILES:,}. "
+            "Pack them into an archive, or declare fewer paths."
         )
     if size > limit:
         largest = max(files, key=lambda file: file.size)
         raise OutputsRefused(
-            f"The outputs have {size / MIB:,.1f} MiB, of at most {limit / MIB:,.1f} MiB. The largest file is "
-            f"{largest.path} with {largest.size / MIB:,.1f} MiB."
+            f"The outputs have {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. The largest "
+            f"file is {largest.path} with {largest.size / MIB:,.1f} MiB."
         )
 
 

@@ -171,7 +171,7 @@ def test_file_lists_count_towards_the_storage_limit(dave: Caller, settings: Any)
         if answer.status_code != 200:
             break
     assert number > 0
-    assert (answer.status_code, "of at most 1.0 MiB" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "its limit is 1.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
 def test_pool_that_cannot_receive_code_is_rejected(dave: Caller, settings: Any) -> None:

@@ -241,7 +241,7 @@ def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_store_that_hangs_takes_few_requests_and_no_connection_to_the_database(
+def test_hanging_store_gets_few_requests_and_holds_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Queue[bool] = Queue()
@@ -271,7 +271,7 @@ def test_store_that_hangs_takes_few_requests_and_no_connection_to_the_database(
     assert agent.get(place).status_code == 200
 
 
-def test_node_gets_nothing_after_the_volume_or_its_secret_was_removed(
+def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     pod: Pod, store: ObjectStore, alice: Caller
 ) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"

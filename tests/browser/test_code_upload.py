@@ -261,7 +261,7 @@ def test_code_part_works_by_keyboard_and_fits_a_phone(opened: Open, tmp_path: Pa
 
 
 @pytest.mark.heavy
-def test_symbolic_links_are_left_out_and_tracked_ones_are_named(form: Page, tmp_path: Path) -> None:
+def test_symbolic_links_are_skipped_and_tracked_links_are_named(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(tmp_path, {"outside/secret": "s", "line/train.py": "1", "line/src/a.py": "1"})
     for name, target in (("latest", "train.py"), ("code", "src"), ("out", "../outside")):

@@ -55,7 +55,7 @@ def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> 
         assert faults == []
 
 
-def test_state_of_each_row_is_at_its_top_right_and_the_account_stays_visible(opened: Open) -> None:
+def test_each_rows_state_is_at_its_top_right_and_the_account_stays_visible(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/workloads", "/secrets", "/access", "/decisions"):
             page.goto(path)
@@ -96,7 +96,7 @@ def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, sce
 
 
 @pytest.mark.heavy
-def test_facts_of_a_running_workload_stand_on_one_line(opened: Open) -> None:
+def test_facts_of_a_running_workload_fit_on_one_line(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
         facts = page.locator("tr", has=page.get_by_role("link", name="whisper-tune")).locator("td.fact")

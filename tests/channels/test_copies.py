@@ -152,7 +152,7 @@ def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Si
         poll_until(lambda: client.workloads.exec(site.workload_id, command).output, lambda seen: seen == b"")
 
 
-def test_copy_whose_client_receives_nothing_more_still_deletes_its_file(site: Site) -> None:
+def test_copy_deletes_its_file_even_if_the_client_stops_receiving(site: Site) -> None:
     """Sending to the client fails although its connection has not ended yet."""
     pod_id = str(site.pod.pk)
     work = site.runtime.root / "pods" / pod_id / "work"

@@ -172,7 +172,7 @@ async def test_invalid_terminal_size_ends_the_channel(pod: Pod, size: str) -> No
     assert pod.sessions["guard"].received == [b"end\n"]
 
 
-async def test_terminal_has_the_latest_size_and_receives_the_end_of_input(pod: Pod) -> None:
+async def test_terminal_gets_the_latest_size_and_the_end_of_input(pod: Pod) -> None:
     await pod.open(terminal={"rows": 24, "columns": 80})
     await pod.send(RESIZE, b'{"rows": 33, "columns": 99}')
     command = await pod.has("command")

@@ -125,7 +125,7 @@ def berth(site: Site, container: Container, monkeypatch: pytest.MonkeyPatch) -> 
     return site
 
 
-def test_directories_are_copied_both_ways_and_links_that_leave_them_are_left_out(
+def test_directories_are_copied_both_ways_and_links_out_of_them_are_skipped(
     berth: Site, container: Container, tmp_path: Path
 ) -> None:
     tree = tmp_path / "tree"
@@ -241,7 +241,7 @@ def test_image_with_an_old_python_or_none_is_refused_with_the_reason(
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 
 
-def test_end_of_the_relay_ends_the_copy(container: Container) -> None:
+def test_copy_ends_when_its_relay_ends(container: Container) -> None:
     channel = container.open("p-1")
     channel.sendall(encode_frame(START, b'{"copy_to": "model"}'))
     header = tarfile.TarInfo("model")

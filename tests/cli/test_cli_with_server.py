@@ -339,7 +339,7 @@ def test_rejected_image_prints_the_reason(berth: Berth, as_dave: dict[str, str],
     assert not Workload.objects.exists()
 
 
-def test_projects_are_never_listed_under_a_department_that_is_not_theirs(berth: Berth, cast: Cast) -> None:
+def test_projects_are_never_listed_under_another_department(berth: Berth, cast: Cast) -> None:
     for owner in (cast.product, cast.ads, cast.vision, cast.speech):
         factories.quota(owner, cast.pool, 2)
     alice = {"BERTH_TOKEN": token_of(cast.alice)}

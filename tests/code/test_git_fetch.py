@@ -193,7 +193,7 @@ def test_limits_on_files_size_and_transfer_name_their_settings(
     assert_nothing_is_left(tmp_path / "scratch")
 
 
-def test_unknown_names_are_refused_with_what_to_do(
+def test_unknown_names_are_refused_with_a_remedy(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     with pytest.raises(GitRefusal, match="has no branch or tag nightly"):
@@ -325,7 +325,7 @@ def test_wrong_and_unusable_keys_are_refused(
         assert key not in str(refused.value)
 
 
-def test_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+def test_connection_to_a_silent_server_times_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         fetch = Fetcher(tmp_path / "scratch", seconds=1)
         with pytest.raises(GitFailure, match="BERTH_GIT_SECONDS"):

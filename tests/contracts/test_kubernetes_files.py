@@ -130,7 +130,7 @@ sleep 1
 """
 
 
-def test_pod_that_kills_what_keeps_its_files_has_none(stage: RealKubernetesStage) -> None:
+def test_pod_that_kills_its_files_container_has_no_files(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "sh", "-c", KILL_OTHERS, outputs=("state",)))
     assert ended(stage.runtime, "p-1").exit_code == 0
     with pytest.raises(FilesGone, match="before Berth had copied them"):

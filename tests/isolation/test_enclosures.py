@@ -114,7 +114,7 @@ def test_gpu_without_a_device_node_is_rejected(machine: Path) -> None:
             pod_devices([name], machine)
 
 
-def test_simulated_gpus_hide_those_of_the_machine(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulated_gpus_hide_the_machines_gpus(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_DECLARED_GPUS", "8")
     assert pod_devices(["0", "7"], machine) == PodDevices((), ("0", "7"))
 

@@ -83,7 +83,7 @@ def test_second_example_of_the_guide_uses_a_new_deploy_key(
     assert "private" in uses
 
 
-def test_refused_addresses_and_failed_fetches_say_what_to_do(admin: Terminal, https: HttpsServer) -> None:
+def test_refused_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")
     refused = admin.refused(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
     assert "BERTH_GIT_HOSTS" in refused
@@ -120,7 +120,7 @@ def test_personal_secret_fetches_a_private_repository(admin: Terminal, https: Ht
         https.token = ""
 
 
-def test_fetch_begins_again_after_kill_9_and_leaves_nothing(
+def test_killed_fetch_starts_again_and_leaves_no_files(
     shared_berth: Installation, admin: Terminal, https: HttpsServer
 ) -> None:
     berth = shared_berth

@@ -59,7 +59,7 @@ def test_outputs_of_the_guide_are_stored_and_downloaded(
     client.workloads.delete(keeper.id)
 
 
-def test_files_of_a_failed_pod_of_the_guide_are_kept_shown_and_deleted(
+def test_guide_example_keeps_shows_and_deletes_files_of_a_failed_pod(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

@@ -48,7 +48,7 @@ def foreign_gpus(admin: Terminal) -> float:
     return sum(node.foreign.gpus for node in nodes if node.foreign)
 
 
-def test_two_installations_on_one_cluster_leave_each_others_pods_alone(
+def test_two_installations_on_one_cluster_do_not_change_each_others_pods(
     two: list[Installation], cluster: FakeCluster, tmp_path: Path
 ) -> None:
     _, second = two

@@ -190,7 +190,7 @@ def test_second_start_in_a_home_directory_names_the_running_process(berth: Insta
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("_pods")
-def test_killed_supervisor_leaves_no_process_and_the_data_survives(berth: Installation) -> None:
+def test_killed_supervisor_leaves_no_processes_and_loses_no_data(berth: Installation) -> None:
     """A request sent during the next start waits until Berth is ready."""
     berth.running()
     until(lambda: len(pods(berth)) == 2)

@@ -80,7 +80,7 @@ def test_no_device_belongs_to_two_nodes(
         assert set(devices) <= {device.identity for device in local.machine.devices}
 
 
-def test_concurrent_orders_share_no_device(tmp_path: Path) -> None:
+def test_concurrent_launch_requests_share_no_device(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path

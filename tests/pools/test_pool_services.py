@@ -35,7 +35,7 @@ def refused_paths(**values: Any) -> list[str]:
     [(4, 4), ({"min": 8, "desired": 4}, 8), ((2, 16), 2), ({"min": 4, "desired": 2, "max": 16}, 4),
      ({"min": 2, "desired": 6, "max": 16}, 6), ((0, 4), 0)],
 )  # fmt: skip
-def test_new_pool_orders_its_first_nodes(nodes: object, nodes_desired: int) -> None:
+def test_new_pool_requests_its_first_nodes(nodes: object, nodes_desired: int) -> None:
     created_pool = pool(nodes)
     assert (created_pool.nodes_desired, created_pool.version) == (nodes_desired, 1)
 

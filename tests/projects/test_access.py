@@ -77,7 +77,7 @@ def test_inactive_user_has_no_permissions(cast: Cast) -> None:
     assert not selectors.projects(cast.alice).exists()
 
 
-def test_visible_projects_of_many_users_equal_those_of_each_user(cast: Cast) -> None:
+def test_bulk_lookup_of_visible_projects_equals_the_lookup_for_each_user(cast: Cast) -> None:
     users = [actor.user for actor in cast.people.values() if actor.user is not None]
     users[-1].is_active = False
     users.append(User(pk=9_999, username="root", is_superuser=True))

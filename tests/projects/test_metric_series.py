@@ -83,7 +83,7 @@ def test_line_that_repeats_the_mark_is_scanned_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), FINITE), max_size=50), st.integers(1, 50))
-def test_any_reports_are_sampled_and_drawn_within_bounds(
+def test_arbitrary_reports_are_sampled_and_drawn_within_bounds(
     reports: list[tuple[int, float]], count: int
 ) -> None:
     series = Series()

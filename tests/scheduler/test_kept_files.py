@@ -124,7 +124,7 @@ def test_crash_while_the_failure_is_recorded_keeps_the_files_once(stage: Stage, 
     assert [row.pk for row in kept_pods(workload, stage.clock.now())] == [pod.pk]
 
 
-def test_files_are_deleted_early_once_with_an_audit_entry(stage: Stage) -> None:
+def test_early_deletion_of_files_is_audited_once(stage: Stage) -> None:
     workload, pod = failed(stage)
     carol, now = stage.cast.carol, stage.clock.now()
     assert find_kept_pod(carol, workload, "worker-0", 1, now).pk == pod.pk

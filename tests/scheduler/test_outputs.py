@@ -160,7 +160,8 @@ def test_outputs_that_are_too_large_are_refused_with_their_size(producer: Produc
     outputs = producer.collect()
     assert outputs.state == "failed"
     assert outputs.message == (
-        "The outputs have 8.0 MiB, of at most 1.0 MiB. The largest file is results/big.bin with 8.0 MiB."
+        "The outputs have 8.0 MiB, but the maximum is 1.0 MiB. "
+        "The largest file is results/big.bin with 8.0 MiB."
     )
     assert not CodeChunk.objects.exists()
 

@@ -317,7 +317,7 @@ def test_reservation_that_cannot_be_dropped_does_not_block_dropping_the_others(
     assert drop_stale_reservations(now, stage.loop.context) == 1
 
 
-def test_start_failure_that_cannot_be_stored_does_not_stop_the_others(
+def test_start_failure_that_cannot_be_stored_does_not_block_other_starts(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads = submit_copies(stage, 3)

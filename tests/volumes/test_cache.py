@@ -26,7 +26,7 @@ def opened(root: Path, source: str) -> Cache:
     return cache
 
 
-def test_space_is_made_by_deleting_objects_that_no_pod_uses_and_the_fetch_does_not_need(
+def test_fetch_makes_space_by_deleting_objects_that_neither_it_nor_a_pod_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caches, "RESERVE_BYTES", 0)

@@ -198,7 +198,7 @@ def test_objects_that_keep_changing_fail_the_start(
     assert "objects changed or disappeared during each of 3 attempts" in report.message
 
 
-def test_overloaded_server_is_asked_again(stage: LocalStage, server: SigningServer) -> None:
+def test_request_to_an_overloaded_server_is_retried(stage: LocalStage, server: SigningServer) -> None:
     statuses = iter([503, 200])
     server.before_listing = lambda: setattr(server, "status", next(statuses, 200))
     assert finished(stage, server, "p-1").exit_code == 0

@@ -105,7 +105,7 @@ def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign
     assert User.objects.get(username="alice").check_password(OLD)
 
 
-def test_admin_site_refuses_a_member_with_the_missing_role_and_who_grants_it(sign_in: SignIn) -> None:
+def test_admin_site_refusal_names_the_missing_role_and_the_users_who_grant_it(sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/admin/", follow=True)
     text = answer.content.decode()
     assert answer.status_code == 403

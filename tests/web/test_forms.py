@@ -259,7 +259,7 @@ def test_login_attempts_are_rate_limited(cast: Cast, settings: Settings) -> None
     assert int(tries[-1].headers["Retry-After"]) > 0
 
 
-def test_admin_site_has_no_sign_in_of_its_own(cast: Cast) -> None:
+def test_admin_site_uses_the_common_sign_in_page(cast: Cast) -> None:
     assert reverse("admin:login") == "/admin/login/"
     values = {"username": "alice", "password": "correct horse battery"}
     answer = Client().post("/admin/login/?next=/admin/pools/node/", values)

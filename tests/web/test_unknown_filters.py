@@ -33,7 +33,9 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("path", "expected"), PAGES)
-def test_page_says_that_a_filter_names_nothing(cast: Cast, sign_in: SignIn, path: str, expected: str) -> None:
+def test_page_reports_a_filter_by_an_unknown_name(
+    cast: Cast, sign_in: SignIn, path: str, expected: str
+) -> None:
     make.workload(cast.vision, "train", by=cast.dave.user)
     text = sign_in("dave").get(path).content.decode()
     assert expected in text

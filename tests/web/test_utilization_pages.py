@@ -70,7 +70,7 @@ def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, po
         assert "25 %" in text and f'datetime="{at.isoformat()}"' in text, path
 
 
-def test_workload_list_says_since_when_a_workload_is_not_measured(
+def test_workload_list_shows_since_when_a_workload_is_not_measured(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     client, stopped = sign_in("erin"), make.ago(minutes=20)

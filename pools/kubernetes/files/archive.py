@@ -137,12 +137,12 @@ class Unpacker:
         if self._size > self._size_max:
             largest, its_size = self._largest
             raise TooLarge(
-                f"The files have more than {self._size_max / MIB:,.1f} MiB, which is the maximum. The "
+                f"The files exceed the maximum of {self._size_max / MIB:,.1f} MiB. The "
                 f"largest file so far is {largest} with {its_size / MIB:,.1f} MiB."
             )
         if self._files > self._files_max:
             raise TooLarge(
-                f"The pod has more than {self._files_max:,} files to copy, which is the maximum. Pack them "
+                f"The pod has more files to copy than the maximum of {self._files_max:,}. Pack them "
                 "into an archive, or declare fewer paths."
             )
 

@@ -227,7 +227,7 @@ def ordered_node(metal_pool: NodePool) -> Node:
     )
 
 
-def test_provisioned_machine_joins_as_the_node_it_was_ordered_for(
+def test_provisioned_machine_joins_as_the_node_it_was_requested_for(
     ordered_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = secrets.for_order("metal", "t1")
@@ -319,7 +319,7 @@ def start_and_stop(node: Node) -> Instructions:
     return Instructions(f"start {node.name}", "stop")
 
 
-def test_repeated_orders_get_identical_user_data(settings: Any) -> None:
+def test_repeated_launch_requests_get_identical_user_data(settings: Any) -> None:
     order = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
     with pytest.raises(ProviderError, match="BERTH_PUBLIC_URL is not set"):
         user_data(order)

@@ -74,7 +74,7 @@ def test_preview_uses_a_token_that_is_not_stored(
     assert rest.slurm.jobs == []
 
 
-def test_preview_says_how_a_new_pool_gets_the_key_of_its_login_node(
+def test_preview_explains_how_a_new_pool_gets_the_key_of_its_login_node(
     alice: Caller, body: dict[str, Any]
 ) -> None:
     login = {

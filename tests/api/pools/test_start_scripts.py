@@ -159,7 +159,7 @@ def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agent_starts_a_node_again_after_all_its_processes_were_killed(
+def test_agent_restarts_a_node_after_all_its_processes_were_killed(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = services.issue_join_token(

@@ -77,7 +77,7 @@ def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, ali
     assert problems(answer) == [("pools", "have different GPU models")]
 
 
-def test_gpu_model_of_a_pool_must_stay_that_of_its_group(
+def test_pool_in_a_group_cannot_change_to_another_gpu_model(
     h100: dict[str, Any], cloud: NodePool, alice: Caller
 ) -> None:
     match = {"If-Match": "*"}
@@ -185,7 +185,7 @@ def test_draft_with_quotas_for_a_pool_and_its_group_is_rejected(
     assert [path for path, _ in problems(answer)] == ["changes[0].pool", "changes[1].pool"]
 
 
-def test_pool_with_quotas_joins_a_group_unless_an_owner_would_have_both(
+def test_pool_with_quotas_joins_a_group_unless_an_owner_has_quotas_in_both(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     factories.pool("hosts", gpu_model="H100")

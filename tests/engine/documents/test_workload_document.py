@@ -158,7 +158,7 @@ def test_priorities_are_numbers_or_names(value: object, priority: int) -> None:
 
 @pytest.mark.parametrize(("kind", "priority"), [("training", 50), ("interactive", 50), ("service", 80)])
 @pytest.mark.parametrize("value", [{}, {"priority": None}])
-def test_omitted_priority_defaults_to_that_of_the_workload_kind(
+def test_omitted_priority_defaults_to_the_workload_kinds_priority(
     value: dict[str, None], kind: str, priority: int
 ) -> None:
     spec = parse_workload(one_role() | {"kind": kind} | value)

@@ -107,7 +107,7 @@ def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
     assert release_from(made, ("n2",)) is None
 
 
-def test_no_node_is_released_while_a_workload_is_pending_for_capacity() -> None:
+def test_no_node_is_released_while_a_workload_waits_for_capacity() -> None:
     made = world().running("a", "p", "n1", 2, since=900).running("b", "p", "n2", 2, since=900)
     made.queued("big", "p", 4, 8)
     assert release_from(made) is None

@@ -117,7 +117,7 @@ def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Pr
     assert reasons == {"the pod was deleted in Kubernetes, for example by `kubectl drain`."}
 
 
-def test_change_of_a_node_is_seen_before_the_next_tick_of_the_pool(users: Users, prod: Prod) -> None:
+def test_node_change_is_noticed_before_the_pools_next_tick(users: Users, prod: Prod) -> None:
     def obstacle() -> str:
         with users.admin.client() as admin:
             nodes = list(admin.nodes.list(pool="prod"))

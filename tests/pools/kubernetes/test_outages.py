@@ -158,7 +158,7 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
         ("PreemptionByScheduler", "the pod was preempted in Kubernetes for a pod with a higher priority"),
     ],
 )
-def test_pod_that_others_delete_says_why_and_one_that_berth_stops_does_not(
+def test_only_pods_deleted_by_others_report_the_deletion(
     stage: FakeKubernetesStage, reason: str, message: str
 ) -> None:
     for pod_id in ("drained", "stopped"):
@@ -241,7 +241,7 @@ def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
          "the node rejected the pod: OutOfcpu: Node did not have enough cpu."),
     ],
 )  # fmt: skip
-def test_pod_that_its_node_evicts_says_why(
+def test_pod_evicted_by_its_node_reports_the_reason(
     stage: FakeKubernetesStage, reason: str, text: str, cause: PodCause, message: str
 ) -> None:
     stage.runtime.start(stage.long("p-1"))

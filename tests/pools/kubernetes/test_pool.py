@@ -125,7 +125,7 @@ def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> N
         (lambda cluster: cluster.remove_node("gpu-0"), "ended", ""),
     ],
 )  # fmt: skip
-def test_change_of_a_node_wakes_the_scheduler_and_is_stored_before_the_next_tick_of_the_pool(
+def test_node_change_wakes_the_scheduler_and_is_stored_before_the_pools_next_tick(
     fleet: Fleet, change: Callable[[FakeCluster], None], state: str, obstacle: str
 ) -> None:
     pool, wakes = fleet.create(), []

@@ -143,7 +143,7 @@ def test_temporarily_refused_pod_starts_later(stage: FakeKubernetesStage, refusa
     running(stage.runtime, "p-1")
 
 
-def test_foreign_namespaces_and_pods_are_not_touched(stage: FakeKubernetesStage) -> None:
+def test_foreign_namespaces_and_pods_are_never_changed(stage: FakeKubernetesStage) -> None:
     stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace}})
     with pytest.raises(RuntimeFailure, match="exists and does not belong to this installation"):
         stage.runtime.start(stage.long("p-1"))

@@ -17,7 +17,7 @@ shows = pytest.mark.shows
 
 
 @shows("SKY-59")
-def test_partial_delivery_is_used_and_the_rest_is_ordered() -> None:
+def test_partial_delivery_is_used_and_the_rest_is_requested() -> None:
     stage = Stage(pool(4))
     stage.provider.next("provision", ExtraInstances(more=-3))
     stage.reconcile()
@@ -58,7 +58,7 @@ def test_provider_error_is_reported_and_the_call_is_retried_at_the_next_tick() -
     stage.check()
 
 
-def test_provider_error_is_cleared_once_nothing_is_ordered() -> None:
+def test_provider_error_is_cleared_once_no_request_is_outstanding() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(2)
     stage.provider.next("provision", *[Fail(ProviderErrorKind.CAPACITY, "none is free")] * 9)
@@ -184,7 +184,7 @@ def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -
     stage.check()
 
 
-def test_missing_head_is_ordered_again_until_it_joins() -> None:
+def test_missing_head_is_requested_again_until_it_joins() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
     stage.reconcile()

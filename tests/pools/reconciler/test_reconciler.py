@@ -71,7 +71,7 @@ def test_pool_is_operational_once_enough_nodes_are_ready(nodes: object, threshol
     assert set(stage.states().values()) == {"ready"}
 
 
-def test_ordered_node_is_requested_then_booting_then_ready() -> None:
+def test_new_node_is_requested_then_booting_then_ready() -> None:
     stage = Stage(pool(1), FakeProvider(boots_immediately=False))
     stage.reconcile()
     assert stage.states() == {0: "requested"}

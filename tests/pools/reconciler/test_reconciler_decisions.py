@@ -51,14 +51,14 @@ def test_each_node_is_current_pending_or_draining() -> None:
 
 
 @shows("SKY-50", "SKY-55", "SKY-84")
-def test_missing_nodes_are_ordered_in_one_call() -> None:
+def test_missing_nodes_are_requested_in_one_call() -> None:
     step = next_step(fleet(6, range(4)))
     assert step.commands == (Order(count=2, start_ordinal=4),)
     assert step.fleet.phase == Phase.SCALING_UP
 
 
 @shows("SKY-52")
-def test_pending_nodes_are_not_ordered_again() -> None:
+def test_pending_nodes_are_not_requested_again() -> None:
     for desired in (2, 3, 4):
         assert commands(fleet(desired, [0, 1], [2, 3])) == ()
 
@@ -82,7 +82,7 @@ def test_joined_node_is_current() -> None:
 
 
 @shows("SKY-58")
-def test_nodes_for_demand_added_during_a_provider_call_are_ordered_later() -> None:
+def test_nodes_for_demand_added_during_a_provider_call_are_requested_later() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
     assert commands(after_provisioning(in_flight, [1, 2])) == (Order(3, 3),)
@@ -349,7 +349,7 @@ def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[
         (fleet(0, [1]), (Drain((1,)),)),
     ],
 )
-def test_missing_head_is_ordered_even_if_enough_nodes_exist(
+def test_missing_head_is_requested_even_if_enough_nodes_exist(
     state: Fleet, expected: tuple[object, ...]
 ) -> None:
     """The order waits for the current call and the drain of the old head. Nodes must be desired."""

@@ -88,7 +88,7 @@ def test_hanging_probe_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -
     poll_until(lambda: first.obstacles(NODE) and node.runtime.list_pods() == ())
 
 
-def test_restarted_scheduler_resumes_probes_and_deletes_those_of_ended_nodes(
+def test_restarted_scheduler_resumes_probes_and_deletes_probes_of_ended_nodes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.0)

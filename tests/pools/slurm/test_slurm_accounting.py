@@ -73,7 +73,7 @@ def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> l
     return created
 
 
-def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(
+def test_repeated_request_finds_its_ended_jobs_in_the_accounting_database(
     slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
 ) -> None:
     provider = provider_of()
@@ -84,7 +84,7 @@ def test_repeated_order_finds_its_ended_jobs_in_the_accounting_database(
     assert slurm.queue() == []
 
 
-def test_accounting_outage_blocks_only_orders_that_may_have_been_submitted(
+def test_accounting_outage_blocks_only_requests_that_may_have_been_submitted(
     slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
 ) -> None:
     provider = provider_of()

@@ -137,7 +137,7 @@ def test_rejected_job_reports_slurms_message_and_leaves_no_pilot_file(slurm: Fak
     assert list((slurm.root / "shared" / "pilots").iterdir()) == []
 
 
-def test_order_beyond_a_submit_limit_is_partly_filled_with_a_reason(slurm: FakeSlurm) -> None:
+def test_request_beyond_a_submit_limit_is_partly_filled_with_a_reason(slurm: FakeSlurm) -> None:
     slurm.set(accepts=3)
     provider = slurm_provider(slurm)
     result = provider.provision(order(count=5))
@@ -148,7 +148,7 @@ def test_order_beyond_a_submit_limit_is_partly_filled_with_a_reason(slurm: FakeS
     assert raised.value.kind is ProviderErrorKind.QUOTA
 
 
-def test_repeated_order_queries_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
+def test_repeated_request_queries_the_accounting_database_for_ended_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     created = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in created])
@@ -160,7 +160,7 @@ def test_repeated_order_queries_the_accounting_database_for_ended_jobs(slurm: Fa
     assert len(slurm.jobs) == 2
 
 
-def test_repeated_order_is_not_submitted_during_an_accounting_database_outage(slurm: FakeSlurm) -> None:
+def test_repeated_request_is_not_submitted_during_an_accounting_database_outage(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(accounting="down")
     with pytest.raises(ProviderError, match="Problem talking to the database") as raised:
@@ -239,7 +239,7 @@ def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> N
     assert 'file="$HOME"/.berth/pilots/@NAME@\n' in home
 
 
-def test_job_deletes_what_killed_jobs_have_left_and_nothing_else(slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_job_deletes_only_leftovers_of_killed_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     """Directories without a job are left by processes that were still ending, or belong to others."""
     names = (
         "berth-1",

@@ -91,7 +91,7 @@ def test_redirect_is_not_followed_with_the_token(rest: FakeSlurmRest, tmp_path: 
     [(401, Kind.CREDENTIALS), (404, Kind.SETTINGS), (429, Kind.THROTTLED), (500, Kind.BROKEN),
      (502, Kind.TIMEOUT), (503, Kind.TIMEOUT)],
 )  # fmt: skip
-def test_status_of_a_proxy_determines_the_kind_of_error(
+def test_proxy_status_determines_the_kind_of_error(
     rest: FakeSlurmRest, status: int, kind: ProviderErrorKind
 ) -> None:
     rest.faults["jobs"] = respond(status, b"<html>Bad gateway: " + TOKEN.encode())
@@ -203,7 +203,7 @@ def test_provider_connects_to_slurmrestd_on_a_unix_socket(rest: FakeSlurmRest, t
         thread.join(30)
 
 
-def test_unknown_versions_are_refused_with_those_that_berth_understands(rest: FakeSlurmRest) -> None:
+def test_error_for_unknown_versions_lists_the_supported_versions(rest: FakeSlurmRest) -> None:
     rest.version = "v0.0.99"
     error = failure(provider_of(rest))
     assert error.kind is Kind.SETTINGS
@@ -238,7 +238,7 @@ def test_submission_whose_response_was_lost_is_found_by_its_name(rest: FakeSlurm
     assert len(provider.provision(repeated).instances) == len(rest.slurm.jobs) == 1
 
 
-def test_partly_accepted_order_returns_the_accepted_jobs_with_the_reason(rest: FakeSlurmRest) -> None:
+def test_partly_accepted_request_returns_the_accepted_jobs_with_the_reason(rest: FakeSlurmRest) -> None:
     rest.slurm.set(accepts=1)
     result = provider_of(rest).provision(order(count=3))
     assert len(result.instances) == 1

@@ -166,7 +166,7 @@ def test_agents_behind_a_bastion_are_installed_and_uninstalled(
 
 
 @pytest.mark.heavy
-def test_values_of_a_host_override_those_of_its_pool(
+def test_values_of_a_host_override_the_pools_values(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
     """One host uses the values of the pool. The other has its own port, key, bastion and variables."""

@@ -126,7 +126,7 @@ TAKEN_BACK = "Slurm job 5 has ended on n1: Slurm preempted it"
 
 
 @pytest.mark.parametrize("pod_ends_first", [False, True])
-def test_pod_whose_node_slurm_takes_back_is_on_record_with_the_reason(
+def test_pod_on_a_node_that_slurm_takes_back_is_recorded_with_the_reason(
     stage: Stage, pod_ends_first: bool
 ) -> None:
     workload = running_gang(stage)
@@ -161,7 +161,7 @@ def test_pod_that_is_evicted_while_berth_stops_it_is_not_on_record(stage: Stage)
     assert not Eviction.objects.exists()
 
 
-def test_eviction_by_the_cluster_says_so_in_rest_and_on_pages(stage: Stage) -> None:
+def test_eviction_by_the_cluster_is_shown_in_rest_and_on_pages(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 1)
     stage.tick(2)

@@ -159,7 +159,7 @@ def test_refused_replacement_of_a_required_replica_is_retried(
     assert len(stage.pods(workload, "running")) == 2
 
 
-def test_workload_that_restarts_because_its_pods_cannot_start_says_why(stage: Stage) -> None:
+def test_workload_restarted_after_failed_starts_explains_why(stage: Stage) -> None:
     workload = stage.submit(**GANG, restart_policy={"kind": "on_failure", "max_restarts": 3})
     stage.tick(2)
     missing = "the image has no program `python`"

@@ -78,7 +78,7 @@ def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) 
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
-def test_only_pods_of_gangs_receive_the_secret_of_a_gang(stage: Stage) -> None:
+def test_only_pods_of_gangs_receive_a_gang_secret(stage: Stage) -> None:
     """Without it, the pod of a plain workload starts with one call on Kubernetes, instead of two."""
     alone = stage.submit("alone", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     gang = stage.submit("gang", roles=[{"name": "worker", "replicas": 2, "gpu": 1}])

@@ -294,7 +294,7 @@ def test_only_the_secret_of_a_running_session_pod_is_accepted(play: SessionPlay,
         session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
 
 
-def test_bytes_of_a_call_and_of_a_session_are_limited(play: SessionPlay, settings: object) -> None:
+def test_call_and_session_sizes_are_limited(play: SessionPlay, settings: object) -> None:
     settings.BERTH_CALL_MIB = settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="at most 1 MiB"):
         play.add(bytes(2**20 + 1))

@@ -72,7 +72,7 @@ def sweep(stage: Stage) -> Sweep:
     return Sweep(stage, notifications=[{"to": "me@example.org", "on": ["cancelled"]}])
 
 
-def test_worst_tasks_are_cancelled_once_with_their_numbers_on_record(sweep: Sweep) -> None:
+def test_worst_tasks_are_cancelled_once_and_their_numbers_are_recorded(sweep: Sweep) -> None:
     sweep.report_all(step=9)
     sweep.collect()
     assert (sweep.cancelled(), preview_stops(sweep.array)) == ([], [])
@@ -142,7 +142,7 @@ def test_crash_does_not_lose_or_repeat_a_stop(sweep: Sweep, point: str) -> None:
     assert Audit.objects.filter(action="stop_by_rule").count() == 2
 
 
-def test_array_without_a_rule_is_left_alone_and_its_worst_tasks_are_cancelled_by_hand(stage: Stage) -> None:
+def test_array_without_a_rule_is_unchanged_until_its_worst_tasks_are_cancelled_manually(stage: Stage) -> None:
     sweep = Sweep(stage, array={"stop": None})
     sweep.report_all()
     sweep.collect()

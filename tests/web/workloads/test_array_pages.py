@@ -219,7 +219,7 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
     assert "are shown here for arrays of at most 500 tasks" in text(client, url)
 
 
-def test_array_page_says_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
     assert "No task runs." not in text(client, address)
     tasks = Workload.objects.filter(array=sweep)

@@ -39,7 +39,7 @@ def measured_workload(stage: Stage) -> MeasuredWorkload:
     return MeasuredWorkload(stage)
 
 
-def test_utilization_is_reported_beside_allocation(measured_workload: MeasuredWorkload) -> None:
+def test_utilization_is_reported_next_to_allocation(measured_workload: MeasuredWorkload) -> None:
     first, second = measured_workload.pods
     measured_workload.pass_time()
     measured_workload.use(first, 30, memory_mib=3000)

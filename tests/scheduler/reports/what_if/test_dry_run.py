@@ -31,7 +31,7 @@ def test_predicted_start_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -> None:
+def test_predicted_blockers_equal_the_later_explanations_blockers(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)

@@ -69,7 +69,7 @@ class SftpServer:
         while len(self._received) >= 4:
             length = int.from_bytes(self._received[:4], "big")
             if not 0 < length <= PACKET_MAX:
-                raise BrokenPacket(f"a packet has {length} bytes, of at most {PACKET_MAX}")
+                raise BrokenPacket(f"a packet has {length} bytes, but the maximum is {PACKET_MAX}")
             if len(self._received) < 4 + length:
                 return
             packet = bytes(self._received[4 : 4 + length])
