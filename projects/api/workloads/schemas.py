@@ -218,6 +218,9 @@ class DryRunResponse(ResponseModel):
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    nodes_to_boot: Annotated[
+        int, Field(description="Nodes after whose boot the workload would start, or 0 if more is missing.")
+    ] = 0
     warnings: Annotated[list[str], Field(description="Warnings that a submission would return.")] = []
     limits: Annotated[
         list[RoleLimitsResponse], Field(description="Limits of each role's pods in each pool.")

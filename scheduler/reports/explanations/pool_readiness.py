@@ -1,7 +1,7 @@
 """Pending reasons that describe pools with too few ready nodes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pools.models import Node, NodePool
@@ -48,22 +48,28 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace capacity blockers of pools with too few ready nodes. Keep all other blockers."""
+    """Replace the capacity blockers of pools with too few ready nodes by one blocker. Keep all others."""
     return tuple(
-        replace(
-            refusal,
-            blockers=tuple(
-                _with_readiness(blocker, below_threshold[refusal.pool]) for blocker in refusal.blockers
-            ),
-        )
+        replace(refusal, blockers=_with_readiness(refusal.blockers, below_threshold[refusal.pool]))
         if refusal.pool in below_threshold
         else refusal
         for refusal in refusals
     )
 
 
-def _with_readiness(blocker: Blocker, pool: PoolReadiness) -> Blocker:
-    if blocker.reason not in ABOUT_CAPACITY:
-        return blocker
-    numbers = {**blocker.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}
-    return Blocker(Reason.WAITING_FOR_SCALE_UP, str(pool), numbers)
+def _with_readiness(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
+    """Return the blockers with a single one about capacity, in place of the first one."""
+    replaced = [blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY]
+    if not replaced:
+        return tuple(blockers)
+    numbers: dict[str, int | float | str | None] = {}
+    for blocker in reversed(replaced):
+        numbers |= blocker.numbers
+    numbers |= {"ready_nodes": pool.ready, "needed_nodes": pool.needed}
+    readiness = Blocker(Reason.WAITING_FOR_SCALE_UP, str(pool), numbers)
+    first = next(blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY)
+    return tuple(
+        readiness if blocker is first else blocker
+        for blocker in blockers
+        if blocker is first or blocker.reason not in ABOUT_CAPACITY
+    )

@@ -14,13 +14,14 @@ from scheduler.engine import model
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
-from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
+from scheduler.engine.plan import Bundle, Kind, Place, Refusal
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.visibility import redact_blocker, viewer_for
+from scheduler.reports.what_if.boot_forecast import missing_nodes, with_boot_forecast
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -45,19 +46,27 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
         plan = decide_pools(snapshot, cache.layouts)
-        prediction = _build_prediction(plan, workload, candidate, view, actor)
+        bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
+        refusal = next((each for each in plan.refusals if each.workload == workload.handle), None)
+        prediction = _build_prediction(bundles, refusal, workload, candidate, view, actor)
         if prediction.outcome != "would_stay_pending":
             return prediction
         forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
         start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
-        return replace(prediction, expected_start=start, expected_start_reason=forecast.because)
+        prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
+        missing = missing_nodes(bundles, refusal, view)
+        return prediction if missing is None else with_boot_forecast(prediction, missing, now)
 
 
 def _build_prediction(
-    plan: Plan, workload: Workload, candidate: model.Workload, view: ClusterView, actor: Actor
+    bundles: list[Bundle],
+    refused: Refusal | None,
+    workload: Workload,
+    candidate: model.Workload,
+    view: ClusterView,
+    actor: Actor,
 ) -> Prediction:
-    bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-    refusals = [refusal for refusal in plan.refusals if refusal.workload == workload.handle]
+    refusals = [] if refused is None else [refused]
     refusal = next(iter(with_pool_readiness(refusals, view.below_threshold)), None)
     evictions = render(viewer_for(actor), predicted_evictions(bundles, view, [candidate]))
     blockers = refusal.blockers if refusal else ()

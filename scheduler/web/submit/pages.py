@@ -23,7 +23,8 @@ from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import missing_step
-from scheduler.web.workloads.details import Obstacle, limit_lines, obstacles
+from scheduler.web.submit.verdict import Verdict, build_verdict
+from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
@@ -37,23 +38,27 @@ class CheckResult:
     prediction: Prediction | None = None
 
     @property
-    def obstacles(self) -> list[Obstacle]:
-        return obstacles(self.prediction.blockers) if self.prediction else []
+    def verdict(self) -> Verdict | None:
+        return build_verdict(self.prediction) if self.prediction else None
 
     @property
     def limits(self) -> list[str]:
-        """Limits of each role's pods, such as `worker: 1 CPU (...)`. Pools are named if they differ."""
+        """Limits of each role's pods, such as `worker: 1 CPU (...)`. Pools are named if they differ.
+
+        Limits that equal the requests are left out.
+        """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:
-            text = ", ".join(f"{text} ({note})" for text, note in limit_lines(each, None))
+            lines = [line for line in limit_lines(each, None) if line[1] != LIMIT_SOURCES["request"]]
+            text = ", ".join(f"{text} ({note})" for text, note in lines)
             by_role.setdefault(each["role"], {})[each["pool"]] = text
-        lines = []
+        result = []
         for role, by_pool in by_role.items():
             if len(set(by_pool.values())) == 1:
-                lines.append((role, next(iter(by_pool.values()))))
+                result.append((role, next(iter(by_pool.values()))))
             else:
-                lines += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
-        return [f"{where}: {text}" for where, text in lines if text]
+                result += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
+        return [f"{where}: {text}" for where, text in result if text]
 
     @property
     def is_clean(self) -> bool:

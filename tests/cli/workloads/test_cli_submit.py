@@ -139,6 +139,14 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
     assert result.stdout == "train: would stay pending\n  WouldExceedFairShare: It holds all of its share.\n"
 
 
+@pytest.mark.parametrize(("nodes", "words"), [(1, "1 node has"), (3, "3 nodes have")])
+def test_dry_run_names_the_nodes_that_have_to_boot(terminal: Terminal, nodes: int, words: str) -> None:
+    answer = {"outcome": "would_stay_pending", "workload": {"name": "train"}, "nodes_to_boot": nodes}
+    server = StubServer(httpx.Response(200, json=answer))
+    result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
+    assert result.stdout == f"train: would start after {words} booted\n"
+
+
 def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:
     pods = [{"role": "worker", "index": index, "node": node} for index, node in enumerate(["n0", "n1", "n1"])]
     answer = {

@@ -65,3 +65,14 @@ def test_reservation_on_booting_nodes_prevents_scale_down(stage: Stage) -> None:
     pressure = present(pool.pressure)
     assert (pressure["queued"], pressure["gang_nodes"]) == (4000, 2)
     assert pool.nodes_desired == 2
+
+
+def test_pool_below_its_ready_threshold_is_reported_once(stage: Stage, starting_pool: NodePool) -> None:
+    Node.objects.all().delete()
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.PENDING
+    blockers = present(workload.explanation)["blockers"]
+    assert [blocker["reason"] for blocker in blockers].count("WaitingForScaleUp") == 1
+    assert blockers[0]["message"] == "Pool local accepts workloads once 2 nodes are ready; 0 ready so far."
+    assert blockers[0]["numbers"]["missing"] == 4000

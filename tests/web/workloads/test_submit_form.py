@@ -13,9 +13,12 @@ from django.test import Client
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents import read_document
 from projects.models import Workload
+from projects.services.workloads.prediction import Prediction
 from scheduler.web.submit.form.draft import PREFIX, Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.fields import FormChoices
 from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.verdict import build_verdict
+from scheduler.web.workloads.details import Obstacle
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -295,12 +298,36 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
     prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
-    assert "Would be queued" in prediction
+    assert "Would start after 1 node has booted" in prediction
     make.node(cast.pool)
     prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
     assert "Would start immediately" in prediction
     assert not Workload.objects.exists()
     assert dave.get("/submit/prediction").status_code == 405
+
+
+def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Cast, dave: Client) -> None:
+    make.quota(cast.vision, cast.pool, 4)
+    document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
+    assert "Would start after 1 node has booted</h2>" in page
+    assert '<span class="chip info">Scales up</span>' in page
+    assert page.count("<h3>Waiting for scale up</h3>") == page.count("<h3>") == 1
+    assert "The workload would start after 1 node has booted.</p>" in page
+    assert "no node of pool local has booted yet" in unescape(page).lower()
+
+
+def test_one_reason_decides_and_the_others_are_folded() -> None:
+    capacity = {"reason": "WaitingForCapacity", "message": "2 GPUs missing.", "numbers": {}}
+    share = {"reason": "WouldExceedFairShare", "message": "Over its share.", "numbers": {}}
+    reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
+    verdict = build_verdict(
+        Prediction("would_stay_pending", {}, blockers=[share, capacity, reclaim], queue_position=3)
+    )
+    assert (verdict.title, verdict.chip) == ("Would be queued", "Queued, position 3")
+    assert verdict.sentence == "The workload would be queued. Over its share."
+    assert verdict.decisive == Obstacle("WouldExceedFairShare", "Over its share.", [])
+    assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
 def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:

@@ -236,7 +236,7 @@ def _print_dry_run(result: "DryRun") -> None:
         print(f"berth: {safe(problem)}", file=sys.stderr)
     if result.errors:
         return
-    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(result.outcome.replace('_', ' '))}")
+    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(_format_outcome(result))}")
     for decision in result.decisions:
         message = f": {decision['message']}" if decision.get("message") else ""
         print(safe(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
@@ -255,6 +255,13 @@ def _print_dry_run(result: "DryRun") -> None:
         print(f"  warning: {safe(warning)}")
     if line := format_expected_start(result.expected_start, result.expected_start_reason):
         print(f"  {safe(line)}")
+
+
+def _format_outcome(result: "DryRun") -> str:
+    if not result.nodes_to_boot:
+        return result.outcome.replace("_", " ")
+    verb = "has" if result.nodes_to_boot == 1 else "have"
+    return f"would start after {format_count(result.nodes_to_boot, 'node')} {verb} booted"
 
 
 def _format_pods_per_node(decision: dict[str, Any]) -> str:

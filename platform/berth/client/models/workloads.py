@@ -58,6 +58,8 @@ class DryRun(Model):
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    nodes_to_boot: int = 0
+    """Nodes after whose boot the workload would start, or 0 if more is missing."""
     warnings: list[str] = []
     """Warnings that a submission would return."""
     limits: list[RoleLimits] = []

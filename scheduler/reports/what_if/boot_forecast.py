@@ -1,0 +1,102 @@
+"""Predict the start of a workload for which only nodes that have not booted yet are missing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from statistics import median
+
+from django.db.models import F
+
+from berth.core.words import format_count
+from pools.models import Node
+from pools.models.node import PENDING
+from pools.models.node import NodeState as RowState
+from projects.services.workloads.prediction import Prediction
+from scheduler.engine.model import NodeState
+from scheduler.engine.plan import Bundle, Kind, Place, Reason, Refusal
+from scheduler.loop.observe.view import ClusterView
+from scheduler.reports.explanations.pool_readiness import PoolReadiness
+
+RECENT_BOOTS = 10
+# Reasons that no longer apply once the nodes have booted that the pool adds for the workload.
+ENDS_WITH_BOOT = frozenset({
+    Reason.WOULD_EXCEED_FAIR_SHARE, Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY,
+    Reason.WAITING_FOR_SCALE_UP, Reason.IN_PREEMPTION_DELAY, Reason.NO_RECLAIMABLE_RESOURCES,
+    Reason.VICTIMS_PROTECTED, Reason.PLACEMENT_ATTEMPTS_EXHAUSTED,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MissingNodes:
+    pool: str
+    count: int  # nodes that boot or that the pool adds
+
+
+def missing_nodes(
+    bundles: Sequence[Bundle], refusal: Refusal | None, view: ClusterView
+) -> MissingNodes | None:
+    """Return the nodes after whose boot the workload would start, or None if anything else is missing.
+
+    `refusal` contains the engine's blockers.
+    """
+    if refusal is None:
+        return _reserved_nodes(bundles, view)
+    numbers = {blocker.reason: blocker.numbers for blocker in refusal.blockers}
+    if Reason.WAITING_FOR_SCALE_UP not in numbers or not numbers.keys() <= ENDS_WITH_BOOT:
+        return None
+    count = int(numbers[Reason.WAITING_FOR_SCALE_UP].get("nodes") or 0)
+    if refusal.pool in view.below_threshold:
+        return _below_threshold(view.below_threshold[refusal.pool], count)
+    return MissingNodes(refusal.pool, count) if count else None
+
+
+def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
+    """Return the prediction with the number of missing nodes.
+
+    Its expected start becomes the one that earlier boots suggest, unless other workloads end before.
+    """
+    prediction = replace(prediction, nodes_to_boot=missing.count)
+    times = _boot_times(missing.pool)
+    if not times:
+        if prediction.expected_start is not None:
+            return prediction
+        reason = f"no node of pool {missing.pool} has booted yet, so the boot time is unknown"
+        return replace(prediction, expected_start_reason=reason)
+    start = now + timedelta(seconds=median(times))
+    if prediction.expected_start is not None and prediction.expected_start <= start:
+        return prediction
+    nodes = "the last node" if len(times) == 1 else f"the last {format_count(len(times), 'node')}"
+    reason = f"if nodes boot as fast as {nodes} of pool {missing.pool}"
+    return replace(prediction, expected_start=start, expected_start_reason=reason)
+
+
+def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
+    """Return the booting nodes on which the workload would be reserved, if no pods have to stop first."""
+    if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
+        return None
+    states = {node.name: node.state for node in view.snapshot.nodes}
+    steps = [step for bundle in bundles for step in bundle.steps]
+    booting = {
+        step.node for step in steps if isinstance(step, Place) and states.get(step.node) is NodeState.BOOTING
+    }
+    pool = bundles[0].pool
+    if pool not in view.below_threshold:
+        return MissingNodes(pool, len(booting)) if booting else None
+    return _below_threshold(view.below_threshold[pool], 1)
+
+
+def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
+    """Return at least `count` nodes, and those that the pool needs before it accepts workloads."""
+    if readiness.stop_reason:
+        return None
+    return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))
+
+
+def _boot_times(pool: str) -> list[float]:
+    """Return how many seconds the latest nodes of a pool took to become ready."""
+    booted = (
+        Node.objects.filter(pool__name=pool, ready_at__gte=F("created_at"))
+        .exclude(state__in=(*PENDING, RowState.LOST))
+        .order_by("-pk")[:RECENT_BOOTS]
+    )
+    return [(node.ready_at - node.created_at).total_seconds() for node in booted if node.ready_at]
