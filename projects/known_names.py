@@ -61,7 +61,7 @@ def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[A
 
 
 def project_history(actor: Actor) -> Names:
-    """Return the names of projects in the visible audit log, including those of deleted projects."""
+    """Return the names of projects in the visible audit log, including deleted projects."""
     return Names(_audited(actor, Project), "object_name")
 
 

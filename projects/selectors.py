@@ -262,7 +262,7 @@ class VisibleScope:
 
 
 def subscriptions(actor: Actor) -> QuerySet[Subscription]:
-    """Return the user's own subscriptions and those of scopes that the user administers."""
+    """Return the user's own subscriptions, and subscriptions of scopes that the user administers."""
     rows = Subscription.objects.select_related("user", "project", "department").order_by("pk")
     by_user = Q(user=actor.user) if actor.user else Q(pk=None)
     if is_platform_admin(actor):

@@ -43,7 +43,7 @@ class PreviewedNode:
 
     @property
     def free(self) -> Shape:
-        """Return the capacity that others do not use."""
+        """Return the unused capacity."""
         total, used = self.total, self.used
         return Shape(
             max(total.cpu_milli - used.cpu_milli, 0), max(total.memory_mib - used.memory_mib, 0),

@@ -212,7 +212,7 @@ class PodFile:
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod, sorted by path. `skipped` maps each path that is left out to the reason."""
+    """Files of a pod, sorted by path. `skipped` maps each omitted path to the reason."""
 
     files: tuple[PodFile, ...]
     skipped: Mapping[str, str]

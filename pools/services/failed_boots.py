@@ -18,7 +18,7 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
     """Record that `node` was lost before it was ready.
 
-    All nodes of an order count as one failed boot. The caller must hold the lock on `node.pool`.
+    All nodes of a launch request count as one failed boot. The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
     already_counted = ScalingEvent.objects.filter(
@@ -53,7 +53,7 @@ def reset_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> bool:
-    """Allow the pool to order nodes again immediately. Return False if no boots had failed.
+    """Allow the pool to request nodes again immediately. Return False if no boots had failed.
 
     The caller must hold the lock on the pool.
     """

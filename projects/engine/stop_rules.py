@@ -16,7 +16,7 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Reports of one task. Only running tasks can be stopped; the others are compared with them.
+    """Reports of one task. Only running tasks can be stopped. All tasks are compared.
 
     The points of the series are used only for steps before its best value.
     """

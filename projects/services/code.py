@@ -44,7 +44,7 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGit:
-    """Git repository that a workload's code comes from.
+    """Git repository with a workload's code.
 
     `state` is waiting, fetched or failed. `error` belongs to the last attempt. `retry_at` is the time of the
     next attempt after an error.

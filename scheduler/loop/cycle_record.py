@@ -179,7 +179,7 @@ def _record(
 def _idle_state(run: CycleRun) -> IdleState | None:
     """Return the values that determine the records of a cycle, or None if the cycle had workloads.
 
-    Decayed usage is left out, because it is stored only once per minute.
+    Decayed usage is omitted, because it is stored only once per minute.
     """
     if run.view.workloads or run.plan.bundles:
         return None

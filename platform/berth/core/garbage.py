@@ -37,8 +37,8 @@ def defer_full_collections() -> None:
 def collect_recent_garbage() -> bool:
     """Collect recent objects if collections are deferred and there are many. Return whether it ran.
 
-    Call this between steps. Otherwise, Python does so after five times as many new objects, in the middle of
-    any step, and takes up to half a second.
+    Call this between steps. Otherwise, Python collects after five times as many new objects, in the middle of
+    a step, for up to half a second.
     """
     new_objects, young, _ = gc.get_count()
     if not _state["deferred"] or new_objects < RECENT_OBJECTS:

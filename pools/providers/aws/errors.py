@@ -72,7 +72,7 @@ def provider_errors() -> Iterator[None]:
 
 
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind among these (code, message) pairs, and all pairs as text."""
+    """Return the most important kind of these errors (code and message), and all errors as text."""
     distinct = sorted(set(codes))
     kinds = {classify(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)

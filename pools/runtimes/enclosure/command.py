@@ -98,5 +98,5 @@ def _parents(path: str, created: set[str]) -> list[str]:
 
 
 def is_inside(path: str, directories: Collection[str]) -> bool:
-    """Return whether the path is one of the directories or is inside one."""
+    """Return whether the path equals one of the directories or is inside one."""
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

@@ -79,7 +79,7 @@ def _serves(pid: int, name: str) -> bool:
 
 
 def _groups(name: str) -> Iterator[str]:
-    """Yield the container's outer cgroups: one with cgroup v2, or one per controller with cgroup v1."""
+    """Yield the container's outer cgroups: a single one with cgroup v2, one per controller with cgroup v1."""
     for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
         if os.path.isdir(f"{base}/{name}"):
             yield f"{base}/{name}"

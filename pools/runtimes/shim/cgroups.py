@@ -1,6 +1,6 @@
 """Control groups (version 1 or 2) that limit a pod's memory, CPU and processes.
 
-The pod's groups are inside the shim's own group (version 1) or beside it (version 2, where a group with
+The pod's groups are inside the shim's own group (version 1) or next to it (version 2, where a group with
 processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count
 towards the limits.
 """

@@ -75,7 +75,7 @@ def _revert(change: QuotaChange) -> str:
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:
-    """Return whether the quota still has the values that the change set."""
+    """Return whether the quota's values are still those that the change set."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

@@ -122,7 +122,7 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
 
 
 def _is_impossible_day(cron: str) -> bool:
-    """Return whether every field is valid, but none of the months has the day."""
+    """Return whether every field is valid but no selected month has the selected day."""
     fields = cron.split()
     if len(fields) != 5:
         return False

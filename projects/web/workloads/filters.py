@@ -125,7 +125,7 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition that matches a label given as key=value, or part of a name."""
+    """Return a condition that matches a label, written as key=value, or a part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
         return HAS_LABELS & Q(labels__contains={key: value})

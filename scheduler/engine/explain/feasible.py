@@ -255,7 +255,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) for a resource that is short in the empty domain, or None."""
+    """Return a resource that is short even in the empty domain, with request and capacity, or None."""
     requested, sums = (
         _requested(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

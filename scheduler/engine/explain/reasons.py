@@ -97,7 +97,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield (placeholder, text) pairs for texts that depend on several numbers or on the plural form."""
+    """Yield placeholders with their texts, for texts that depend on several numbers or on the plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

@@ -181,7 +181,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield (slot, whether the pod moves) pairs for an item.
+        """Yield possible slots for an item, each with whether the pod moves.
 
         The pod's current slot comes first, then slots on the fullest nodes.
         """

@@ -147,7 +147,7 @@ def _propose_by_node(
 def _propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return (domain, victims) pairs for the domains that could fit the arrangement, cheapest first."""
+    """Return the domains that could fit the arrangement with their victims, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)

@@ -48,7 +48,7 @@ class PendingCase:
 
     @property
     def is_blocked(self) -> bool:
-        """Return whether something other than queues and nodes keeps the workload from starting."""
+        """Return whether the workload is blocked by anything but queues and nodes."""
         return bool(self.reasons & HELD_BACK)
 
     @property

@@ -18,7 +18,7 @@ def keep_files(
 ) -> None:  # fmt: skip
     """Keep the files of these failed pods. Runs in the transaction that records their end.
 
-    `failed` has the pods by workload.
+    `failed` contains the pods by workload.
     """
     rows: list[RowChange] = []
     keeping: list[Workload] = []

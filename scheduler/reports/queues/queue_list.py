@@ -77,7 +77,7 @@ def _queue_filter(pool: NodePool | None) -> Q:
 def _pending_in(pool: NodePool | None) -> Q:
     """Return a filter for the pending workloads of a pool, or of all pools.
 
-    A workload that allows several pools belongs to the pool that its last explanation names.
+    A workload that allows several pools belongs to the pool named in its last explanation.
     """
     if pool is None:
         return Q(phase__in=PENDING_PHASES)

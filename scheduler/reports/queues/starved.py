@@ -20,7 +20,7 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project that is below its fair share and requests more than it holds.
+    """Project that is below its fair share and has unmet requests.
 
     Amounts are in milli-GPU. `held` are the allocated and reserved GPUs.
     """

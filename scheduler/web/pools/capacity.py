@@ -68,7 +68,7 @@ def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
 
 
 def _reserved_idle(pools: list[NodePool]) -> int:
-    """Return the reserved milli-GPU on parts of devices that no pod holds."""
+    """Return the reserved milli-GPU on parts of devices that are not allocated to a pod."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     reserved = _by_device(reservations.values_list("node_id", "devices", "gpu_milli"))
     allocations = Allocation.objects.filter(node__in={node for node, _ in reserved}, released_at__isnull=True)

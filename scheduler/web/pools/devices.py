@@ -54,7 +54,7 @@ class DeviceMap:
 
     @property
     def workload(self) -> Workload | None:
-        """The workload that holds the device, or None if there is none, if it is hidden, or for several."""
+        """The device's workload. None if there is none, if there are several, or if it is hidden."""
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
         return workloads.pop() if len(workloads) == 1 else None
 
@@ -102,7 +102,7 @@ def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
 
 
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return one map per node, in the order given."""
+    """Return one map per node, in the order of the nodes."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     maps = {node.pk: NodeMap(node, _empty_devices(node)) for node in nodes}
     _add_allocations(maps, visible)

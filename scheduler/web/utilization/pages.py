@@ -80,7 +80,7 @@ class StripFigure:
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
-    """Return the figures above the log of a running workload, or none if nothing is measured."""
+    """Return the figures above the log of a running workload, or an empty list without measurements."""
     pods = summary.summarize_pods(
         summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
     )

@@ -85,7 +85,7 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 @signed_in
 @require_GET
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a card with the smallest change that would start the workload now, or nothing.
+    """Return a card with the smallest change that would start the workload now, or an empty response.
 
     The page loads the card separately, because finding the change may take seconds on a large cluster.
     """

@@ -38,7 +38,7 @@ class AsyncArrays(AsyncResource):
         return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:
-        """Iterate over arrays. With `costs=True`, each has the cost of its tasks.
+        """Iterate over arrays. With `costs=True`, each array includes the cost of its tasks.
 
         Filters: project, state, submitted_by, search, sort.
         """

@@ -25,7 +25,7 @@ class Step:
 
 
 def first_steps(actor: Actor, *, can_submit: bool) -> list[Step]:
-    """Return the steps of the user's role, or nothing once they are done.
+    """Return the steps of the user's role, or no steps once they are done.
 
     A platform admin sees the steps of the installation until the first workload has started. A user who may
     submit workloads sees their own steps until they have submitted one.

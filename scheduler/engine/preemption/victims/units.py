@@ -62,7 +62,7 @@ class Victim:
 
     @property
     def cost_seconds(self) -> int:
-        """GPU-seconds that the eviction costs: lost work, and freed GPUs that may idle afterwards.
+        """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards.
 
         The preemptor needs a given number of GPUs, so every additional freed GPU idles.
         """
