@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -36,6 +37,7 @@ class Terminal:
         return self._runner.invoke(app, list(arguments), **typed)
 
 
+@cache
 def _commands() -> list[Any]:
     """Return every command module that contacts a server."""
     names = [module.name for module in walk_packages(commands.__path__, f"{commands.__name__}.")]

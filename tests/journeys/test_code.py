@@ -72,6 +72,7 @@ def test_each_pod_starts_in_a_private_copy_of_the_checkout(
     dave.berth("delete", "code")
 
 
+@pytest.mark.heavy
 def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     output = run_as_written(dave_on_shared_berth, guide_examples("Send your code")[0], tmp_path)
     assert "loss 0.5" in output

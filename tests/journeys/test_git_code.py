@@ -60,6 +60,7 @@ def test_first_example_of_the_guide_runs_the_named_tag(
     assert f"{commit[:10]} from {https.url()}, 1 file" in " ".join(described.split())
 
 
+@pytest.mark.heavy
 @needs_sshd
 def test_second_example_of_the_guide_uses_a_new_deploy_key(
     admin: Terminal, git_servers: GitServers, repository: Repository, tmp_path: Path
@@ -83,6 +84,7 @@ def test_second_example_of_the_guide_uses_a_new_deploy_key(
     assert "private" in uses
 
 
+@pytest.mark.heavy
 def test_refused_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")
     refused = admin.refused(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
@@ -97,6 +99,7 @@ def test_refused_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, 
     assert "has no branch or tag none" in client.workloads.get(workload.id).message
 
 
+@pytest.mark.heavy
 def test_personal_secret_fetches_a_private_repository(admin: Terminal, https: HttpsServer) -> None:
     https.token = "token-of-the-admin"
     command = ("submit", "-p", "vision", "--gpu", "0", "--git", https.url(), "--git-secret")

@@ -14,6 +14,7 @@ from tests.journeys.installation import until
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.heavy
 def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
     client.arrays.delete(tune.id)
 
 
+@pytest.mark.heavy
 def test_outputs_of_the_guide_are_stored_and_downloaded(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_retry_rule_applies_to_a_lost_pod(shared_berth: Installation, dave_on_sh
     client.workloads.delete(workload.id)
 
 
+@pytest.mark.heavy
 def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     (node, *_) = client.nodes.list()
@@ -94,6 +95,7 @@ def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Te
     client.workloads.delete(workload.id)
 
 
+@pytest.mark.heavy
 def test_documented_checkpoint_is_saved_on_the_signal_and_resumed(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:

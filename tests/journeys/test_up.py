@@ -96,7 +96,7 @@ def test_no_process_connects_as_a_database_superuser(berth: Installation) -> Non
         "web",
         pytest.param("web-2", marks=pytest.mark.heavy),
         pytest.param("database", marks=pytest.mark.heavy),
-        "scheduler",
+        pytest.param("scheduler", marks=pytest.mark.heavy),  # test_git_code.py kills it too
         pytest.param("preload", marks=pytest.mark.heavy),
         pytest.param("tasks", marks=pytest.mark.heavy),  # the next test kills it too
         pytest.param("services", marks=pytest.mark.heavy),

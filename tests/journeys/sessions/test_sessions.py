@@ -193,6 +193,7 @@ def test_unknown_plugin_unknown_pool_and_invalid_node_range_are_rejected(client:
         pytest.fail("the session must not open")
 
 
+@pytest.mark.heavy
 def test_documented_quick_start_runs(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "sdk.md").read_text()
     [program] = re.findall(r"## Quick start.*?```python\n(.*?)```", text, re.DOTALL)
