@@ -6,13 +6,10 @@ from typing import Any
 
 import hypothesis
 import pytest
-import schemathesis
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
 from hypothesis import strategies
-from schemathesis.checks import CHECKS, load_all_checks
-from schemathesis.core.result import Ok
 
 from pools.models import Node
 from projects.models import Membership, Quota
@@ -67,6 +64,10 @@ def test_fuzzed_requests_get_documented_responses(
     existing_parameters: dict[str, Any], alice: Caller, openapi_description: dict[str, Any], every: int
 ) -> None:
     """The default is to call every fortieth operation; `make test-heavy` calls all."""
+    import schemathesis  # takes half a second to load
+    from schemathesis.checks import CHECKS, load_all_checks
+    from schemathesis.core.result import Ok
+
     load_all_checks()
     checks = [CHECKS.get_one(name) for name in CHECK_NAMES]
     described = schemathesis.openapi.from_dict(openapi_description)

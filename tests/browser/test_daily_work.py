@@ -42,6 +42,7 @@ def test_sign_in_returns_to_the_requested_page(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_invalid_document_is_corrected_and_submitted(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")

@@ -55,6 +55,7 @@ def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> 
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_each_rows_state_is_at_its_top_right_and_the_account_stays_visible(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/workloads", "/secrets", "/access", "/decisions"):

@@ -12,6 +12,7 @@ from tests.browser.data.scene import Scene
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 
 
+@pytest.mark.heavy
 def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["diffusion-xl"]
     with opened("dave") as (page, faults):

@@ -6,22 +6,19 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from projects.code.base import ChunkStore, MissingChunk, StoreFailure
 from projects.code.disk import DRAFT, DiskStore
 from projects.code.s3 import S3Store
+from tests.volumes.object_store import s3_server
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
 def s3_address() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, InstallContext, until
+from tests.volumes.object_store import s3_server
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 FILES, FILE_BYTES = 24, 4 * 2**20
@@ -21,20 +21,14 @@ FILES, FILE_BYTES = 24, 4 * 2**20
 @pytest.fixture(scope="module")
 def berth(installing: InstallContext) -> Iterator[Installation]:
     """Run an installation that stores code in S3."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     create = "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1]).create_bucket(Bucket='berth')"
-    subprocess.run([sys.executable, "-c", create, address], env={**os.environ, **keys}, check=True)
-    try:
+    with s3_server() as address:
+        subprocess.run([sys.executable, "-c", create, address], env={**os.environ, **keys}, check=True)
         with installing(
             BERTH_CODE_STORE="s3://berth/code", BERTH_CODE_S3_ENDPOINT=address, **keys
         ) as installation:
             yield installation
-    finally:
-        server.stop()
 
 
 @pytest.fixture

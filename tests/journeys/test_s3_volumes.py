@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.contracts.pods import files_containing
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
 from tests.ports import free_port
-from tests.volumes.object_store import KEY, object_store
+from tests.volumes.object_store import KEY, object_store, s3_server
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -56,14 +55,10 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
     children = shared_berth.children()
     for name in ("web", "scheduler"):
         os.kill(children[name], signal.SIGKILL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=store_port, verbose=False)
-    server.start()
-    try:
+    with s3_server(store_port):
         until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"))
         state = client.workloads.get(workload.id)
         log = client.workloads.log(workload.id).data.decode()
         assert (state.phase, log.split()) == ("completed", ["labels", "train"]), (state.message, log)
-    finally:
-        server.stop()
     client.workloads.delete(workload.id)
     assert [path for path in files_containing(shared_berth.home, KEY) if "log" in path.name] == []

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
-from moto.server import ThreadedMotoServer
 
 from berth.core.errors import BerthError
 from pools.buckets.bucket import Bucket
@@ -44,14 +43,23 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store() -> Iterator[ObjectStore]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+def s3_server(port: int = 0) -> Iterator[str]:
+    """Serve an object store, by default on a free port, and yield its address."""
+    from moto.server import ThreadedMotoServer  # takes a third of a second to load
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
+    host, bound = server.get_host_and_port()
     try:
-        yield ObjectStore(f"http://{host}:{port}")
+        yield f"http://{host}:{bound}"
     finally:
         server.stop()
+
+
+@contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    with s3_server() as address:
+        yield ObjectStore(address)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ def tomorrow_at_nine() -> datetime:
     return (datetime.now(BERLIN) + timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
 
 
+@pytest.mark.heavy
 def test_pages_name_the_browsers_time_zone(opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto("/")  # the server sends this response before the browser has reported its time zone
