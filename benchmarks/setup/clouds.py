@@ -10,9 +10,9 @@ from pools.providers.base import (
     Instance,
     InstanceState,
     Interruption,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -75,7 +75,7 @@ class Cloud:
     def paid(self) -> set[str]:
         return set(self._machines)
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         self.calls["provision"] += 1
         if order.client_token not in self._answers:
             if self._happens(self._luck.refused):
@@ -105,7 +105,7 @@ class Cloud:
     def preview(self, pool: str, shape: Shape) -> Preview:
         return Preview()
 
-    def _create_machines(self, order: ProvisionOrder) -> Iterator[str]:
+    def _create_machines(self, order: LaunchRequest) -> Iterator[str]:
         for index in range(min(order.count, AT_ONCE)):
             ordinal = order.start_ordinal + index
             instance_id = f"{order.client_token[:12]}-{ordinal}"

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from pools.joining import secrets
 from pools.joining.server import reachable_server
-from pools.providers.base import ProvisionOrder
+from pools.providers.base import LaunchRequest
 
 
-def pilot_variables(order: ProvisionOrder) -> Mapping[str, str]:
+def pilot_variables(order: LaunchRequest) -> Mapping[str, str]:
     """Return the shell variables for a launch request's pilot jobs. The token admits only nodes of this
     request.
 

@@ -4,7 +4,7 @@ import shlex
 
 from pools.joining import secrets
 from pools.joining.server import reachable_server
-from pools.providers.base import ProvisionOrder
+from pools.providers.base import LaunchRequest
 
 STATE_DIR = "/var/lib/berth-machine"
 SCRIPT = """#!/bin/sh
@@ -28,7 +28,7 @@ BERTH_CA
 """
 
 
-def user_data(order: ProvisionOrder) -> str:
+def user_data(order: LaunchRequest) -> str:
     """Return a launch request's first-boot script, which never changes for the same request.
 
     Raises ProviderError if machines could not join with the current settings.

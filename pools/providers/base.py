@@ -31,7 +31,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class ProvisionOrder:
+class LaunchRequest:
     """Request for `count` instances with ordinals from `start_ordinal` on.
 
     `client_token` identifies the request and is never reused. `environment` is the digest of the environment
@@ -145,7 +145,7 @@ class Provider(Protocol):
     @property
     def machines_join(self) -> bool: ...
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Create `order.count` instances, tagged with pool, token and ordinal.
 
         Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no

@@ -22,9 +22,9 @@ from pools.models import NodeClaim, NodePool
 from pools.providers.base import (
     Instance,
     InstanceState,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -49,7 +49,7 @@ class KubernetesProvider:
     ) -> None:  # fmt: skip
         self._get_access, self._connect, self._now = access, connect, now
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         claims = list(_claims(order.pool).filter(client_token=order.client_token))
         inventory = self.inventory(order.pool)
         if not claims:
@@ -95,7 +95,7 @@ class KubernetesProvider:
             nodes, pods, settings, at, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
         )
 
-    def _claim_nodes(self, order: ProvisionOrder, inventory: Inventory) -> list[NodeClaim]:
+    def _claim_nodes(self, order: LaunchRequest, inventory: Inventory) -> list[NodeClaim]:
         free = [node for node in self._free_nodes(inventory) if fits(node, order.shape)]
         claims: list[NodeClaim] = []
         with transaction.atomic():
@@ -111,7 +111,7 @@ class KubernetesProvider:
         return claims
 
     def _claim(
-        self, node: ClusterNode, pool: NodePool, order: ProvisionOrder, ordinal: int
+        self, node: ClusterNode, pool: NodePool, order: LaunchRequest, ordinal: int
     ) -> NodeClaim | None:
         """Claim a node, or return None if another pool has just claimed it."""
         try:
@@ -128,7 +128,7 @@ class KubernetesProvider:
         usable = [node for node in inventory.nodes.values() if not node.obstacle and node.uid not in claimed]
         return sorted(usable, key=lambda node: (inventory.usage(node).gpus, node.name))
 
-    def _shortage_message(self, order: ProvisionOrder, inventory: Inventory) -> str:
+    def _shortage_message(self, order: LaunchRequest, inventory: Inventory) -> str:
         free = self._free_nodes(inventory)
         fitting = sum(fits(node, order.shape) for node in free)
         selected = format_count(len(inventory.nodes), "node")

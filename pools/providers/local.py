@@ -18,9 +18,9 @@ from berth.core.words import format_count
 from pools.providers.base import (
     Instance,
     InstanceState,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -41,7 +41,7 @@ class LocalProvider:
         self.root, self.machine = root, machine
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         with self._locked():
             path = self._order_path(order.pool, order.client_token)
             instances = _read_instances(path)
@@ -73,7 +73,7 @@ class LocalProvider:
     def preview(self, pool: str, shape: Shape) -> Preview:
         return Preview()
 
-    def _create_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+    def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
         """Create as many instances as the free devices allow. Nodes without GPUs always fit."""
         free = self._free_devices()
         gpus = order.shape.gpus
@@ -103,7 +103,7 @@ class LocalProvider:
         }
         return [device.identity for device in self.machine.devices if device.identity not in used]
 
-    def _shortage_message(self, order: ProvisionOrder) -> str:
+    def _shortage_message(self, order: LaunchRequest) -> str:
         owned = format_count(len(self.machine.devices), "GPU")
         return f"this machine has {owned} ({len(self._free_devices())} free); a node needs {order.shape.gpus}"
 

@@ -8,8 +8,8 @@ from pools.environments.progress import Progress
 from pools.providers.base import (
     Instance,
     InstanceState,
+    LaunchRequest,
     Provider,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -32,7 +32,7 @@ class PreparedNodes:
         self.provider, self.environments = provider, environments
         self._recipe, self._recipes = recipe, recipes
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         if not order.environment:
             return self.provider.provision(order)
         recipe = self._recipe(order.pool, order.environment)

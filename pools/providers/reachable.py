@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from pools.providers.base import Instance, InstanceState, Provider, ProvisionOrder, ProvisionResult, Shape
+from pools.providers.base import Instance, InstanceState, LaunchRequest, Provider, ProvisionResult, Shape
 from pools.providers.preview import Preview
 
 Obstacles = Callable[[Collection[str]], Mapping[str, str]]
@@ -30,7 +30,7 @@ class ReachableNodes:
     def machines_join(self) -> bool:
         return self.provider.machines_join
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Provision instances and report all of them as booting."""
         result = self.provider.provision(order)
         return replace(result, instances=tuple(_booting(instance, "") for instance in result.instances))

@@ -18,9 +18,9 @@ from pools.providers.base import (
     Instance,
     InstanceState,
     Interruption,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -42,7 +42,7 @@ class StaticProvider:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         with transaction.atomic():
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
             uses = list(_uses(order.pool).filter(client_token=order.client_token))
@@ -71,7 +71,7 @@ class StaticProvider:
         """Return an empty preview, because machines join a pool after its creation."""
         return Preview()
 
-    def _assign_machines(self, order: ProvisionOrder) -> list[MachineUse]:
+    def _assign_machines(self, order: LaunchRequest) -> list[MachineUse]:
         free = self._free_machines(order.pool)
         fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
         if not fitting:
@@ -106,7 +106,7 @@ class StaticProvider:
         uses = _uses(pool).filter(pk__in=[key for key in failure if key is not None])
         return list({use.machine_id: (use.machine, failure[use.pk]) for use in uses}.values())
 
-    def _shortage_message(self, order: ProvisionOrder) -> str:
+    def _shortage_message(self, order: LaunchRequest) -> str:
         free = self._free_machines(order.pool)
         fitting = sum(_fits(machine, order.shape) for machine in free)
         failed = (

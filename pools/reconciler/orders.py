@@ -12,9 +12,9 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import (
     Instance,
     InstanceState,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -43,12 +43,12 @@ def execute_order(pool: NodePool, context: PassContext) -> bool:
     return _record_result(pool_id, order, result, context)
 
 
-def _build_order(pool: NodePool, context: PassContext) -> ProvisionOrder:
+def _build_order(pool: NodePool, context: PassContext) -> LaunchRequest:
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     in_flight = pool.provisioning
     assert in_flight is not None
     tags = {"berth:pool": pool.name}
-    return ProvisionOrder(
+    return LaunchRequest(
         pool.name, in_flight["count"], in_flight["token"], in_flight["start_ordinal"], shape, tags,
         in_flight.get("environment") or "", is_repeated=not _is_new(pool, context),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _drop_order(pool_id: int, context: PassContext) -> bool:
     return True
 
 
-def _record_failure(pool_id: int, order: ProvisionOrder, error: ProviderError, context: PassContext) -> bool:
+def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, context: PassContext) -> bool:
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current(pool, order):
@@ -89,9 +89,7 @@ def _record_failure(pool_id: int, order: ProvisionOrder, error: ProviderError, c
     return True
 
 
-def _record_result(
-    pool_id: int, order: ProvisionOrder, result: ProvisionResult, context: PassContext
-) -> bool:
+def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
     """Create a node for each instance in the result. Terminate instances that cannot be nodes."""
     with context.fence():
         pool = lock_pool(pool_id)
@@ -125,7 +123,7 @@ def _count_outcome(pool: NodePool, outcome: str) -> None:
     pool.provision_outcomes[outcome] = pool.provision_outcomes.get(outcome, 0) + 1
 
 
-def _is_current(pool: NodePool, order: ProvisionOrder) -> bool:
+def _is_current(pool: NodePool, order: LaunchRequest) -> bool:
     return pool.provisioning is not None and pool.provisioning["token"] == order.client_token
 
 
@@ -135,7 +133,7 @@ def _is_new(pool: NodePool, context: PassContext) -> bool:
 
 
 def _split_instances(
-    order: ProvisionOrder, instances: Iterable[Instance], used: set[int]
+    order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
     """Split the instances into those that can be nodes, ordered by ordinal, and all others."""
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
@@ -151,7 +149,7 @@ def _split_instances(
 
 
 def _create_node(
-    pool: NodePool, instance: Instance, order: ProvisionOrder, expected: datetime | None, context: PassContext
+    pool: NodePool, instance: Instance, order: LaunchRequest, expected: datetime | None, context: PassContext
 ) -> Node:
     prepared = instance.prepared or not order.environment
     ready = instance.state == InstanceState.READY and prepared and not context.provider.machines_join

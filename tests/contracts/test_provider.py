@@ -18,10 +18,10 @@ from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.models import NodePool, SshHost
 from pools.providers.base import (
     InstanceState,
+    LaunchRequest,
     Provider,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -56,8 +56,8 @@ from tests.pools.aws.ec2_account import ec2_account
 from tests.pools.stage import START, SYSTEM
 
 
-def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small") -> ProvisionOrder:
-    return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2), {"berth": "test"})
+def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small") -> LaunchRequest:
+    return LaunchRequest(pool, count, token, start, Shape(4000, 8192, gpus=2), {"berth": "test"})
 
 
 INSTALLATIONS = itertools.count()
@@ -210,7 +210,7 @@ def ssh_provider() -> Provider:
 class StartedJobs(SlurmProvider):
     """Slurm provider that waits until Slurm has started the jobs of an order."""
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         message = super().provision(order).message
 
         def started() -> ProvisionResult | None:

@@ -8,9 +8,9 @@ from pools.providers.base import (
     Instance,
     InstanceState,
     Interruption,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -86,7 +86,7 @@ class FakeProvider:
 
     # --- the port
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         self.calls.append(("provision", order))
         outcome = self._next_scripted_outcome("provision")
         if isinstance(outcome, Fail) and not outcome.after:
@@ -128,7 +128,7 @@ class FakeProvider:
             raise ProviderError(outcome.kind, outcome.message)
         return self.previewed
 
-    def _make(self, order: ProvisionOrder, more: int) -> tuple[Instance, ...]:
+    def _make(self, order: LaunchRequest, more: int) -> tuple[Instance, ...]:
         count = order.count + more
         if self.capacity is not None:
             count = min(count, self.capacity - len(self.living()))
@@ -138,7 +138,7 @@ class FakeProvider:
         self._instances |= {instance.instance_id: (order.pool, instance) for instance in created}
         return created
 
-    def _instance(self, order: ProvisionOrder, index: int) -> Instance:
+    def _instance(self, order: LaunchRequest, index: int) -> Instance:
         state = InstanceState.READY if self.boots_immediately else InstanceState.BOOTING
         ordinal = order.start_ordinal + index
         devices = tuple(str(device) for device in range(order.shape.gpus))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pools.joining.user_data import user_data
-from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder, Shape
+from pools.providers.base import LaunchRequest, ProviderError, ProviderErrorKind, Shape
 from tests.agents import write_agent
 from tests.certificates import Authority
 
@@ -162,7 +162,7 @@ def test_plain_http_is_allowed_on_loopback_or_by_setting(machine: Machine) -> No
 
 # --- user data of ordered machines
 
-ORDER = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
+ORDER = LaunchRequest("metal", 1, "t1", 0, Shape(1000, 1024))
 
 
 def test_provisioned_machines_receive_the_certificate_authority(

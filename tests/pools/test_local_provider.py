@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pools import services
 from pools.models import Node
-from pools.providers.base import InstanceState, ProviderError, ProvisionOrder, Shape
+from pools.providers.base import InstanceState, LaunchRequest, ProviderError, Shape
 from pools.providers.hardware import Device, Machine, measure_this_machine, simulated_devices
 from pools.providers.local import LocalProvider
 from pools.reconciler import reconcile
@@ -23,8 +23,8 @@ def provider(root: Path, gpus: int = 8) -> LocalProvider:
     return LocalProvider(root, Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(gpus))))
 
 
-def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local") -> ProvisionOrder:
-    return ProvisionOrder(pool, count, token, start, Shape(1000, 1024, gpus))
+def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local") -> LaunchRequest:
+    return LaunchRequest(pool, count, token, start, Shape(1000, 1024, gpus))
 
 
 def test_another_process_lists_the_same_instances(tmp_path: Path) -> None:
@@ -84,12 +84,12 @@ def test_concurrent_launch_requests_share_no_device(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from pools.providers.base import ProviderError, ProvisionOrder, Shape
+from pools.providers.base import ProviderError, LaunchRequest, Shape
 from pools.providers.local import LocalProvider
 from pools.providers.hardware import Device, Machine
 machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(8)))
 try:
-    order = ProvisionOrder("local", 1, sys.argv[2], int(sys.argv[2]), Shape(1000, 1024, 2))
+    order = LaunchRequest("local", 1, sys.argv[2], int(sys.argv[2]), Shape(1000, 1024, 2))
     LocalProvider(Path(sys.argv[1]), machine).provision(order)
 except ProviderError:
     sys.exit(3)

@@ -25,7 +25,7 @@ class LaunchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchRequest:
+class FleetLaunch:
     """Instances to launch. Each fleet request derives its client token from `token`."""
 
     token: str
@@ -34,7 +34,7 @@ class LaunchRequest:
     tags: Mapping[str, str]
 
 
-def launch(clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int) -> LaunchResult:
+def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
     """Launch spot or on-demand instances, or as many spot instances as possible and the remaining instances
     on demand.
     """
@@ -72,7 +72,7 @@ def shortfall_reason(result: LaunchResult) -> str:
 
 
 def _send_request(
-    clients: Clients, settings: AwsSettings, order: LaunchRequest, count: int, purchase: Purchase
+    clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int, purchase: Purchase
 ) -> LaunchResult:
     request = fleet_request(settings, order, count, purchase)
     response = clients.launch_client.create_fleet(ClientToken=_client_token(order, request), **request)
@@ -83,7 +83,7 @@ def _send_request(
 
 
 def fleet_request(
-    settings: AwsSettings, order: LaunchRequest, count: int, purchase: Purchase
+    settings: AwsSettings, order: FleetLaunch, count: int, purchase: Purchase
 ) -> dict[str, Any]:
     template: dict[str, Any] = {"LaunchTemplateId": order.templates[purchase], "Version": "$Latest"}
     if order.user_data:
@@ -125,7 +125,7 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
     return overrides
 
 
-def _client_token(order: LaunchRequest, request: Mapping[str, Any]) -> str:
+def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
     """Derive the token from the launch request and the content of the fleet request.
 
     EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed

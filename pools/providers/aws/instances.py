@@ -5,7 +5,7 @@ from typing import Any
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.tags import NODE, ORDER, ORDINAL, filters, tag_list, tag_map
-from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interruption, ProvisionOrder
+from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interruption, LaunchRequest
 
 STATES = {
     "pending": InstanceState.BOOTING,
@@ -73,7 +73,7 @@ def _parse_ordinal(text: str | None) -> int:
 
 
 def assign_ordinals(
-    order: ProvisionOrder, ids: Sequence[str], descriptions: Mapping[str, Description]
+    order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
     """Return ordinals by instance ID.
 

@@ -11,8 +11,8 @@ from pools.providers.aws.settings import AwsSettings
 from pools.providers.base import (
     Instance,
     InstanceState,
+    LaunchRequest,
     ProviderError,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -33,13 +33,13 @@ class AwsProvider:
 
     def __init__(
         self, settings: AwsSettings, clients: Clients, installation: str, *,
-        user_data: Callable[[ProvisionOrder], str],
+        user_data: Callable[[LaunchRequest], str],
     ) -> None:  # fmt: skip
         self.settings, self.clients, self.installation = settings, clients, installation
         self._user_data = user_data
         self._types = MachineTypes(clients)
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Return the instances with the launch request's tag, or launch them.
 
         Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated request
@@ -100,7 +100,7 @@ class AwsProvider:
         types = ", ".join(self.settings.instance_types)
         return Preview(f"EC2 in {self.settings.region}: {types} with the image {image}")
 
-    def _launch(self, order: ProvisionOrder) -> fleet.LaunchResult:
+    def _launch(self, order: LaunchRequest) -> fleet.LaunchResult:
         settings, user_data = self.settings, self._user_data(order)
         self._types.check_fit(settings.instance_types, order.shape)
         groups = settings.security_groups or (
@@ -110,10 +110,10 @@ class AwsProvider:
             self.clients, settings, self.installation, order.pool,
             image=template.resolve_image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
-        request = fleet.LaunchRequest(order.client_token, templates, user_data, self._tags(order))
+        request = fleet.FleetLaunch(order.client_token, templates, user_data, self._tags(order))
         return fleet.launch(self.clients, settings, request, order.count)
 
-    def _tags(self, order: ProvisionOrder) -> dict[str, str]:
+    def _tags(self, order: LaunchRequest) -> dict[str, str]:
         pool_tags = tags.tags_for_pool(self.installation, order.pool)
         return {**order.tags, **pool_tags, tags.ORDER: order.client_token}
 
@@ -142,7 +142,7 @@ class AwsProvider:
 
     def _instances(
         self,
-        order: ProvisionOrder,
+        order: LaunchRequest,
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:

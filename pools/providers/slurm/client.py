@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pools.providers.base import ProviderError, ProvisionOrder
+from pools.providers.base import LaunchRequest, ProviderError
 from pools.providers.preview import Finding
 from pools.providers.slurm.cluster import Partition
 from pools.providers.slurm.jobs import PilotJob, PilotName
@@ -46,7 +46,7 @@ class SlurmClient(Protocol):
         ...
 
     def submit(
-        self, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+        self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
         """Submit one job per name, in order, until Slurm rejects one.
@@ -61,6 +61,6 @@ class SlurmClient(Protocol):
         """Cancel these jobs. Ended jobs are ignored."""
         ...
 
-    def examine(self, order: ProvisionOrder) -> Examination:
+    def examine(self, order: LaunchRequest) -> Examination:
         """Return the partitions, and whether Slurm would accept the request's job. Submits nothing."""
         ...

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from pools.providers.base import ProvisionOrder
+from pools.providers.base import LaunchRequest
 from pools.providers.commands import CommandResult, Commands
 from pools.providers.slurm import cluster, jobs, submission
 from pools.providers.slurm.client import Examination, Submission
@@ -36,7 +36,7 @@ class SlurmPrograms:
         return list(jobs.parse_accounting(result.stdout))
 
     def submit(
-        self, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+        self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
         script = submission.submission_script(self.settings, order, names, variables, living)
@@ -50,7 +50,7 @@ class SlurmPrograms:
         if result.exit_code:
             raise failure("scancel", result, self.commands.place)
 
-    def examine(self, order: ProvisionOrder) -> Examination:
+    def examine(self, order: LaunchRequest) -> Examination:
         """Return the partitions, and the error message of `sbatch --test-only`."""
         version = self._query("sinfo", "--version").strip()
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")

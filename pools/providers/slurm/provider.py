@@ -7,9 +7,9 @@ from datetime import datetime
 from berth.core.words import format_count
 from pools.providers.base import (
     Instance,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     ProvisionResult,
     Shape,
 )
@@ -32,13 +32,13 @@ class SlurmProvider:
 
     def __init__(
         self, settings: SlurmSettings, client: SlurmClient, installation: str, *,
-        variables: Callable[[ProvisionOrder], Mapping[str, str]], now: Callable[[], datetime],
+        variables: Callable[[LaunchRequest], Mapping[str, str]], now: Callable[[], datetime],
     ) -> None:  # fmt: skip
         self.settings, self.client = settings, client
         self.installation = jobs.safe_installation(installation)
         self._variables, self._now = variables, now
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Return the launch request's jobs, including those that have ended, or submit them.
 
         Slurm lists ended jobs for some minutes. After that, ended jobs are listed only in the accounting
@@ -67,11 +67,11 @@ class SlurmProvider:
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         """Examine the partition. If Slurm can validate a job without a submission, let it do so."""
-        shown = self.client.examine(ProvisionOrder(pool, 1, "preview", 0, shape))
+        shown = self.client.examine(LaunchRequest(pool, 1, "preview", 0, shape))
         preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.refusal)
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
-    def _submit(self, order: ProvisionOrder, living: Sequence[PilotName]) -> str:
+    def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:
         """Submit the launch request's jobs. Return why Slurm accepted only some of them, or an empty string.
 
         Raises ProviderError if Slurm accepted none.
@@ -86,11 +86,11 @@ class SlurmProvider:
         accepted = format_count(submission.accepted, "job")
         return f"Slurm accepted {accepted} of {order.count}: {error.message}"
 
-    def _order_instances(self, order: ProvisionOrder, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
+    def _order_instances(self, order: LaunchRequest, listed: Iterable[PilotJob]) -> tuple[Instance, ...]:
         jobs_of_pool = self._jobs_in_pool(order.pool, listed)
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
-    def _ended_instances(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+    def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
         """Return the launch request's jobs from the accounting database. Without a database, return no jobs.
 
         Raises ProviderError if the database does not respond, because it may list jobs of the request.
@@ -108,6 +108,6 @@ class SlurmProvider:
         now = self._now()
         return jobs.sort_instances(jobs.to_instance(job, self.settings.notice_seconds, now) for job in listed)
 
-    def _names(self, order: ProvisionOrder) -> list[PilotName]:
+    def _names(self, order: LaunchRequest) -> list[PilotName]:
         ordinals = range(order.start_ordinal, order.start_ordinal + order.count)
         return [PilotName(self.installation, order.pool, each, order.client_token) for each in ordinals]

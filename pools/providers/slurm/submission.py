@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pools.providers.base import ProvisionOrder
+from pools.providers.base import LaunchRequest
 from pools.providers.slurm.jobs import PilotName
 from pools.providers.slurm.settings import SlurmSettings
 
@@ -58,7 +58,7 @@ code=$?
 
 
 def submission_script(
-    settings: SlurmSettings, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+    settings: SlurmSettings, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
     living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
     """Return the script. The script prints the ID of each job, and fails if Slurm rejects a job.
@@ -88,13 +88,13 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
     )  # fmt: skip
 
 
-def test_script(settings: SlurmSettings, order: ProvisionOrder) -> str:
+def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
     """Return the script with which Slurm validates a pilot job without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
 
-def job_options(settings: SlurmSettings, order: ProvisionOrder) -> list[str]:
+def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
     """Return the sbatch options for each job of a launch request."""
     shape = order.shape
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
@@ -114,7 +114,7 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
         yield "--exclusive"
 
 
-def shell_assignments(order: ProvisionOrder, variables: Mapping[str, str]) -> str:
+def shell_assignments(order: LaunchRequest, variables: Mapping[str, str]) -> str:
     """Return the shell lines that set the variables of a launch request's jobs."""
     values = {**variables, "order": order.client_token[:8]}
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))

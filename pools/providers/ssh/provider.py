@@ -11,9 +11,9 @@ from pools.joining.server import reachable_server
 from pools.models import MachineUse, NodePool, SshHost
 from pools.providers.base import (
     Instance,
+    LaunchRequest,
     ProviderError,
     ProviderErrorKind,
-    ProvisionOrder,
     Shape,
     SharedMachine,
 )
@@ -64,7 +64,7 @@ class SshProvider(StaticProvider):
             for use, instance in zip(uses, super()._instances(uses), strict=True)
         ]
 
-    def _shortage_message(self, order: ProvisionOrder) -> str:
+    def _shortage_message(self, order: LaunchRequest) -> str:
         """Return the message about missing hosts, including the problems of some hosts."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult, Shape
+from pools.providers.base import Instance, InstanceState, LaunchRequest, ProvisionResult, Shape
 from pools.providers.local import LocalProvider
 from pools.providers.preview import Preview
 from pools.runtimes.enclosure.levels import SETTINGS_OF_PODS
@@ -41,7 +41,7 @@ class LocalRayNodes:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         result = self.local.provision(order)
         return replace(
             result, instances=tuple(self._with_state(order.pool, instance) for instance in result.instances)

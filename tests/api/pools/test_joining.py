@@ -16,7 +16,7 @@ from pools.joining.agent.allocation import ENDS_NOW
 from pools.joining.instructions import Instructions
 from pools.joining.user_data import user_data
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
-from pools.providers.base import ProviderError, ProvisionOrder, Shape
+from pools.providers.base import LaunchRequest, ProviderError, Shape
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from scheduler.tasks import delete_expired
@@ -320,7 +320,7 @@ def start_and_stop(node: Node) -> Instructions:
 
 
 def test_repeated_launch_requests_get_identical_user_data(settings: Any) -> None:
-    order = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
+    order = LaunchRequest("metal", 1, "t1", 0, Shape(1000, 1024))
     with pytest.raises(ProviderError, match="BERTH_PUBLIC_URL is not set"):
         user_data(order)
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"

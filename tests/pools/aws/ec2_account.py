@@ -14,7 +14,7 @@ from pools.models import Node
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import AwsSettings, aws_settings
-from pools.providers.base import ProvisionOrder, Shape
+from pools.providers.base import LaunchRequest, Shape
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.pools.aws.ec2_proxy import Ec2Proxy, serve
 
@@ -60,9 +60,9 @@ class Ec2Account:
         self.calls.append((model.service_model.service_name, model.name, params))
 
 
-def order(token: str = "t-1", count: int = 2, start: int = 0, **more: Any) -> ProvisionOrder:
+def order(token: str = "t-1", count: int = 2, start: int = 0, **more: Any) -> LaunchRequest:
     shape = more.pop("shape", Shape(4000, 8192, gpus=2))
-    return ProvisionOrder("small", count, token, start, shape, **more)
+    return LaunchRequest("small", count, token, start, shape, **more)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pools.models import Node
-from pools.providers.base import ProvisionOrder, ProvisionResult
+from pools.providers.base import LaunchRequest, ProvisionResult
 from pools.reconciler import reconcile
 from pools.reconciler.background import BackgroundReconciler
 from tests.fakes.provider import FakeProvider
@@ -23,7 +23,7 @@ class SlowProvider(FakeProvider):
         super().__init__()
         self.ordered, self.allowed = threading.Event(), threading.Event()
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         self.ordered.set()
         assert self.allowed.wait(PATIENCE)
         return super().provision(order)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pools.models import Node
 from pools.models.node import NodeState
-from pools.providers.base import ProvisionOrder, Shape
+from pools.providers.base import LaunchRequest, Shape
 from pools.providers.commands import Commands
 from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
@@ -17,8 +17,8 @@ from tests.pools.stage import START, Stage, pool
 VARIABLES = {"url": "https://berth.example.org", "pool": "small", "token": "s3cret", "certificates": ""}
 
 
-def order(token: str = "0123456789ab", count: int = 2, start: int = 0, pool: str = "small") -> ProvisionOrder:
-    return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2))
+def order(token: str = "0123456789ab", count: int = 2, start: int = 0, pool: str = "small") -> LaunchRequest:
+    return LaunchRequest(pool, count, token, start, Shape(4000, 8192, gpus=2))
 
 
 def slurm_provider(slurm: FakeSlurm, installation: str = "here", **settings: Any) -> SlurmProvider:

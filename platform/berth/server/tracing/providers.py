@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from berth.server.tracing.spans import Span, is_tracing_enabled, span
-from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrder, ProvisionResult, Shape
+from pools.providers.base import Instance, LaunchRequest, Provider, ProviderError, ProvisionResult, Shape
 from pools.providers.preview import Preview
 
 
@@ -21,7 +21,7 @@ class TracedProvider:
     def machines_join(self) -> bool:
         return self._provider.machines_join
 
-    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+    def provision(self, order: LaunchRequest) -> ProvisionResult:
         with self._call("provision", order.pool) as call_span:
             call_span.set_attributes(berth__nodes__requested=order.count)
             try:

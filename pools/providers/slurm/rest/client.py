@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder
+from pools.providers.base import LaunchRequest, ProviderError, ProviderErrorKind
 from pools.providers.preview import Finding, error, warning
 from pools.providers.slurm.client import Examination, Submission
 from pools.providers.slurm.jobs import PilotJob, PilotName
@@ -67,7 +67,7 @@ class SlurmRest:
         )
 
     def submit(
-        self, order: ProvisionOrder, names: Sequence[PilotName], variables: Mapping[str, str],
+        self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
         connection = self._connect()
@@ -100,7 +100,7 @@ class SlurmRest:
         if failures:
             raise failures[0]
 
-    def examine(self, order: ProvisionOrder) -> Examination:
+    def examine(self, order: LaunchRequest) -> Examination:
         """Return the partitions. slurmrestd cannot validate a job without submitting it."""
         connection = self._connect()
         server = connection.server

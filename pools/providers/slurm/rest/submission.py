@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pools.providers.base import ProvisionOrder
+from pools.providers.base import LaunchRequest
 from pools.providers.slurm.jobs import PilotName
 from pools.providers.slurm.rest.versions import Api
 from pools.providers.slurm.settings import SlurmSettings
@@ -26,7 +26,7 @@ unset {variable}
 
 
 def submission_body(
-    api: Api, settings: SlurmSettings, order: ProvisionOrder, name: PilotName, variables: Mapping[str, str]
+    api: Api, settings: SlurmSettings, order: LaunchRequest, name: PilotName, variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the body for the same job that `sbatch` submits for other pools."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
@@ -41,7 +41,7 @@ def submission_body(
     return {"script": f"{script}\n", "job": {key: value for key, value in job.items() if value is not None}}
 
 
-def _common(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
+def _common(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return {
         "dependency": "singleton", "tasks": 1, "cpus_per_task": math.ceil(order.shape.cpu_milli / 1000),
@@ -51,7 +51,7 @@ def _common(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
+def _plain(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     """Return the remaining keys for Slurm 22.05, which cannot send a signal to the script."""
     shape = order.shape
     return {
@@ -61,7 +61,7 @@ def _plain(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _structured(settings: SlurmSettings, order: ProvisionOrder) -> dict[str, Any]:
+def _structured(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     shape, limit = order.shape, settings.limit_minutes
     return {
         "nodes": "1", "requeue": False, "memory_per_node": _number(shape.memory_mib),
