@@ -75,7 +75,9 @@ class Allocation(FastRows):
 class DeviceClaim(models.Model):
     """An active allocation's share of one device. A trigger limits the sum per device to 1000."""
 
-    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="claims")
+    allocation = models.ForeignKey(
+        Allocation, on_delete=models.CASCADE, related_name="claims", db_index=False
+    )
     node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="+")
     device = models.PositiveIntegerField()
     milli = models.PositiveIntegerField()
@@ -95,7 +97,9 @@ class DeviceClaim(models.Model):
 class Reservation(FastRows):
     """Capacity reserved for one replica that cannot start yet."""
 
-    workload = models.ForeignKey("projects.Workload", on_delete=models.CASCADE, related_name="reservations")
+    workload = models.ForeignKey(
+        "projects.Workload", on_delete=models.CASCADE, related_name="reservations", db_index=False
+    )
     role = models.CharField(max_length=63)
     index = models.PositiveIntegerField()
     node = models.ForeignKey("pools.Node", on_delete=models.CASCADE, related_name="reservations")
@@ -191,7 +195,7 @@ class Usage(FastRows):
 class UsagePoint(models.Model):
     """State of a usage ledger at an earlier time, used by sliding windows to compute expired usage."""
 
-    usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
+    usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points", db_index=False)
     at = models.DateTimeField()
     used = ArrayField(models.FloatField(), size=3)
     parent = ArrayField(models.FloatField(), size=3)
@@ -298,7 +302,9 @@ class UtilizationPoint(models.Model):
     device.
     """
 
-    pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")
+    pod = models.ForeignKey(
+        "projects.Pod", on_delete=models.CASCADE, related_name="use_points", db_index=False
+    )
     step = models.PositiveSmallIntegerField(help_text="Length in seconds: 60 or 3600.")
     at = models.DateTimeField(help_text="Start of the minute or hour.")
     seconds = models.FloatField()

@@ -320,6 +320,7 @@ class Migration(InitialMigration):
                 (
                     "project",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
                         to="projects.project",
@@ -1704,6 +1705,7 @@ class Migration(InitialMigration):
                 (
                     "session",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="calls",
                         to="projects.session",
@@ -2415,6 +2417,7 @@ class Migration(InitialMigration):
                 (
                     "service",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="points",
                         to="projects.service",
@@ -3102,6 +3105,7 @@ class Migration(InitialMigration):
                 (
                     "workload",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="images",
                         to="projects.workload",
@@ -3352,6 +3356,7 @@ class Migration(InitialMigration):
                 (
                     "workload",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="metrics",
                         to="projects.workload",
@@ -3544,6 +3549,7 @@ class Migration(InitialMigration):
                 (
                     "workload",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="secret_uses",
                         to="projects.workload",

@@ -29,7 +29,7 @@ class Autoscaler(models.Model):
 class MetricsPoint(models.Model):
     """Aggregated metrics of a service's inference engines at one point in time. Null means unknown."""
 
-    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points")
+    service = models.ForeignKey(Service, on_delete=models.CASCADE, related_name="points", db_index=False)
     at = models.DateTimeField()
     engines = models.PositiveIntegerField()
     reporting = models.PositiveIntegerField()

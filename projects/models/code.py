@@ -15,7 +15,7 @@ from projects.models.tenants import Project
 class CodeChunk(models.Model):
     """Part of a file, identified by its SHA-256 digest. The row exists only while the content is stored."""
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
     digest = models.CharField(max_length=64)
     size = models.PositiveIntegerField(help_text="In bytes.")
     key = models.UUIDField(default=uuid.uuid4, unique=True, help_text="Name in the store.")

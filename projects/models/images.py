@@ -12,7 +12,7 @@ class RunImage(models.Model):
     All pods of the run use this digest, including pods that start later.
     """
 
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="images")
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="images", db_index=False)
     run = models.PositiveIntegerField(help_text="Run number within the workload.")
     image = models.CharField(max_length=512, help_text="Reference in the document.")
     digest = models.CharField(max_length=71, blank=True, help_text="Empty until the tag is resolved.")

@@ -12,7 +12,7 @@ class Metric(models.Model):
     The steps and values of the last, lowest and highest reports are null until a finite value is reported.
     """
 
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="metrics")
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     name = models.CharField(max_length=64)
     steps = ArrayField(models.BigIntegerField(), default=list, help_text="Steps of the stored points.")
     values = ArrayField(models.FloatField(), default=list)

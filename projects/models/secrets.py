@@ -83,7 +83,9 @@ class SecretUse(models.Model):
         POOL = "pool"
         USER = "user"
 
-    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="secret_uses")
+    workload = models.ForeignKey(
+        Workload, on_delete=models.CASCADE, related_name="secret_uses", db_index=False
+    )
     run = models.PositiveIntegerField(help_text="Run number within the workload.")
     owner_kind = models.CharField(max_length=8, choices=Owner)
     owner = models.CharField(max_length=150)

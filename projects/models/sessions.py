@@ -88,7 +88,7 @@ class Call(models.Model):
         FAILED = "failed"  # the function could not be run for the reason in `error`
         CANCELLED = "cancelled"
 
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls", db_index=False)
     key = models.UUIDField(help_text="Idempotency key chosen by the client.")
     broadcast = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"

@@ -198,6 +198,7 @@ class Migration(InitialMigration):
                 (
                     "allocation",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="claims",
                         to="scheduler.allocation",
@@ -395,6 +396,7 @@ class Migration(InitialMigration):
                 (
                     "workload",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="reservations",
                         to="projects.workload",
@@ -537,6 +539,7 @@ class Migration(InitialMigration):
                 (
                     "usage",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="points",
                         to="scheduler.usage",
@@ -573,6 +576,7 @@ class Migration(InitialMigration):
                 (
                     "pod",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="use_points",
                         to="projects.pod",

@@ -12,7 +12,9 @@ class StoredResponse(models.Model):
     `status` is null only inside the transaction that writes the row.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(
         max_length=64, help_text="Keyed digest of the method, the URL and the body."
