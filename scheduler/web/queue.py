@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -22,13 +23,15 @@ from berth.server.web.pages import Request, page, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import PENDING
 from projects.access import visible_pools
+from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
 from projects.known_words import REASONS
 from projects.models import Phase
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
-from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
+from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queue_lengths, queued_workloads
+from scheduler.web.pools.capacity import capacity_by_pool
 
 # workload, expected start, whether it has been evaluated, where it has reserved capacity
 QueueEntry = tuple[Any, datetime | None, bool, str]
@@ -59,6 +62,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
+OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
 
 @signed_in
@@ -68,18 +72,30 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pool = next((pool for pool in pools if pool.name == request.GET.get("pool")), None)
     if pool is None and len(pools) == 1:
         pool = pools[0]
-    columns = [column for column in COLUMNS if pool is None or column.key != "pool"]
+    state = table_state(request.GET, "")
+    # In the order of the queues, each pool has a heading, and the column of pools appears only in files.
+    is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
+    columns = [
+        replace(column, in_file=column.in_file or (column.key == "pool" and is_grouped))
+        for column in COLUMNS
+        if pool is None or column.key != "pool"
+    ]
+    if pool is None:
+        columns[0] = replace(columns[0], order="pool_and_position")
+    mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
-    choices = _Choices([], [], {}, 0, 0)
+    choices = _Choices([], [], {}, 0, 0, 0)
     if pools:
-        choices = _filter_choices(queued_workloads(request.actor, None), pool)
+        choices = _filter_choices(queued_workloads(request.actor, None), pool, request.actor)
         rows = queued_workloads(request.actor, pool)
+        if mine:
+            rows = rows.filter(submitted_by=request.actor.user)
         if filters["reason"]:
             rows = rows.filter(reason=filters["reason"])
         if filters["project"]:
             rows = rows.filter(project__name=filters["project"])
-        for word in table_state(request.GET, "")["search"].split():
+        for word in state["search"].split():
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
@@ -89,7 +105,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             rows,
             _queue_entries,
             file_name=f"queue-{pool.name}" if pool else "queue",
-            default="position" if pool else "pool",
+            default="position",
         )
         if file := requested_csv(request, listing):
             return file
@@ -98,15 +114,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         unknown_project(request.actor, filters["project"]),
         unknown_word("reason", filters["reason"], REASONS),
     )
+    entries = listing.rows if listing else []
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
         "all_queued": choices.all_queued,
         "listing": listing,
-        "rows": listing.rows if listing else [],
+        "rows": entries,
+        "groups": _pool_groups(entries, pools) if is_grouped else [(None, entries)],
+        "is_grouped": is_grouped,
+        "width": sum(not column.in_file for column in columns),
         "filters": filters,
         "unknown": describe_unknown(*unknown),
-        "is_filtered": bool(any(filters.values()) or (listing and listing.search)),
+        "is_filtered": bool(mine or any(filters.values()) or (listing and listing.search)),
+        "mine": mine,
+        "own": choices.own,
         "reasons": choices.reasons,
         "queued": choices.queued,
         "projects": choices.projects,
@@ -124,13 +146,41 @@ class _Choices:
     projects: list[str]
     by_pool: Mapping[str, int]
     queued: int  # in the pool
+    own: int  # submitted by the user, in the pool
     all_queued: int
 
 
-def _filter_choices(rows: QuerySet[Any], pool: NodePool | None) -> _Choices:
+@dataclass(frozen=True, slots=True)
+class _PoolHeading:
+    """Heading of a pool's rows, with the length of its whole queue and its free GPUs in milli-GPU."""
+
+    name: str
+    workloads: int
+    gpu_milli: int
+    free: int
+
+
+def _pool_groups(
+    rows: Sequence[QueueEntry], pools: Sequence[NodePool]
+) -> list[tuple[_PoolHeading, list[QueueEntry]]]:
+    """Return consecutive rows of the same pool with their headings."""
+    by_name = {pool.name: pool for pool in pools}
+    groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
+    lengths = queue_lengths() if rows else {}
+    capacity = capacity_by_pool(by_name[name] for name, _ in groups if name in by_name)
+    result = []
+    for name, entries in groups:
+        workloads, gpu_milli = lengths.get(name, (0, 0))
+        free = capacity[by_name[name].pk].free if name in by_name else 0
+        result.append((_PoolHeading(name, workloads, gpu_milli, free), entries))
+    return result
+
+
+def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:
     groups = (
         rows.order_by()
-        .values_list("queue_pool", "reason", "project__name")
+        .annotate(is_own=Q(submitted_by=actor.user))
+        .values_list("queue_pool", "reason", "project__name", "is_own")
         .annotate(
             n=Count("pk", filter=Q(array__isnull=True)),
             arrays=ArrayAgg("array", filter=Q(array__isnull=False), distinct=True, default=[]),
@@ -138,11 +188,11 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None) -> _Choices:
     )
     reasons: dict[str, _Count] = defaultdict(_Count)
     by_pool: dict[str, _Count] = defaultdict(_Count)
-    here, everywhere, projects = _Count(), _Count(), set()
-    for name, reason, project, singles, arrays in groups:
+    here, own, everywhere, projects = _Count(), _Count(), _Count(), set()
+    for name, reason, project, is_own, singles, arrays in groups:
         counts = [by_pool[name], everywhere]
         if pool is None or name == pool.name:
-            counts += [reasons[reason], here]
+            counts += [reasons[reason], here, *([own] if is_own else [])]
             projects.add(project)
         for count in counts:
             count.singles += singles
@@ -152,6 +202,7 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None) -> _Choices:
         sorted(projects),
         {name: count.total for name, count in by_pool.items()},
         here.total,
+        own.total,
         everywhere.total,
     )
 

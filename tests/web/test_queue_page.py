@@ -83,10 +83,61 @@ def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
-    assert brief_reason(row) == "vision: 12 allocated + 2 requested, fair share 11.5"
+    assert brief_reason(row) == "vision 12 + 2 > 11.5"
     row.reason = "Backoff"
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."
+
+
+def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_in: SignIn) -> None:
+    spare = make.pool("spare")
+    make.node(spare, gpus=4)
+    queue(cast.vision, "here", "ProjectLimit")
+    queue(cast.ads, "hidden", "ProjectLimit")
+    for position in (1, 2):
+        explanation = {"pool": "spare", "queue_position": position}
+        make.workload(
+            cast.vision, f"there-{position}", replicas=2, reason="WaitingForCapacity", explanation=explanation
+        )
+    client = sign_in("dave")
+    groups = client.get("/queue").context["groups"]
+    assert [
+        (heading.name, heading.workloads, heading.gpu_milli, heading.free, [row.name for row, *_ in entries])
+        for heading, entries in groups
+    ] == [
+        ("local", 2, 2000, 0, ["here"]),
+        ("spare", 2, 4000, 4000, ["there-1", "there-2"]),
+    ]
+    assert '<th scope="rowgroup"' in client.get("/queue").content.decode()
+    by_name = client.get("/queue?sort=name")
+    assert by_name.context["groups"][0][0] is None and 'data-label="Pool"' in by_name.content.decode()
+    csv = streamed(client.get("/queue?format=csv")).decode()
+    assert "Pool" in csv.splitlines()[0].split(",")
+
+
+def test_headings_are_repeated_on_later_pages(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    for position in range(60):
+        explanation = {"pool": "local", "queue_position": position + 1}
+        make.workload(cast.vision, f"w{position:02}", reason="ProjectLimit", explanation=explanation)
+    client = sign_in("dave")
+    first = client.get("/queue").context
+    with CaptureQueriesContext(connection) as statements:
+        second = client.get(f"/queue?cursor={first['listing'].next}").context
+    assert [len(entries) for _, entries in (*first["groups"], *second["groups"])] == [50, 10]
+    assert second["groups"][0][0].workloads == 60
+    assert len(statements) <= 25
+
+
+def test_own_workloads_have_a_tab(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "theirs", "ProjectLimit")
+    explanation = {"pool": "local", "queue_position": 2}
+    make.workload(cast.vision, "own", by=cast.dave.user, reason="Backoff", explanation=explanation)
+    client = sign_in("dave")
+    assert names(client, "&mine=1") == ["own"]
+    assert client.get(ADDRESS).context["own"] == 1
+    assert ">Mine <" in client.get(ADDRESS).content.decode()
+    assert ">Mine <" not in sign_in("carol").get(ADDRESS).content.decode()
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:
@@ -95,7 +146,8 @@ def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_
         for place in range(number):
             queue(cast.vision, f"w-{number}-{place}", "ProjectLimit")
         with CaptureQueriesContext(connection) as statements:
-            assert client.get(ADDRESS).status_code == 200
+            for address in (ADDRESS, "/queue"):
+                assert client.get(address).status_code == 200
         counts.append(len(statements))
     assert counts[0] == counts[1]
 

@@ -1,6 +1,5 @@
 """Short texts for pending reasons, with the numbers first."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from berth.core.amounts import MILLI
@@ -8,31 +7,34 @@ from berth.core.words import format_amount
 from projects.models import Workload
 from scheduler.engine.plan import Reason
 
-BOUNDS: Mapping[str, str] = {
-    Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
-    Reason.PROJECT_LIMIT: "limit",
-    Reason.DEPARTMENT_LIMIT: "limit",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
-    Reason.DEPARTMENT_OVERSOLD: "quota",
-}
+BOUNDED = (
+    Reason.WOULD_EXCEED_FAIR_SHARE,
+    Reason.PROJECT_LIMIT,
+    Reason.DEPARTMENT_LIMIT,
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA,
+    Reason.DEPARTMENT_OVERSOLD,
+)
 
 
 def brief_reason(workload: Workload) -> str:
     """Return the first pending reason for one line of a list.
 
-    An example is "vision: 12 allocated + 2 requested, fair share 11". For reasons that do not concern a
-    queue's bounds, the text is the workload's message.
+    An example is "vision 12 + 2 > 11": allocated and requested amounts, and the fair share or limit that they
+    exceed. For reasons that do not concern a queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
-    bound = BOUNDS.get(workload.reason)
-    if bound is None or blockers[0].get("reason") != workload.reason or numbers.get("bound") is None:
+    if (
+        workload.reason not in BOUNDED
+        or blockers[0].get("reason") != workload.reason
+        or numbers.get("bound") is None
+    ):
         return workload.message
     resource = str(numbers["resource"])
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
     kind = " CPUs" if resource == "cpu" else ""
-    return f"{numbers['queue']}: {allocated} allocated + {requested}{kind} requested, {bound} {most}"
+    return f"{numbers['queue']} {allocated} + {requested} > {most}{kind}"
 
 
 def _number(resource: str, amount: Any) -> str:

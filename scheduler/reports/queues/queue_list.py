@@ -14,6 +14,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
+QUEUE_POOL = Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
     return pending.annotate(
         queue_position=Coalesce(queue_position, NOT_EVALUATED),
-        queue_pool=Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField())),
+        queue_pool=QUEUE_POOL,
         pool_and_position=Collate(
             Concat("queue_pool", Value(" "), padded_position, output_field=TextField()), "C"
         ),
@@ -64,6 +65,13 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     return QueueLength(
         sums["n"], sums["array_tasks"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"]
     )
+
+
+def queue_lengths() -> dict[str, tuple[int, int]]:
+    """Return the number of workloads and the requested milli-GPU in the whole queue of each pool, by name."""
+    rows = Workload.objects.filter(_queue_filter(None)).annotate(queue_pool=QUEUE_POOL).order_by()
+    sums = rows.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
+    return {name: (count, milli or 0) for name, count, milli in sums}
 
 
 def _queue_filter(pool: NodePool | None) -> Q:

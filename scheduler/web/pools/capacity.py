@@ -1,6 +1,6 @@
 """GPU capacity of pools: total, allocated, reserved, free and booting."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -28,6 +28,15 @@ class Capacity:
     reserved: int = 0
     reserved_idle: int = 0
 
+    def __add__(self, other: "Capacity") -> "Capacity":
+        return Capacity(
+            self.total + other.total,
+            self.allocated + other.allocated,
+            self.pending + other.pending,
+            self.reserved + other.reserved,
+            self.reserved_idle + other.reserved_idle,
+        )
+
     @property
     def free(self) -> int:
         return max(0, self.total - self.allocated - self.reserved_idle)
@@ -53,27 +62,50 @@ class Capacity:
 
 
 def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
+    """Return the capacity of all pools together."""
+    return sum(capacity_by_pool(pools).values(), start=Capacity(0, 0, 0))
+
+
+def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
+    """Return the capacity of each pool by its ID."""
     selected_pools = list(pools)
-    nodes = Node.objects.filter(pool__in=selected_pools)
-    totals = [
-        one for (_, (_, project)), one in totals_by_queue(selected_pools).items() if project is not None
-    ]
-    return Capacity(
-        total=_gpus(nodes.filter(state__in=HOSTING).aggregate(n=Sum("gpus"))["n"]),
-        allocated=sum(one.allocated[GPU] for one in totals),
-        pending=_gpus(nodes.filter(state__in=PENDING).aggregate(n=Sum("gpus"))["n"]),
-        reserved=sum(one.reserved[GPU] for one in totals),
-        reserved_idle=_reserved_idle(selected_pools) if any(one.reserved[GPU] for one in totals) else 0,
-    )
+    gpus = _gpus_by_state(selected_pools)
+    allocated, reserved = Counter[int](), Counter[int]()
+    for (pool, (_, project)), total in totals_by_queue(selected_pools).items():
+        if project is not None:
+            allocated[pool] += total.allocated[GPU]
+            reserved[pool] += total.reserved[GPU]
+    reserved_idle = _reserved_idle(selected_pools) if reserved.total() else Counter[int]()
+    return {
+        pool.pk: Capacity(
+            total=sum(gpus[pool.pk, state] for state in HOSTING),
+            allocated=allocated[pool.pk],
+            pending=sum(gpus[pool.pk, state] for state in PENDING),
+            reserved=reserved[pool.pk],
+            reserved_idle=reserved_idle[pool.pk],
+        )
+        for pool in selected_pools
+    }
 
 
-def _reserved_idle(pools: list[NodePool]) -> int:
-    """Return the reserved milli-GPU on parts of devices that are not allocated to a pod."""
+def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
+    """Return the milli-GPU of nodes by pool and state."""
+    rows = Node.objects.filter(pool__in=pools).order_by().values_list("pool_id", "state")
+    return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
+
+
+def _reserved_idle(pools: list[NodePool]) -> Counter[int]:
+    """Return the reserved milli-GPU on parts of devices that are not allocated to a pod, by pool."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
-    reserved = _by_device(reservations.values_list("node_id", "devices", "gpu_milli"))
-    allocations = Allocation.objects.filter(node__in={node for node, _ in reserved}, released_at__isnull=True)
+    rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))
+    pool_of = {node: pool for node, _, _, pool in rows}
+    reserved = _by_device((node, devices, milli) for node, devices, milli, _ in rows)
+    allocations = Allocation.objects.filter(node__in=pool_of, released_at__isnull=True)
     allocated = _by_device(allocations.values_list("node_id", "devices", "gpu_milli"))
-    return sum(max(0, min(milli, MILLI - allocated[device])) for device, milli in reserved.items())
+    result = Counter[int]()
+    for device, milli in reserved.items():
+        result[pool_of[device[0]]] += max(0, min(milli, MILLI - allocated[device]))
+    return result
 
 
 def _by_device(rows: Iterable[tuple[int, list[int], int]]) -> dict[tuple[int, int], int]:
@@ -82,7 +114,3 @@ def _by_device(rows: Iterable[tuple[int, list[int], int]]) -> dict[tuple[int, in
         for device in devices:
             result[node, device] += milli
     return result
-
-
-def _gpus(count: int | None) -> int:
-    return MILLI * (count or 0)

@@ -7,23 +7,38 @@
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "short" })]));
 
-  function ago(date) {
+  const isDistant = (date) => Math.abs(date - Date.now()) > 7 * 86400000;
+
+  /** Return the distance from now as a signed number of the largest unit that it reaches. */
+  function distance(date) {
     const seconds = Math.round((date - Date.now()) / 1000);
-    if (Math.abs(seconds) > 7 * 86400) return short.format(date);
     const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) || units[3];
-    return relative.format(Math.trunc(seconds / size), unit);
+    return [Math.trunc(seconds / size), unit];
+  }
+
+  const ago = (date) => isDistant(date) ? short.format(date) : relative.format(...distance(date));
+
+  /** Return for how long a state has lasted. */
+  function lasting(date) {
+    if (isDistant(date)) return `since ${short.format(date)}`;
+    const [count, unit] = distance(date);
+    return `for ${span[unit].format(Math.abs(count))}`;
   }
 
   /** Return the time of day, with the date unless it is today. */
   const moment = (date) => (date.toDateString() === new Date().toDateString() ? clock : short).format(date);
+
+  /** Return a future time with its distance, such as 10:21, in 53 min. */
+  const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date)}`;
 
   function times(scope) {
     for (const element of scope.querySelectorAll("time[datetime]")) {
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = full.format(date);
-      const format = { full: full.format, clock: clock.format, moment }[element.dataset.style] ?? ago;
+      const format = { full: full.format, clock: clock.format, moment, lasting, forecast }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }
