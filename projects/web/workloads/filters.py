@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import F, IntegerField, Q, QuerySet, Value
+from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Coalesce, Extract
 from django.http import QueryDict
 from django.utils import timezone
@@ -19,6 +19,7 @@ from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
 
+ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods of the gang are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
     "pending": ("Pending", (Phase.PENDING, Phase.RESERVED)),
@@ -39,6 +40,7 @@ SORTS = {
     "runs": "run",
     "evictions": "preemptions",
     "wait": "wait_seconds",
+    "attention": "attention",
 }
 STARTED: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
@@ -47,6 +49,15 @@ STARTED: Mapping[str, tuple[str, timedelta]] = {
 # From the submission to the first start; 0 for workloads that have not started.
 WAIT_SECONDS = Coalesce(
     Cast(Extract(F("first_started_at") - F("submitted_at"), "epoch"), IntegerField()), Value(0)
+)
+# Failed workloads and those with failing pods come first, then pending ones, then the rest.
+ATTENTION = Case(
+    When(phase=Phase.FAILED, then=0),
+    When(Q(phase=Phase.RUNNING) & ~Q(message__regex=ALL_RUNNING), then=1),
+    When(phase__in=(Phase.PENDING, Phase.RESERVED), then=2),
+    When(phase__in=(Phase.STARTING, Phase.STOPPING), then=3),
+    When(phase=Phase.RUNNING, then=4),
+    default=5,
 )
 
 
@@ -97,7 +108,7 @@ def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False)
         rows = rows.filter(first_started_at__gte=timezone.now() - STARTED[filters.started][1])
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
-    return rows.annotate(wait_seconds=WAIT_SECONDS)
+    return rows.annotate(wait_seconds=WAIT_SECONDS, attention=ATTENTION)
 
 
 def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:

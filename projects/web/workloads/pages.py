@@ -20,6 +20,7 @@ from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
 from projects.web.arrays.progress import load_progress
+from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
     COLUMNS,
     DEFAULT_COLUMNS,
@@ -38,9 +39,10 @@ from projects.web.workloads.filters import (
     unknown_names,
 )
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.utilization import attach_utilization, was_measured
+from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
 CSV_CHUNK = 500
+BULK_STEPS = ("suspend", "resume", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_costs(row_slice.rows, columns)
     load_array_costs(row_slice.rows, columns)
     attach_utilization(row_slice.rows, columns)
+    activity = load_activity(row_slice.rows) if "status" in columns else {}
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
+        cast("Any", row).activity = activity.get(row.pk, "")
+        cast("Any", row).bulk_steps = " ".join(step for step in steps_for(row) if step in BULK_STEPS)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
@@ -135,7 +140,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
         "started_choices": STARTED,
-        "bulk_steps": [(step, STEPS[step].title) for step in ("suspend", "resume", "cancel")],
+        "bulk_steps": [(step, STEPS[step].title) for step in BULK_STEPS],
+        "unmeasured_since": common_end(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
 

@@ -1,6 +1,7 @@
 """GPU utilization in the workload list."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.utils import timezone
@@ -9,6 +10,8 @@ from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
 from projects.idle_gpus import idle_since, last_measured, mean_utilization
 from projects.models import Phase, Workload
+
+SAME_TIME = timedelta(minutes=2)
 
 
 def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
@@ -33,6 +36,12 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
             label = f"GPU utilization {shown.utilization_percent} %"
             shown.utilization_bar = stacked_bar([(busy, "used")], MILLI, label)
     return rows
+
+
+def common_end(rows: Iterable[Workload]) -> datetime | None:
+    """Return the time at which the measurement of several rows stopped together, or None."""
+    ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
+    return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None
 
 
 def was_measured(row: Workload) -> bool:

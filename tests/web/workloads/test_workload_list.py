@@ -1,9 +1,15 @@
 """Tests for filters, columns and saved views of the workload list."""
 
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
-from projects.models import SavedView, Workload
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from projects.models import InferenceEngine, SavedView, Service, Workload
+from projects.web.workloads.utilization import common_end
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -111,3 +117,93 @@ def test_list_says_when_a_running_workload_reaches_its_maximum_runtime(cast: Cas
     end = rows["bounded"].partition("Max runtime ends")[2].partition('datetime="')[2].partition('"')[0]
     assert datetime.fromisoformat(end) == started + timedelta(hours=2)
     assert "1 of 2 pods running." in rows["degraded"]
+
+
+def serve(service: Service, workload: Workload, number: int) -> None:
+    InferenceEngine.objects.create(
+        service=service,
+        workload=workload,
+        number=number,
+        origin="initial",
+        state="ACTIVE",
+        is_healthy=True,
+        since=timezone.now(),
+        created_at=timezone.now(),
+    )
+
+
+def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
+    server = make.workload(
+        cast.vision, "server", kind="service", phase="running", message="1 of 1 pods running."
+    )
+    service = Service.objects.create(workload=server, role="worker", initial_engines=1, next_number=2)
+    engine = make.workload(
+        cast.vision, "extra", kind="service", phase="running", message="1 of 1 pods running."
+    )
+    for number, row in enumerate((server, engine)):
+        serve(service, row, number)
+    make.workload(
+        cast.vision,
+        "notebook",
+        kind="interactive",
+        phase="running",
+        idle_timeout=7200,
+        message="1 of 1 pods running.",
+    )
+    client = sign_in("dave")
+    text = client.get("/workloads").content.decode()
+    for sentence in (
+        "Stops when idle for 2 h",
+        "2 of 2 serving",
+        "Engine of server: serving",
+        'data-style="lasting"',
+    ):
+        assert sentence in text, sentence
+
+
+def test_failing_and_pending_workloads_can_come_first(cast: Cast, sign_in: SignIn) -> None:
+    all_run = "All required pods of the gang are running."
+    for name, phase, message in (
+        ("ended", "completed", "All pods succeeded."), ("running", "running", all_run),
+        ("partial", "running", "1 of 3 pods running."), ("whole", "running", "3 of 3 pods running."),
+        ("queued", "pending", ""), ("failed", "failed", "Exit code 1."),
+    ):  # fmt: skip
+        make.workload(cast.vision, name, phase=phase, message=message)
+    client = sign_in("dave")
+    assert "?sort=attention" in client.get("/workloads").content.decode()
+    rows = client.get("/workloads?state=all&sort=attention").context["slice"].rows
+    assert [row.name for row in rows][:3] == ["failed", "partial", "queued"]
+    assert {row.name for row in rows[3:5]} == {"running", "whole"}
+
+
+def test_rows_name_the_bulk_actions_that_apply_to_them(cast: Cast, sign_in: SignIn) -> None:
+    for phase in ("running", "suspended", "completed"):
+        make.workload(cast.vision, phase, phase=phase)
+    rows = sign_in("dave").get("/workloads?state=all").context["slice"].rows
+    assert {row.name: row.bulk_steps for row in rows} == {
+        "running": "suspend cancel", "suspended": "resume cancel", "completed": "",
+    }  # fmt: skip
+
+
+def test_statement_count_of_the_list_does_not_grow(cast: Cast, sign_in: SignIn) -> None:
+    client, counts = sign_in("dave"), []
+    for number in (1, 20):
+        for place in range(number):
+            name = f"s{number}-{place}"
+            row = make.workload(cast.vision, name, kind="service", phase="running", idle_timeout=60)
+            service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=1)
+            serve(service, row, 0)
+        with CaptureQueriesContext(connection) as statements:
+            assert client.get("/workloads?sort=attention").status_code == 200
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
+
+
+def test_a_common_end_of_measurements_is_said_once() -> None:
+    now = timezone.now()
+    rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
+    assert common_end(rows) == rows[0].measured_at
+    assert common_end([*rows, SimpleNamespace(measured_at=None)]) == rows[0].measured_at  # type: ignore[list-item]
+    assert common_end(rows[:1]) is None
+    earlier: Any = SimpleNamespace(measured_at=now - timedelta(hours=1))
+    assert common_end([*rows, earlier]) is None

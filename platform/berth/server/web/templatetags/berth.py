@@ -25,6 +25,7 @@ from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
 from projects.web.services.conditions import use_condition_titles
+from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason
@@ -47,7 +48,6 @@ register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
-ALL_RUNNING = re.compile(r"(\d+) of \1 pods running\.|All required pods of the gang are running\.")
 TONES = {
     "pending": "warn",
     "active": "info",
@@ -343,7 +343,7 @@ def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str,
 @register.filter
 def is_healthy(workload: Any) -> bool:
     """Return whether a workload runs with all of its pods, so that its message can be omitted."""
-    return workload.phase == "running" and bool(ALL_RUNNING.fullmatch(workload.message))
+    return workload.phase == "running" and bool(re.fullmatch(ALL_RUNNING, workload.message))
 
 
 @register.filter

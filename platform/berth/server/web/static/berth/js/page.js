@@ -7,7 +7,7 @@
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-  const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "short" })]));
+  const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat("en-US", { style: "unit", unit, unitDisplay: "short" })]));
 
   const isDistant = (date) => Math.abs(date - Date.now()) > 7 * 86400000;
 
@@ -132,6 +132,8 @@
     const count = boxes.filter((box) => box.checked).length;
     const counter = document.querySelector("[data-picked]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
+    const possible = new Set(boxes.filter((box) => box.checked).flatMap((box) => box.dataset.steps.split(" ")));
+    for (const button of document.querySelectorAll("#bulk [data-step]")) button.hidden = !possible.has(button.dataset.step);
     if (counter) counter.textContent = count ? `${count} selected` : "None selected";
     for (const all of document.querySelectorAll("[data-pick-all]")) {
       all.checked = count > 0 && count === boxes.length;
