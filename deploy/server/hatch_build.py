@@ -18,7 +18,7 @@ FOLDERS = {
 
 
 class ServerFiles(BuildHookInterface[Any]):
-    """Adds the files to the wheel."""
+    """Add the files to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         checkout = Path(self.root).parents[1]

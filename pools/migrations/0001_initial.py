@@ -519,7 +519,9 @@ class Migration(InitialMigration):
                 (
                     "client_token",
                     models.CharField(
-                        blank=True, help_text="Token of the order that created the node.", max_length=64
+                        blank=True,
+                        help_text="Token of the launch request that created the node.",
+                        max_length=64,
                     ),
                 ),
                 ("address", models.CharField(blank=True, max_length=255)),
@@ -605,7 +607,7 @@ class Migration(InitialMigration):
                 (
                     "queued",
                     models.BooleanField(
-                        default=False, help_text="Whether the provider has queued the order."
+                        default=False, help_text="Whether the provider has queued the launch request."
                     ),
                 ),
                 ("since", models.DateTimeField(help_text="Time of the last state change.")),
@@ -1131,7 +1133,9 @@ class Migration(InitialMigration):
                 ("node_uid", models.CharField(max_length=64)),
                 (
                     "client_token",
-                    models.CharField(help_text="Token of the order that claimed the node.", max_length=64),
+                    models.CharField(
+                        help_text="Token of the launch request that claimed the node.", max_length=64
+                    ),
                 ),
                 ("ordinal", models.PositiveIntegerField()),
                 ("began_at", models.DateTimeField()),

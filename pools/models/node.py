@@ -35,7 +35,7 @@ class Node(FastRows):
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
     instance_id = models.CharField(max_length=300)
     client_token = models.CharField(
-        max_length=64, blank=True, help_text="Token of the order that created the node."
+        max_length=64, blank=True, help_text="Token of the launch request that created the node."
     )
     address = models.CharField(max_length=255, blank=True)
 
@@ -90,7 +90,9 @@ class Node(FastRows):
         help_text="Reason why the provider has taken the machine back from its pods, if it has.",
     )
 
-    queued = models.BooleanField(default=False, help_text="Whether the provider has queued the order.")
+    queued = models.BooleanField(
+        default=False, help_text="Whether the provider has queued the launch request."
+    )
 
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(

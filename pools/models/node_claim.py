@@ -12,7 +12,9 @@ class NodeClaim(models.Model):
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="node_claims")
     node_name = models.CharField(max_length=253)
     node_uid = models.CharField(max_length=64)
-    client_token = models.CharField(max_length=64, help_text="Token of the order that claimed the node.")
+    client_token = models.CharField(
+        max_length=64, help_text="Token of the launch request that claimed the node."
+    )
     ordinal = models.PositiveIntegerField()
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -170,8 +170,8 @@ def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
 def _check_sizes(calls: Sequence[NewCall]) -> None:
     for call in calls:
         if len(call.payload) > max_call_bytes():
-            size = f"this call is {len(call.payload)} bytes"
-            raise TooLarge(f"A call may be at most {max_call_bytes() // MIB} MiB; {size}.")
+            maximum = max_call_bytes() // MIB
+            raise TooLarge(f"This call has {len(call.payload):,} bytes, but the maximum is {maximum} MiB.")
 
 
 def _check_capacity(session: Session, new_calls: Sequence[NewCall]) -> None:
