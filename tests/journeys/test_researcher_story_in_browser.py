@@ -104,7 +104,7 @@ def submit_urgent(page: Page, train: str) -> str:
 
 def raise_priority(page: Page) -> None:
     page.get_by_role("link", name="Edit workload").click()
-    page.get_by_label("Priority").fill("medium")
+    page.get_by_label("Priority").select_option("medium")
     expect(page.get_by_role("region", name="Changes")).to_contain_text("priority", timeout=SLOW)
     page.get_by_role("button", name="Save changes").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Completed", timeout=2 * SLOW)

@@ -22,7 +22,7 @@ project: {project}
 """
 EXAMPLES: Mapping[str, tuple[str, str, str]] = {
     "single": ("Single-pod training", "my-training", """\
-# This command runs without files of yours. To run your program, choose its files under Code.
+# Needs no files. For your program, choose files under Code.
 command: |-
   nvidia-smi || echo "no NVIDIA driver"
   for step in 1 2 3; do echo "step $step"; sleep 5; done

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
+from berth.core.priorities import (
+    HIGHEST,
+    LOWEST,
+    PREEMPTIBLE_BELOW,
+    PRIORITIES,
+    default_priority,
+    is_preemptible_by_default,
+)
 from berth.core.problems import join_path
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
@@ -26,7 +33,7 @@ NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
-PRIORITY_HINT = f"0 to 1000 or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services"
+PRIORITY_HINT = f"The document can set any number from {LOWEST} to {HIGHEST}"
 PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
 SECRETS_HINT = (
     "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line. "
@@ -45,6 +52,7 @@ HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored t
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
+MAX_RUNTIME_HINT = f"{DURATION_HINT}. With it, others get an expected start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class Field:
     suggestions: str = ""  # name of the list of suggestions
     many: bool = False
     wide: bool = False
+    unfolds: bool = True  # whether a value opens the further options that contain the field
 
     @property
     def path(self) -> str:
@@ -95,7 +104,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
         FormPart("Workload", *_workload_fields(offer, has_image="image" in data)),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        FormPart("Scheduling", _scheduling_fields(offer), _advanced_fields()),
+        FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields()),
         *(() if _has_uploaded_code(data) else (_git_part(),)),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]
@@ -127,8 +136,9 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
     name = value_at(data, (*at, "name"))
+    role_name = Field((*at, "name"), "Role name", unfolds=False)
     fields = (
-        Field((*at, "name"), "Role name"),
+        *(() if alone else (role_name,)),
         Field((*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
         Field(
             (*at, MAX_REPLICAS),
@@ -141,6 +151,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or with a unit: 4Gi"),
     )
     more = (
+        *((role_name,) if alone else ()),
         Field(
             (*at, "gpu_models"),
             "GPU models",
@@ -219,21 +230,44 @@ def _service_fields() -> tuple[Field, ...]:
     )
 
 
-def _scheduling_fields(offer: FormChoices) -> tuple[Field, ...]:
+def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Field, ...]:
+    pools = Field(
+        ("pools",),
+        "Node pools",
+        field_kinds.NAMES,
+        "In order of preference. Leave empty for any pool",
+        choices=_name_choices(offer.pools),
+        many=True,
+        wide=True,
+    )
     return (
-        Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. Leave empty for any pool",
-              choices=_name_choices(offer.pools), many=True, wide=True),
-        Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, suggestions="priorities"),
-        Field(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
-        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, DURATION_HINT),
-        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
-        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
-        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
+        *((pools,) if len(offer.pools) > 1 or data.get("pools") else ()),
+        Field(("priority",), "Priority", field_kinds.NUMBER_CHOICE, PRIORITY_HINT,
+              choices=_priority_choices(data, offer.priorities)),
+        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, MAX_RUNTIME_HINT),
     )  # fmt: skip
+
+
+def _priority_choices(data: Mapping[str, Any], priorities: Mapping[str, int]) -> Choices:
+    """Return the named priorities, lowest first, with the default as an empty value."""
+    normal = default_priority(str(data.get("kind")))
+    named = [("", "normal", normal), *((name, name, value) for name, value in priorities.items())]
+    return tuple(
+        (key, f"{name.replace('-', ' ').capitalize()} ({value}){_preemptibility(value)}")
+        for key, name, value in sorted(named, key=lambda priority: priority[2])
+    )
+
+
+def _preemptibility(priority: int) -> str:
+    return "" if is_preemptible_by_default(priority) else ", non-preemptible"
 
 
 def _advanced_fields() -> tuple[Field, ...]:
     return (
+        Field(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
+        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
+        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("topology", "required"), "Required topology", suggestions="labels"),
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,

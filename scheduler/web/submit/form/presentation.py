@@ -94,7 +94,10 @@ class ShownPart:
     @property
     def expanded(self) -> bool:
         """True if the section is expanded because one of its fields has a value or an error."""
-        return any(field.value or field.errors or field.is_text_only for field in self.more)
+        return any(
+            field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
+            for field in self.more
+        )
 
     @property
     def has_values(self) -> bool:
@@ -168,7 +171,7 @@ def prepare_form(
 
 
 def _field_sentence(problem: Problem, form_field: Field) -> ErrorSentence:
-    is_choice = form_field.many or form_field.kind is field_kinds.CHOICE
+    is_choice = form_field.many or form_field.kind in (field_kinds.CHOICE, field_kinds.NUMBER_CHOICE)
     return describe_problem(problem, form_field.label, choice=is_choice)
 
 

@@ -1,0 +1,229 @@
+"""Tests for the submission page: errors, verdicts and submissions."""
+
+import re
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
+from berth.documents import read_document
+from projects.models import Workload
+from projects.services.workloads.prediction import Prediction
+from scheduler.web.submit.form.draft import PREFIX
+from scheduler.web.submit.verdict import build_verdict
+from scheduler.web.workloads.details import Obstacle
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+HTMX = {"HX-Request": "true"}
+
+
+def refresh_form(client: Client, document: str, **more: Any) -> Any:
+    return client.post(
+        "/submit", {"document": document, "agreed": document, "step": "look", **more}, headers=HTMX
+    )
+
+
+def field_error(answer: Any, path: str) -> str:
+    """Return the error shown for a field, without markup."""
+    ident = "f-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
+    match = re.search(rf'id="{ident}-error">(.*?)</span></span>', answer.content.decode(), re.DOTALL)
+    return unescape(re.sub(r"<[^>]+>", "", match[1])) if match else ""
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    return sign_in("dave")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "path", "words"),
+    [
+        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "Allowed: a whole number from 0 to 1024, or"),
+        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "Above max. Allowed: at most 2."),
+        (
+            "name: worker",
+            "name: My Role",
+            "roles[0].name",
+            "digits and hyphens, for example my-role. Use my-role",
+        ),
+        (
+            "name: fine",
+            "name: Not Fine",
+            "name",
+            "digits and hyphens, for example not-fine. Use not-fine",
+        ),
+        ("name: fine", "name: taken", "name", "Already in use. Allowed: a name that"),
+        ("project: vision", "project: ads", "project", "Does not exist. Allowed: the name"),
+        ("pools: [local]", "pools: [moon]", "pools", "Does not exist. Allowed: local"),
+        ("command: sleep 1", "", "command", "Enter a command."),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Leads out of the pod's directory. Allowed: a"),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, a]", "outputs", "Allowed: distinct paths"),
+    ],
+)
+def test_error_is_shown_on_its_field_and_line(
+    cast: Cast, dave: Client, was: str, now: str, path: str, words: str
+) -> None:
+    make.workload(cast.vision, "taken")
+    text = (
+        "name: fine\nproject: vision\npools: [local]\ncommand: sleep 1\n"
+        "roles:\n  - {name: worker, replicas: 2, gpu: 1}\n"
+    )
+    document = text.replace(was, now)
+    answer = refresh_form(dave, document)
+    assert answer.status_code == 200
+    assert words.lower() in field_error(answer, path).lower()
+    line = next((n for n, each in enumerate(document.split("\n"), 1) if now and now in each), None)
+    assert line is None or f'data-line="{line}"' in answer.content.decode()
+    assert 'aria-invalid="true"' in answer.content.decode()
+
+
+def test_viewer_sees_an_error_on_the_project_field(sign_in: SignIn, cast: Cast) -> None:
+    document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
+    assert "does not allow you to submit" in field_error(refresh_form(sign_in("erin"), document), "project")
+
+
+def test_submission_uses_the_form_values(cast: Cast, dave: Client) -> None:
+    text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    typed = {PREFIX + "name": "renamed", PREFIX + "roles[0].gpu": "0.5"}
+    sent_form = {"document": text, "agreed": text, "step": "submit", **typed}
+    assert dave.post("/submit", sent_form, headers=HTMX).headers["HX-Redirect"].startswith("/workloads/")
+    made = Workload.objects.get()
+    assert (made.name, made.gpu_milli_min) == ("renamed", 500)
+
+
+@pytest.mark.parametrize(("section", "page"), [("", "workloads"), ("service: {model_name: m}\n", "services")])
+def test_submission_redirects_to_an_existing_page(cast: Cast, dave: Client, section: str, page: str) -> None:
+    text = f"name: chat\nkind: service\ncommand: serve\n{section}roles: [{{name: engine, gpu: 1}}]\n"
+    answer = dave.post("/submit", {"document": text, "step": "submit"}, headers=HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    address = answer.headers["HX-Redirect"]
+    assert address.startswith(f"/{page}/")
+    assert dave.get(address).status_code == 200
+
+
+def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Client) -> None:
+    make.quota(cast.vision, cast.pool, 4)
+    document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    assert 'hx-post="/submit/prediction"' in refresh_form(dave, document).content.decode()
+    prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
+    assert "Would start after 1 node has booted" in prediction
+    make.node(cast.pool)
+    prediction = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
+    assert "Would start immediately" in prediction
+    assert not Workload.objects.exists()
+    assert dave.get("/submit/prediction").status_code == 405
+
+
+def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Cast, dave: Client) -> None:
+    make.quota(cast.vision, cast.pool, 4)
+    document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
+    assert "Would start after 1 node has booted</h2>" in page
+    assert '<span class="chip info">Scales up</span>' in page
+    assert page.count("<h3>Waiting for scale up</h3>") == page.count("<h3>") == 1
+    assert "The workload would start after 1 node has booted.</p>" in page
+    assert "no node of pool local has booted yet" in unescape(page).lower()
+
+
+def test_one_reason_decides_and_the_others_are_folded() -> None:
+    capacity = {"reason": "WaitingForCapacity", "message": "2 GPUs missing.", "numbers": {}}
+    share = {"reason": "WouldExceedFairShare", "message": "Over its share.", "numbers": {}}
+    reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
+    verdict = build_verdict(
+        Prediction("would_stay_pending", {}, blockers=[share, capacity, reclaim], queue_position=3)
+    )
+    assert (verdict.title, verdict.chip) == ("Would be queued", "Queued, position 3")
+    assert verdict.sentence == "The workload would be queued. Over its share."
+    assert verdict.decisive == Obstacle("WouldExceedFairShare", "Over its share.", [])
+    assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
+
+
+def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
+    evil = "<script>alert(1)</script>"
+    document = f'name: "{evil}"\nproject: "{evil}"\npools: ["{evil}"]\n'
+    document += f'env: {{A: "{evil}"}}\ncommand: "{evil}"\n'
+    page = refresh_form(
+        dave, document + f'roles: [{{name: "{evil}", replicas: "{evil}"}}]\n'
+    ).content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
+    like = make.workload(cast.vision, "train")
+    answer = dave.get(f"/submit?like={like.pk}")
+    assert 'value="train-2"' in answer.content.decode()
+    assert f"/submit?like={like.pk}" in dave.get(f"/workloads/{like.pk}").content.decode()
+
+
+@pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
+def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Cast, dave: Client) -> None:
+    text = dave.get("/submit", {"kind": kind}).context["text"]
+    assert "priority" not in text
+    answer = dave.post("/submit", {"document": text, "agreed": text, "step": "submit"}, headers=HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    workload = Workload.objects.get()
+    assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
+
+
+def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, tmp_path: Path) -> None:
+    text = dave.get("/submit").context["text"]
+    document = read_document(text)
+    assert [role["replicas"] for role in document["roles"]] == [1]
+    command = document["command"].replace("sleep 5", "true")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, env={"PATH": str(tmp_path)}
+    )
+    assert (ended.returncode, ended.stdout) == (0, "no NVIDIA driver\nstep 1\nstep 2\nstep 3\n")
+    assert 'class="warning"' not in refresh_form(dave, text).content.decode()
+
+
+def test_warning_about_a_program_is_shown_on_the_command_that_names_it(dave: Client) -> None:
+    text = "name: fine\nproject: vision\nroles: [{name: a, command: python serve.py, gpu: 1}]\n"
+    page = refresh_form(dave, text).content.decode()
+    assert 'id="f-roles-0-command-warning">serve.py is not part of this workload.' in page
+    assert 'id="f-command-warning"' not in page
+    assert dave.post("/submit", {"document": text, "step": "submit"}, headers=HTMX).status_code == 204
+
+
+def select_options(page: str, ident: str) -> list[str]:
+    select = re.search(rf'<select id="{ident}".*?</select>', page, re.DOTALL)
+    return re.findall(r"<option[^>]*>([^<]+)</option>", select[0]) if select else []
+
+
+def test_priority_is_chosen_by_name(dave: Client) -> None:
+    assert select_options(dave.get("/submit").content.decode(), "f-priority") == [
+        "Very low (25)", "Low (40)", f"Normal ({DEFAULT})", "Medium low (65)", "Medium (80)",
+        "Medium high (90)", "High (125), non-preemptible", "Very high (150), non-preemptible",
+    ]  # fmt: skip
+    service = dave.get("/submit?kind=service").content.decode()
+    assert f"Normal ({SERVICE_DEFAULT})" in select_options(service, "f-priority")
+    text = "name: a\nproject: vision\ncommand: b\npriority: 60\nroles: [{gpu: 1}]\n"
+    assert select_options(refresh_form(dave, text).content.decode(), "f-priority")[-1] == "60"
+
+
+LIMITED = (
+    "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{name: worker, replicas: 1, limit: {cpu: 2}}]\n"
+)
+NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
+
+
+def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
+    assert (
+        NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, headers=HTMX).content.decode()
+    )
+    answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
+    assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
+
+
+def test_image_is_rejected_on_its_field_and_hidden_if_no_pool_supports_images(dave: Client) -> None:
+    text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
+    answer = refresh_form(dave, text + "image: docker.io/org/torch\n")
+    assert "pool local does not run container images" in field_error(answer, "image")
+    assert 'name="f:image"' not in refresh_form(dave, text).content.decode()
