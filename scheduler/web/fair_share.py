@@ -85,7 +85,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
     pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
-    departments = share_table(request.actor, pool) if pool else []
+    departments = _most_below_share_first(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     default = default_columns([queue for _, queue in pairs])
     columns = [
@@ -122,6 +122,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
     }
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
+
+
+def _most_below_share_first(
+    tree: Sequence[tuple[QueueShare, list[QueueShare]]],
+) -> list[tuple[QueueShare, list[QueueShare]]]:
+    """Sort departments, and the projects of each, by the GPUs that they lack. Ties keep their order."""
+    return sorted(
+        ((top, sorted(children, key=lambda queue: -queue.below_share)) for top, children in tree),
+        key=lambda pair: -max([pair[0].below_share, *(queue.below_share for queue in pair[1])]),
+    )
 
 
 def _add_bar(queue: QueueShare, scale: int) -> tuple[QueueShare, Bar]:

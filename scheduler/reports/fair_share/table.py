@@ -10,6 +10,7 @@ from projects.models.tenants import Tenant, counts_in, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
 from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
+from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.selectors import queue_statuses
 
 GPU = 0
@@ -33,6 +34,7 @@ class QueueShare:
     reserved: int
     requested: int
     used: float
+    pending: int  # minimum GPUs of pending workloads; `requested` also counts what elastic workloads may add
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
 
     @property
@@ -43,11 +45,6 @@ class QueueShare:
     @property
     def over_quota(self) -> int:
         return 0 if self.quota is None else max(0, self.held - self.quota)
-
-    @property
-    def pending(self) -> int:
-        """Requested GPUs that are neither allocated nor reserved."""
-        return max(0, self.requested - self.held)
 
     @property
     def below_share(self) -> int:
@@ -61,17 +58,29 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
     rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), allocated_outside([pool])
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
+    pending = pending_by_project([pool])
     children: dict[int, list[QueueShare]] = defaultdict(list)
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        share = _queue_share(project, stored.get(key), set_quotas.get(key), remaining.get(key, 0))
+        share = _queue_share(
+            project,
+            stored.get(key),
+            set_quotas.get(key),
+            remaining.get(key, 0),
+            pending=pending.get(project.pk, 0),
+        )
         children[project.department_id].append(share)
     result = []
     for department in departments(actor):
         key = ("department", department.pk)
         visible = key in stored or key in set_quotas or not children[department.pk]
         top = _queue_share(
-            department, stored.get(key), set_quotas.get(key), remaining.get(key, 0), numbers_visible=visible
+            department,
+            stored.get(key),
+            set_quotas.get(key),
+            remaining.get(key, 0),
+            pending=sum(child.pending for child in children[department.pk]),
+            numbers_visible=visible,
         )
         result.append((top, sorted(children[department.pk], key=_sort_key)))
     return sorted(result, key=lambda pair: _sort_key(pair[0]))
@@ -83,6 +92,7 @@ def _queue_share(
     quota: Quota | None,
     remaining: int | None,
     *,
+    pending: int,
     numbers_visible: bool = True,
 ) -> QueueShare:
     return QueueShare(
@@ -96,6 +106,7 @@ def _queue_share(
         reserved=row.reserved[GPU] if row else 0,
         requested=row.requested[GPU] if row else 0,
         used=row.usage[GPU] if row else 0.0,
+        pending=pending,
         numbers_visible=numbers_visible,
     )
 

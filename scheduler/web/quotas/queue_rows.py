@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from django.db.models import Q, Sum
+from django.db.models import Q
 
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
 from projects.access import fully_visible_departments
 from projects.actor import Actor
-from projects.models import Phase, Quota, Workload
+from projects.models import Quota
 from projects.models.tenants import PoolOrGroup, Tenant, counts_in
 from projects.selectors import departments, projects, quotas
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
+from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
@@ -160,24 +161,6 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
 
 def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
     return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
-
-
-def pending_by_project(pools: list[NodePool]) -> dict[int, int]:
-    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
-
-    Held tasks of arrays and workloads with reserved GPUs are omitted.
-    """
-    rows = (
-        Workload.objects.filter(
-            phase=Phase.PENDING,
-            held=False,
-            pools__overlap=[pool.name for pool in pools],
-        )
-        .order_by()
-        .values_list("project_id")
-        .annotate(requested=Sum("gpu_milli_min"))
-    )
-    return dict(rows)
 
 
 def _quotas_by_owner(actor: Actor, which: Q) -> dict[Key, list[Quota]]:

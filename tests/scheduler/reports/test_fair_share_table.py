@@ -2,6 +2,7 @@
 
 from scheduler.models import QueueStatus
 from scheduler.reports.fair_share.table import share_table
+from scheduler.web.quotas.queue_rows import quota_lines
 from tests.scheduler.stage import NOON, Stage
 
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
@@ -30,3 +31,15 @@ def test_projects_are_visible_without_their_department(stage: Stage) -> None:
     ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)
     assert (research.numbers_visible, [child.name for child in children]) == (False, ["vision"])
     assert share_table(stage.cast.frank, stage.cast.pool) == []
+
+
+def test_pending_gpus_are_those_of_pending_workloads_as_on_the_overview(stage: Stage) -> None:
+    cast = stage.cast
+    stage.submit("waits", roles=ALL)
+    QueueStatus.objects.create(
+        pool=cast.pool, project=cast.vision, share=[4000, 0, 0], allocated=[1000, 0, 0],
+        requested=[20_000, 0, 0], usage=[0, 0, 0], at=NOON,
+    )  # fmt: skip
+    ((_, (vision,)),) = share_table(cast.dave, cast.pool)
+    ((_, (line,)),) = [(top, top.children) for top in quota_lines(cast.dave, [cast.pool])]
+    assert vision.pending == line.pending == 4000

@@ -9,8 +9,8 @@ from django.utils import timezone
 from berth.server.web.charts.bars import WIDTH, quota_bar
 from projects.models import Workload, WorkloadArray
 from scheduler.reports.pool_diagnosis import diagnose_pool
+from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_list import queue_length
-from scheduler.web.quotas.queue_rows import pending_by_project
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn

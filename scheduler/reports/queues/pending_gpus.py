@@ -1,0 +1,26 @@
+"""Pending GPUs of projects, as on the overview and on the pages of quotas and fair shares."""
+
+from collections.abc import Iterable
+
+from django.db.models import Sum
+
+from pools.models import NodePool
+from projects.models import Phase, Workload
+
+
+def pending_by_project(pools: Iterable[NodePool]) -> dict[int, int]:
+    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
+
+    Held tasks of arrays and workloads with reserved GPUs are omitted.
+    """
+    rows = (
+        Workload.objects.filter(
+            phase=Phase.PENDING,
+            held=False,
+            pools__overlap=[pool.name for pool in pools],
+        )
+        .order_by()
+        .values_list("project_id")
+        .annotate(requested=Sum("gpu_milli_min"))
+    )
+    return dict(rows)
