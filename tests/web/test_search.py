@@ -91,6 +91,27 @@ def test_search_finds_schedules_and_quota_groups(cast: Cast, sign_in: SignIn) ->
     assert links(sign_in("grace"), "weekly") == []
 
 
+def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: SignIn) -> None:
+    make.pool("spare")
+    alice, dave = sign_in("alice"), sign_in("dave")
+    assert "Edit the quota of vision in local" in titles(alice, "quota vision")
+    assert links(alice, "edit quota vision spare")[0] == "/quotas/projects/vision/spare"
+    assert {"/quotas/projects/vision/spare", "/quotas/projects/ads/local"} <= set(links(alice, "edit quota"))
+    assert alice.get("/quotas/projects/vision/spare").status_code == 200
+    assert not any(link.startswith("/quotas/projects") for link in links(dave, "edit quota vision"))
+    assert "/queue?project=vision" in links(dave, "queue vision")
+    assert "/queue?project=ads" not in links(dave, "queue ads")
+    assert {"/fair-share?pool=spare", "/queue?pool=spare"} <= set(links(alice, "fair spare")) | set(
+        links(alice, "spare queue")
+    )
+    assert links(alice, "queue nowhere") == []
+
+
+def test_without_words_actions_come_before_pages(cast: Cast, sign_in: SignIn) -> None:
+    text = sign_in("alice").get("/search", {"q": ""}, headers=HTMX).content.decode()
+    assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Actions", "Pages"]
+
+
 def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in: SignIn) -> None:
     assert titles(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
     assert Client().get("/search", {"q": "rack7"}, headers=HTMX).status_code == 401
@@ -113,3 +134,5 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
         make.workload(cast.vision, f"many-{number}")
     with django_assert_max_num_queries(16):
         assert len(titles(alice, "many")) == 6
+    with django_assert_max_num_queries(20):
+        links(alice, "edit quota many local")

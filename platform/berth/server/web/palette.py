@@ -1,9 +1,17 @@
-"""Actions in the search dialog: forms that create objects, and steps on a workload or schedule."""
+"""Actions in the search dialog, and pages of one project or pool.
 
-from collections.abc import Callable, Iterable, Iterator
+Actions are forms that create objects, steps on a workload or schedule, and quotas to edit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
+from operator import or_
+from typing import Any
 from urllib.parse import urlsplit
 
+from django.db.models import Q, QuerySet
 from django.urls import Resolver404, ResolverMatch, resolve, reverse
 from django.utils.http import urlencode
 
@@ -14,10 +22,11 @@ from projects.access import (
     is_platform_admin,
     may,
     may_submit_anywhere,
+    visible_pools,
 )
 from projects.actor import Actor
 from projects.models import Schedule, Workload
-from projects.selectors import schedules, workloads
+from projects.selectors import projects, schedules, workloads
 from projects.services.schedules import may_change
 from projects.web.workloads.pages import steps_for
 
@@ -60,6 +69,18 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
     ("Create subscription", "notification-new", "bell", _everyone),
 )
 PAGES_OF_FORMS = {"pool-new"}  # forms that are too long for a dialog
+STOP_WORDS = {"the", "of", "in", "for"}
+MAX_CANDIDATES, MAX_PHRASES = 20, 6
+EDIT_QUOTA = "Edit the quota"
+# Title, route, icon, and whether the page can be filtered by project and by pool.
+FILTERED_PAGES = (
+    ("Workloads", "workloads", "workloads", ("project", "pool")),
+    ("Queue", "queue", "queue", ("project", "pool")),
+    ("Quotas", "quotas", "quotas", ("pool",)),
+    ("Fair share", "fair-share", "share", ("pool",)),
+    ("Usage and cost", "usage", "usage", ("project", "pool")),
+    ("Evictions", "evictions", "evictions", ("project", "pool")),
+)
 
 
 def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
@@ -118,6 +139,75 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
         path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
         title = f"{step.capitalize()} {schedule.name}"
         yield Hit(title, path, "clock", f"{schedule.project.name}, schedule", in_dialog=True)
+
+
+def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
+    """Return pages filtered by a project or pool.
+
+    Some words must be in the page's title, the others in the name.
+    """
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+
+    def names(kind: str, others: tuple[str, ...]) -> list[str]:
+        if (kind, others) not in found:
+            rows = projects(actor) if kind == "project" else visible_pools(actor)
+            found[kind, others] = [row.name for row in _named(rows, others)[:MAX_PHRASES]]
+        return found[kind, others]
+
+    hits = []
+    for title, route, icon, filters in FILTERED_PAGES:
+        others = _other_words(words, title)
+        if 0 < len(others) < len(words):
+            for kind in filters:
+                preposition = "of" if kind == "project" else "in pool"
+                for name in names(kind, others):
+                    path = f"{reverse(route)}?{urlencode({kind: name})}"
+                    hits.append(Hit(f"{title} {preposition} {name}", path, icon))
+    return hits[:MAX_PHRASES]
+
+
+def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
+    """Return the forms of the quotas whose project and pool contain the words besides "edit quota"."""
+    others = _other_words(words, EDIT_QUOTA)
+    if len(words) < 2 or len(others) == len(words):
+        return []
+    pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
+    all_projects = projects(actor).order_by("name")
+    named = list(_named_by_any(all_projects, others)[:MAX_CANDIDATES]) if others else []
+    hits = (
+        Hit(
+            f"{EDIT_QUOTA} of {project.name} in {pool.name}",
+            reverse("quota", args=["projects", project.name, pool.name]),
+            "quotas",
+            "Action",
+        )
+        for project in named or all_projects[:MAX_CANDIDATES]
+        for pool in pools
+        if all(word in project.name or word in pool.name for word in others)
+        and may(actor, Action.SET_QUOTA, project)
+    )
+    return list(islice(hits, MAX_PHRASES))
+
+
+def _other_words(words: Sequence[str], title: str) -> tuple[str, ...]:
+    """Return the words that do not begin a word of the title, without prepositions."""
+    parts = title.lower().split()
+    lowered = (word.lower() for word in words)
+    return tuple(
+        word
+        for word in lowered
+        if word not in STOP_WORDS and not any(part.startswith(word) for part in parts)
+    )
+
+
+def _named(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+    for word in words:
+        rows = rows.filter(name__icontains=word)
+    return rows.order_by("name")
+
+
+def _named_by_any(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+    return rows.filter(reduce(or_, (Q(name__icontains=word) for word in words)))
 
 
 def _resolve(url: str | None) -> ResolverMatch | None:

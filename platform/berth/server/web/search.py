@@ -19,6 +19,8 @@ from berth.server.web.palette import (
     Hit,
     form_actions,
     page_actions,
+    page_phrases,
+    quota_actions,
     schedule_actions,
     split_verb,
     workload_actions,
@@ -63,18 +65,20 @@ def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
     """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    Without words, list the pages, the forms and the actions on the page at `url`. If the first word is a verb
+    Words of a page or action can be combined with names: "edit quota vision", "queue train".
+    Without words, list the actions on the page at `url`, the forms and the pages. If the first word is a verb
     such as "cancel", actions on matching workloads and schedules come first.
     """
     if not words:
         yield HitGroup("Actions on this page", page_actions(actor, url))
-        yield HitGroup("Pages", list(_pages(actor, words)))
         yield HitGroup("Actions", list(form_actions(actor, words)))
+        yield HitGroup("Pages", list(_pages(actor, words)))
         return
     verb, rest = split_verb(words)
     if verb:
         yield HitGroup("Actions", list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND])
-    yield HitGroup("Pages", [*_pages(actor, words), *form_actions(actor, words)])
+    yield HitGroup("Actions", quota_actions(actor, words))
+    yield HitGroup("Pages", [*_pages(actor, words), *page_phrases(actor, words), *form_actions(actor, words)])
     found_workloads = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
     yield HitGroup(
         "Workloads",
