@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from berth.core.words import format_count
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
@@ -263,4 +264,13 @@ def _all_proposals(
 def _bundle_message(kind: Kind, outcome: Outcome) -> str:
     stopped = len({victim.gang.name for victim in outcome.evicted if victim.is_gang})
     scaled_down = sum(len(victim.pods) for victim in outcome.evicted if not victim.is_gang)
-    return f"{kind}: {stopped} stopped, {scaled_down} scaled down, {len(outcome.moved)} pods moved"
+    parts = [
+        f"{format_count(count, noun)} {verb}"
+        for count, noun, verb in (
+            (stopped, "workload", "stopped"),
+            (scaled_down, "pod", "scaled down"),
+            (len(outcome.moved), "pod", "moved"),
+        )
+        if count
+    ]
+    return f"{kind}: {', '.join(parts)}" if parts else str(kind)
