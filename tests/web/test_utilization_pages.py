@@ -16,6 +16,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from projects.models import MetricsPoint, Pod, Service, Workload
 from projects.services import workloads
 from scheduler.models import Allocation, NodeUtilization
+from scheduler.web.utilization.charts import _memory_scale
 from tests import factories as make
 from tests.cast import Cast
 from tests.services.stage import document
@@ -229,3 +230,20 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
     assert [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", unknown[1]) if int(y) == HEIGHT] == [
         pytest.approx(967, abs=20), pytest.approx(683, abs=20),
     ]  # fmt: skip
+
+
+def test_resources_without_a_request_say_so(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    Allocation.objects.filter(pod=pod).update(cpu_milli=0, memory_mib=0)
+    make.used(pod, 25, cpu=4, memory=12)
+    make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50)
+    for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/resources"):
+        text = page(sign_in("erin"), path)
+        assert text.count("none requested") == 2, path
+        assert "of 0" not in text, path
+
+
+def test_small_amounts_of_memory_are_charted_in_mib() -> None:
+    unit, convert = _memory_scale([12, 300, None])
+    assert (unit, convert(300), convert(None)) == ("MiB", 300_000, None)
+    unit, convert = _memory_scale([12, 2048])
+    assert (unit, convert(2048)) == ("GiB", 2000)

@@ -91,19 +91,26 @@ def utilization_over_time(
 
 
 def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
+    memory_unit, scaled = _memory_scale(
+        [amount for p in points for amount in (p.memory_mib, p.allocated_memory_mib)]
+    )
+    gpu_memory_unit, gpu_scaled = _memory_scale(
+        [amount for p in points for amount in (p.gpu_memory_mib, p.allocated_gpu_memory_mib)]
+    )
     charts = [
         _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
                lambda p: p.allocated_cpu_milli, use.cpu_milli, use.allocated_cpu_milli),
-        _chart("memory", "Memory", "GiB", points, axis, lambda p: _gib(p.memory_mib),
-               lambda p: _gib(p.allocated_memory_mib), _gib(use.memory_mib), _gib(use.allocated_memory_mib)),
+        _chart("memory", "Memory", memory_unit, points, axis, lambda p: scaled(p.memory_mib),
+               lambda p: scaled(p.allocated_memory_mib), scaled(use.memory_mib),
+               scaled(use.allocated_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
         charts += [
             _chart("gpu", "GPU utilization", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
-            _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
-                   lambda p: _gib(p.allocated_gpu_memory_mib), _gib(use.gpu_memory_mib),
-                   _gib(use.allocated_gpu_memory_mib)),
+            _chart("gpu-memory", "GPU memory", gpu_memory_unit, points, axis,
+                   lambda p: gpu_scaled(p.gpu_memory_mib), lambda p: gpu_scaled(p.allocated_gpu_memory_mib),
+                   gpu_scaled(use.gpu_memory_mib), gpu_scaled(use.allocated_gpu_memory_mib)),
         ]  # fmt: skip
     return tuple(chart for chart in charts if chart is not None)
 
@@ -133,6 +140,11 @@ def _chart(
     return Chart(key, title, unit, steps, now, of or 0, label)
 
 
-def _gib(mib: int | None) -> int | None:
-    """Convert MiB to thousandths of a GiB."""
-    return None if mib is None else round(mib * MILLI / MIB_PER_GIB)
+def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:
+    """Return the unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
+    divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
+
+    def convert(mib: int | None) -> int | None:
+        return None if mib is None else round(mib * MILLI / divisor)
+
+    return ("GiB" if divisor == MIB_PER_GIB else "MiB"), convert

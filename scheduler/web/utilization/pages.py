@@ -91,8 +91,13 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
     charts = {chart.key: chart for chart in course.charts}
     cpu = "" if use.cpu_milli is None else thousandths(use.cpu_milli)
     figures = [
-        ("cpu", "CPU", cpu, f"of {thousandths(use.allocated_cpu_milli)} cores"),
-        ("memory", "Memory", _memory(use.memory_mib), f"of {memory(use.allocated_memory_mib)}"),
+        ("cpu", "CPU", cpu, _of(use.allocated_cpu_milli, f"{thousandths(use.allocated_cpu_milli)} cores")),
+        (
+            "memory",
+            "Memory",
+            _memory(use.memory_mib),
+            _of(use.allocated_memory_mib, memory(use.allocated_memory_mib)),
+        ),
     ]
     if use.allocated_gpu_milli:
         busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f} %"
@@ -107,6 +112,10 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         StripFigure(title, used, allocated, charts.get(key), old_since)
         for key, title, used, allocated in figures
     ]
+
+
+def _of(allocated: int, text: str) -> str:
+    return f"of {text}" if allocated else "none requested"
 
 
 def _is_current(use: summary.Utilization, now: datetime) -> bool:
