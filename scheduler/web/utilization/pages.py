@@ -91,12 +91,17 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
     charts = {chart.key: chart for chart in course.charts}
     cpu = "" if use.cpu_milli is None else thousandths(use.cpu_milli)
     figures = [
-        ("cpu", "CPU", cpu, _of(use.allocated_cpu_milli, f"{thousandths(use.allocated_cpu_milli)} cores")),
+        (
+            "cpu",
+            "CPU",
+            cpu,
+            _format_request(use.allocated_cpu_milli, f"{thousandths(use.allocated_cpu_milli)} cores"),
+        ),
         (
             "memory",
             "Memory",
             _memory(use.memory_mib),
-            _of(use.allocated_memory_mib, memory(use.allocated_memory_mib)),
+            _format_request(use.allocated_memory_mib, memory(use.allocated_memory_mib)),
         ),
     ]
     if use.allocated_gpu_milli:
@@ -114,7 +119,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
     ]
 
 
-def _of(allocated: int, text: str) -> str:
+def _format_request(allocated: int, text: str) -> str:
     return f"of {text}" if allocated else "none requested"
 
 

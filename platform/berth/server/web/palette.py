@@ -146,13 +146,13 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
     Some words must be in the page's title, the others in the name.
     """
-    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    names_by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def names(kind: str, others: tuple[str, ...]) -> list[str]:
-        if (kind, others) not in found:
+        if (kind, others) not in names_by_key:
             rows = projects(actor) if kind == "project" else visible_pools(actor)
-            found[kind, others] = [row.name for row in _named(rows, others)[:MAX_PHRASES]]
-        return found[kind, others]
+            names_by_key[kind, others] = [row.name for row in _named(rows, others)[:MAX_PHRASES]]
+        return names_by_key[kind, others]
 
     hits = []
     for title, route, icon, filters in FILTERED_PAGES:
