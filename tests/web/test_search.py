@@ -96,7 +96,7 @@ def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: Sign
     alice, dave = sign_in("alice"), sign_in("dave")
     assert "Edit the quota of vision in local" in titles(alice, "quota vision")
     assert links(alice, "edit quota vision spare")[0] == "/quotas/projects/vision/spare"
-    assert {"/quotas/projects/vision/spare", "/quotas/projects/ads/local"} <= set(links(alice, "edit quota"))
+    assert "/quotas/projects/ads/local" in links(alice, "edit quota")
     assert alice.get("/quotas/projects/vision/spare").status_code == 200
     assert not any(link.startswith("/quotas/projects") for link in links(dave, "edit quota vision"))
     assert "/queue?project=vision" in links(dave, "queue vision")

@@ -136,7 +136,8 @@ def _chart(
             line.append(None)
     steps = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
     highest, allocated = max(values), max(number or 0 for number in line)
-    label = f"{title}: up to {highest / MILLI:,.2f} of {allocated / MILLI:,.2f} {unit} used"
+    requested = f" of {allocated / MILLI:,.2f}" if allocated else ""
+    label = f"{title}: up to {highest / MILLI:,.2f}{requested} {unit} used"
     return Chart(key, title, unit, steps, now, of or 0, label)
 
 
