@@ -138,10 +138,14 @@ class _FutureCapacity:
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
     def _never_reason(self, kind: int, resource: str, missing: int) -> str:
-        allocated = format_amount(resource, self._undeclared[kind])
+        undeclared = self._undeclared[kind]
+        if missing > undeclared:
+            more = format_amount(resource, missing - undeclared)
+            return f"even if no workload ran, the ready nodes of the pool would lack {more}"
         return (
-            f"{format_amount(resource, missing)} would be missing even after every workload with a "
-            f"maximum runtime has ended; workloads without one have, or will have, {allocated} allocated"
+            "the end of workloads without a maximum runtime is unknown; they have, or will have, "
+            f"{format_amount(resource, undeclared)} allocated, and this workload needs "
+            f"{format_amount(resource, missing)} of that"
         )
 
 

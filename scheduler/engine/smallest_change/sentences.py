@@ -23,6 +23,11 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         case Outcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
+    if result.change.kind is ChangeKind.BACKOFF_OVER:  # ends by itself, so it is no condition
+        left = result.change.before
+        return (
+            f"The workload would start when its backoff ends, in {left} s.{_effects_sentence(result.effects)}"
+        )
     clause = _clause(result.change, project, display_name)
     return f"The workload would start now if {clause}.{_effects_sentence(result.effects)}"
 
@@ -39,8 +44,6 @@ def _clause(change: Change, project: str, display_name: Callable[[str], str]) ->
     match change.kind:
         case ChangeKind.RESUMED:
             return "it were resumed"
-        case ChangeKind.BACKOFF_OVER:
-            return f"its backoff were over ({before} s left)"
         case ChangeKind.DEPENDENCY_ENDED:
             return f"{display_name(subject)} had {PAST_VERBS[str(after)]}"
         case ChangeKind.PREEMPTION_DELAY_OVER:

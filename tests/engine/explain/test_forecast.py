@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.engine.decide import decide
 from scheduler.engine.forecast import ASSUMPTIONS, CAPACITY_FREE, Forecast, forecasts
-from scheduler.engine.model import Dependency
+from scheduler.engine.model import Dependency, NodeState
 from tests.engine.world import NOON, World
 
 
@@ -40,10 +40,20 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     world.running("p/short", "p", "n0 n0", since=100, max_runtime=700)
     estimates = expected_start(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
     assert estimates["p/a"].at is None
-    assert estimates["p/a"].because.startswith("2 GPUs would be missing even after every workload")
-    assert estimates["p/a"].because.endswith("have, or will have, 6 GPUs allocated")
+    assert estimates["p/a"].because == (
+        "the end of workloads without a maximum runtime is unknown; they have, or will have, "
+        "6 GPUs allocated, and this workload needs 2 GPUs of that"
+    )
     assert estimates["p/b"].at == NOON + 600, (
         "a workload without an estimate does not hide the estimates of others"
+    )
+
+
+def test_too_few_ready_nodes_are_the_cause_if_no_end_would_suffice() -> None:
+    world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
+    world.running("p/long", "p", "n0 n0", since=100)
+    assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (
+        "even if no workload ran, the ready nodes of the pool would lack 2 GPUs"
     )
 
 
