@@ -143,7 +143,9 @@ def django_db_modify_db_settings(
     from django.db import connections
 
     settings_dict = connections["default"].settings_dict
-    settings_dict.update(environ.Env.db_url_config(postgres))
+    server = environ.Env.db_url_config(postgres)
+    # Keep the options of the settings, which prepare queries.
+    settings_dict.update(server | {"OPTIONS": settings_dict["OPTIONS"] | server.get("OPTIONS", {})})
     if migrated_home:
         settings_dict["TEST"]["TEMPLATE"] = DATABASE
 
