@@ -17,9 +17,10 @@ VolumeValues = Annotated[
         "the labels in `nodes` (default: all nodes), or on Kubernetes also nfs://SERVER/PATH. `access` is "
         "read_only (default) or read_write. `projects` lists the projects that may use the volume (default: "
         "all projects). Except on Kubernetes, `source` may also be s3://BUCKET/PREFIX: nodes fetch the "
-        "objects before a pod starts. `endpoint` is then the URL of an object store other than AWS, `region` "
-        "its region, `secret` one of the pool's secrets of the kind s3_key (default: the server's own "
-        f"identity), and `max_gib` the maximum size of all objects (default: {MAX_GIB})."
+        "objects before a pod starts, and Berth stores what the pod has changed after it has ended. "
+        "`endpoint` is then the URL of an object store other than AWS, `region` its region, `secret` one of "
+        "the pool's secrets of the kind s3_key (default: the server's own identity), and `max_gib` the "
+        f"maximum size of all objects (default: {MAX_GIB})."
     ),
     WithJsonSchema(
         {

@@ -63,7 +63,7 @@ class Bucket:
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume
-        self._s3 = _client(volume.endpoint, volume.region, login)
+        self._s3 = client_for(volume.endpoint, volume.region, login)
 
     def list_page(self, after: str = "") -> ObjectPage:
         """Return up to 1,000 objects.
@@ -73,7 +73,7 @@ class Bucket:
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix
-        with _failures():
+        with converted_errors():
             answer = self._s3.list_objects_v2(Bucket=self._volume.bucket, Prefix=prefix, **more)
         objects = [
             ListedObject(
@@ -90,7 +90,7 @@ class Bucket:
 
         Raises Conflict if there are no usable credentials.
         """
-        with _failures():
+        with converted_errors():
             return [
                 self._s3.generate_presigned_url(
                     "get_object",
@@ -102,7 +102,7 @@ class Bucket:
 
 
 @lru_cache(maxsize=64)
-def _client(endpoint: str, region: str, login: BucketLogin) -> Any:
+def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
     config = Config(
         signature_version="s3v4", connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": 2},
@@ -119,7 +119,8 @@ def _client(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def converted_errors() -> Iterator[None]:
+    """Convert errors of the object store. Raises Conflict, or Unavailable if another attempt may succeed."""
     try:
         yield
     except ClientError as error:
@@ -142,7 +143,7 @@ def _answer(error: ClientError) -> BerthError:
             f"The object store rejects the credentials ({code}). Tell an admin to renew the secret."
         )
     if code in DENIED:
-        return Conflict(f"The credentials do not allow listing the objects ({code}). Tell an admin.")
+        return Conflict(f"The credentials do not allow this ({code}). Tell an admin.")
     if code in ELSEWHERE:
         return Conflict(
             f"The bucket is in another region ({code}). Tell an admin to set the volume's region."

@@ -27,9 +27,6 @@ def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
             allowed = "this key only with a source s3://BUCKET/PREFIX"
             yield Problem(f"{path}.{key}", "is not possible here", format_value(entry[key]), allowed)
         return
-    if entry.get("access") == READ_WRITE:
-        message = "is not possible for s3:// sources, whose files pods cannot change"
-        yield Problem(f"{path}.access", message, READ_WRITE, f"{READ_ONLY}; `outputs` store results of pods")
     checks = {
         "endpoint": (endpoint_problem, "a URL without a path, such as https://s3.example.org:9000"),
         "region": (_region_problem, "the name of a region, such as eu-central-1"),

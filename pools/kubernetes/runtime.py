@@ -47,7 +47,7 @@ from pools.runtimes.base import (
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.ledger import Entry, Ledger
-from pools.runtimes.local import validate_name
+from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 log = logging.getLogger(__name__)

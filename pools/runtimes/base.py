@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Protocol
 
 from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.files.base import PodFileReader
 
 
 @dataclass(frozen=True)
@@ -201,27 +202,6 @@ class Measurements:
     devices: Mapping[str, tuple[DeviceUsage, ...]]
 
 
-@dataclass(frozen=True)
-class PodFile:
-    """Regular file of a pod. `path` is relative to the pod's directory, and `size` is in bytes."""
-
-    path: str
-    size: int
-    executable: bool
-
-
-@dataclass(frozen=True)
-class PodFiles:
-    """Files of a pod, sorted by path. `skipped` maps each omitted path to the reason."""
-
-    files: tuple[PodFile, ...]
-    skipped: Mapping[str, str]
-
-
-class FilesGone(ValueError):
-    """Raised if the files of a pod no longer exist, or if a file cannot be read as a regular file."""
-
-
 class RuntimeFailure(Exception):
     """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
@@ -260,7 +240,7 @@ class ClusterQuotas:
     obstacle: str = ""
 
 
-class Runtime(Protocol):
+class Runtime(PodFileReader, Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
     def start(self, order: PodOrder) -> None:
@@ -334,30 +314,6 @@ class Runtime(Protocol):
         with all processes that it started, when the socket is closed or the pod ends. Raises ChannelRefused,
         or RuntimeFailure if the runtime itself fails.
         """
-        ...
-
-    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Return the regular files at and below these relative paths.
-
-        The paths are relative to the directory with the pod's code if it has code, otherwise to the pod's
-        own directory. Links are skipped. A pod's files exist until it is forgotten. Raises FilesGone.
-        """
-        ...
-
-    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
-        ...
-
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return the regular files of an ended pod at and below a path, or all of them if it is empty.
-
-        Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
-        are skipped. The files exist until the pod is forgotten. Raises FilesGone.
-        """
-        ...
-
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

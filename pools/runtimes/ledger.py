@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodReport, PodState
-from pools.runtimes.local import validate_name
+from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.shim.records import Record, read_record, sync, sync_directory, write_record
 from pools.runtimes.wire import decode_report, encode_report
 

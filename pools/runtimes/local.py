@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import sys
@@ -12,14 +11,13 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes import local_log, pod_files
+from pools.runtimes import local_log
 from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
     LogChunk,
     Measurements,
     PodCause,
-    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -35,9 +33,17 @@ from pools.runtimes.enclosure.limits import UnenforcedLimit, limit_fields
 from pools.runtimes.enclosure.pod import shared_memory_path
 from pools.runtimes.enclosure.probe import Shim as ProbedShim
 from pools.runtimes.enclosure.volumes import UnusableVolume
+from pools.runtimes.files.local import LocalFiles
 from pools.runtimes.group_usage import group_usage
 from pools.runtimes.images.order import image_env
-from pools.runtimes.pod_dir import PodDir, delete_stray_secrets, exit_report, parse_timestamp
+from pools.runtimes.pod_dir import (
+    NAME,
+    PodDir,
+    delete_stray_secrets,
+    exit_report,
+    parse_timestamp,
+    validate_name,
+)
 from pools.runtimes.pod_env import download_fields, pod_env
 from pools.runtimes.process_usage import usage_by_pod
 from pools.runtimes.rendezvous import PortAllocator
@@ -50,10 +56,9 @@ from pools.runtimes.shims import SHIM_CODE, SHIM_ENV, SOURCE_ROOT, Shim, ShimSta
 
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-class LocalRuntime:
+class LocalRuntime(LocalFiles):
     """Runtime whose pods are processes on this machine, in the strongest enclosures that are available.
 
     All state is under `root`, so several processes may use the runtime at the same time, and a new process
@@ -279,26 +284,6 @@ class LocalRuntime:
             raise ChannelRefused("the pod was started by a version of Berth without support for shells")
         raise ChannelRefused("the pod is not running")
 
-    def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        return pod_files.list_files(*self._files_of(pod_id), paths)
-
-    def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        return pod_files.read_file(*self._files_of(pod_id), path, offset, limit)
-
-    def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        return pod_files.list_below(self._kept_directories(pod_id, workspace), path)
-
-    def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        return pod_files.read_listed_file(self._kept_directories(pod_id, workspace), path, offset, limit)
-
-    def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
-        return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
-
-    def _files_of(self, pod_id: str) -> tuple[str, str]:
-        """Return a pod's own directory, and the subdirectory that paths are relative to."""
-        pod = self._pod_dir(pod_id)
-        return str(pod.work), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
-
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
             # A link could point to any file on this machine.
@@ -363,13 +348,6 @@ def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
     return measured | usage_by_pod(rest) if rest else measured
 
 
-def validate_name(name: str) -> str:
-    """Return the name. Raises ValueError if the name could escape the directory."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"not a valid pod or workspace name: {name!r}")
-    return name
-
-
 def _missing_environment(environment: Path | None) -> str:
     if environment is None or (environment / ".ready").exists():
         return ""
@@ -390,7 +368,7 @@ def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
 
 def _find_secrets_error(order: PodOrder) -> str:
     """Return why the secrets cannot be delivered, without revealing their values."""
-    if any(not _NAME.fullmatch(name) for name in order.secret_files):
+    if any(not NAME.fullmatch(name) for name in order.secret_files):
         return "names of secret files must be plain file names"
     texts = [*order.secret_env, *order.secret_env.values(), *order.secret_files.values()]
     if any("\0" in text for text in texts):

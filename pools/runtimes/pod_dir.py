@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,7 +16,8 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes.base import FilesGone, PodCause, PodOrder, PodReport, PodState, StopNotice
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, StopNotice
+from pools.runtimes.files.base import FilesGone
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.channels.listener import SOCKET
@@ -25,6 +27,7 @@ from pools.runtimes.shim.secrets import Secrets
 from pools.runtimes.shim.shared_memory import remove_unused
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs; its directories for secrets are private
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t len, pid_t
 
 
@@ -60,12 +63,16 @@ class PodDir:
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
-    def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
-        """Return the parent and the name of each directory that the pod used, once it has ended."""
+    def ended_path(self) -> Path:
+        """Return the path of this directory. Raises FilesGone if the pod has not ended or was forgotten."""
         if not self.has("exit"):
             raise FilesGone("the pod's files no longer exist")
+        return self.path
+
+    def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
+        """Return the parent and the name of each directory that the pod used. Raises FilesGone."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
-        directories = {label: (str(self.path), name) for label, name in own.items()}
+        directories = {label: (str(self.ended_path()), name) for label, name in own.items()}
         return {**directories, "workspace": (str(workspace.parent), workspace.name)}
 
     def create(self, durable: bool = True) -> None:
@@ -257,3 +264,10 @@ def exit_report(end: dict[str, str]) -> PodReport:
 
 def parse_timestamp(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromtimestamp(float(text), timezone.utc)
+
+
+def validate_name(name: str) -> str:
+    """Return the name. Raises ValueError if the name could escape the directory."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"not a valid pod or workspace name: {name!r}")
+    return name

@@ -64,4 +64,7 @@ def download_fields(order: PodOrder, volume_cache: Path) -> Record:
     if order.volumes_url:
         fields += [("volumes_url", order.volumes_url), ("volume_cache", str(volume_cache))]
         fields += [("synced_volume", f"{each.name} {each.cache}") for each in order.volumes if each.cache]
+        fields += [
+            ("writable_volume", each.name) for each in order.volumes if each.cache and each.is_writable
+        ]
     return [*fields, ("download_ca", order.download_ca)] if fields else []

@@ -25,7 +25,7 @@ from projects.models import PodOutputs
 from projects.services import code, outputs
 
 OCTETS = "application/octet-stream"
-NEWEST_PODS = Order("newest", ("pod__created_at", "pod_id"), is_descending=True)
+NEWEST_PODS = Order("newest", ("pod__created_at", "id"), is_descending=True)
 OutputStateName = Literal["waiting", "stored", "failed"]
 PodName = Annotated[Word, Field(description="ROLE-INDEX; by default the first pod.")]
 RunNumber = Annotated[int, Field(ge=1, le=2**31 - 1, description="By default the latest run with outputs.")]
@@ -33,11 +33,14 @@ OutputPathText = Annotated[str, Field(min_length=1, max_length=PATH_MAX)]
 
 
 class PodOutputsResponse(ResponseModel):
-    """Outputs of one pod. `size` is in bytes."""
+    """Files that one pod leaves behind: its outputs, or its changes to a volume. `size` is in bytes."""
 
     pod: str = Field(description="ROLE-INDEX")
     run: int
-    paths: list[str] = Field(description="Declared paths.")
+    paths: list[str] = Field(description="Declared paths. Empty for a volume.")
+    volume: str | None = Field(
+        description="Writable volume in S3 that the changed files are stored in. Null for declared outputs."
+    )
     state: OutputStateName = Field(
         description="`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."
     )
@@ -45,6 +48,7 @@ class PodOutputsResponse(ResponseModel):
     skipped: dict[str, str] = Field(description="Reason for each path that was left out.")
     size: int
     files: int = Field(description="Number of stored files.")
+    deleted: int = Field(description="Number of objects that were deleted from the volume.")
     stored_at: datetime | None
 
 
@@ -117,8 +121,9 @@ class DownloadOutputs(ApiView):
 def _serialize(rows: Sequence[PodOutputs]) -> list[PodOutputsResponse]:
     return [
         PodOutputsResponse.from_row(
-            row, pod=f"{row.pod.role}-{row.pod.index}", run=row.pod.run,
-            size=row.tree.size if row.tree else 0, files=row.tree.file_count if row.tree else 0,
+            row, pod=f"{row.pod.role}-{row.pod.index}", run=row.pod.run, volume=row.volume or None,
+            size=row.tree.size if row.tree else row.size, deleted=row.deleted_count,
+            files=row.tree.file_count if row.tree else row.file_count,
         )
         for row in rows
     ]  # fmt: skip

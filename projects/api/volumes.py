@@ -26,7 +26,8 @@ from berth.server.api.views import TokenlessView
 from pools.buckets.logins import NO_BOTO3, find_login
 from pools.engine.volumes import Volume, usable_volumes
 from pools.joining import secrets
-from projects.models import Pod, PodState
+from projects.models import OutputState, Pod, PodOutputs, PodState
+from projects.models.workloads import LIVE_POD_STATES
 
 if TYPE_CHECKING:
     from pools.buckets.bucket import Bucket
@@ -51,6 +52,9 @@ class ObjectsResponse(ResponseModel):
     objects: list[ObjectResponse]
     next: str = Field(description="Value of `after` for the next page, or empty.")
     size_max: int = Field(description="Maximum size of all objects in bytes.")
+    waiting_for: str = Field(
+        description="Reason why the objects cannot be listed yet, or empty. Ask again after two seconds."
+    )
 
 
 class ObjectBody(Body):
@@ -73,10 +77,14 @@ class PodVolumeObjects(TokenlessView):
     def get(self, request: Request, pod_id: UUID, name: str) -> Response:
         volume, bucket = _open(request, pod_id, name)
         after = parse_query(request, ObjectsQuery).after
+        if not after and (reason := _pending_changes(pod_id, volume)):
+            return Response(ObjectsResponse(objects=[], next="", size_max=0, waiting_for=reason))
         with _calling(volume):
             page = bucket.list_page(after)
         objects = [ObjectResponse.from_row(each) for each in page.objects]
-        return Response(ObjectsResponse(objects=objects, next=page.next, size_max=volume.max_gib * GIB))
+        return Response(
+            ObjectsResponse(objects=objects, next=page.next, size_max=volume.max_gib * GIB, waiting_for="")
+        )
 
 
 class PodVolumeUrls(TokenlessView):
@@ -94,6 +102,24 @@ class PodVolumeUrls(TokenlessView):
         with _calling(volume):
             urls = bucket.sign([(each.path, each.etag) for each in body.objects])
         return Response(UrlsResponse(urls=urls))
+
+
+def _pending_changes(pod_id: UUID, volume: Volume) -> str:
+    """Return why a pod has to wait before it fetches a volume, or an empty string.
+
+    A pod sees everything that pods of its project which ended before have stored in the volume. Raises
+    Unavailable if this cannot be stored for now.
+    """
+    rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
+    project = Pod.objects.filter(pk=pod_id).values("workload__project")
+    rows = rows.filter(pod__workload__project__in=project).exclude(pod__state__in=LIVE_POD_STATES)
+    row = rows.select_related("pod__workload").order_by("-attempts", "pk").first()
+    if row is None:
+        return ""
+    pod = f"the pod {row.pod.role}-{row.pod.index} of {row.pod.workload.name}"
+    if row.attempts:
+        raise Unavailable(f"Changes of {pod} to the volume cannot be stored now. {row.message}")
+    return f"waiting until changes of {pod} to the volume {row.volume} are stored"
 
 
 _calls: Counter[str] = Counter()  # calls in progress, by the source of the volume

@@ -3371,21 +3371,25 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="PodOutputs",
             fields=[
-                (
-                    "pod",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        primary_key=True,
-                        related_name="outputs",
-                        serialize=False,
-                        to="projects.pod",
-                    ),
-                ),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 (
                     "paths",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(), help_text="Paths in the pod's directory.", size=None
+                        base_field=models.TextField(),
+                        default=list,
+                        help_text="Declared paths in the pod's directory.",
+                        size=None,
                     ),
+                ),
+                (
+                    "volume",
+                    models.CharField(
+                        blank=True, help_text="Name of the volume that was changed.", max_length=63
+                    ),
+                ),
+                (
+                    "source",
+                    models.CharField(blank=True, help_text="Digest of the volume's source.", max_length=32),
                 ),
                 (
                     "state",
@@ -3405,9 +3409,33 @@ class Migration(InitialMigration):
                     "skipped",
                     models.JSONField(default=dict, help_text="Reason for each path that was left out."),
                 ),
+                (
+                    "file_count",
+                    models.PositiveIntegerField(default=0, help_text="Number of files stored in the volume."),
+                ),
+                (
+                    "size",
+                    models.PositiveBigIntegerField(default=0, help_text="Bytes stored in the volume."),
+                ),
+                (
+                    "deleted_count",
+                    models.PositiveIntegerField(default=0, help_text="Number of deleted objects."),
+                ),
+                (
+                    "progress",
+                    models.JSONField(default=dict, help_text="Files that an unfinished transfer has stored."),
+                ),
                 ("stored_at", models.DateTimeField(null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(null=True)),
+                (
+                    "pod",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="outputs",
+                        to="projects.pod",
+                    ),
+                ),
                 (
                     "tree",
                     models.ForeignKey(
@@ -3420,10 +3448,16 @@ class Migration(InitialMigration):
                 ),
             ],
             options={
+                "constraints": [models.UniqueConstraint(fields=("pod", "volume"), name="outputs_once")],
                 "indexes": [
                     models.Index(
                         condition=models.Q(("state", "waiting")), fields=["pod"], name="outputs_waiting"
-                    )
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "waiting"), models.Q(("source", ""), _negated=True)),
+                        fields=["source"],
+                        name="changes_waiting",
+                    ),
                 ],
             },
         ),

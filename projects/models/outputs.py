@@ -1,4 +1,4 @@
-"""Model of the outputs of pods."""
+"""Model of what pods leave behind: their outputs, and their changes to volumes in S3."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -15,22 +15,39 @@ class OutputState(models.TextChoices):
 
 
 class PodOutputs(models.Model):
-    """Output files of a pod. The pod's node stores them while the state is `waiting`."""
+    """Files that a pod leaves behind. The pod's node keeps them while the state is `waiting`.
 
-    pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="outputs")
-    paths = ArrayField(models.TextField(), help_text="Paths in the pod's directory.")
+    A row has the pod's declared outputs, or the pod's changes to one volume in S3. Changes are stored in the
+    volume, and outputs in the tree.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    pod = models.ForeignKey(Pod, on_delete=models.CASCADE, related_name="outputs")
+    paths = ArrayField(models.TextField(), default=list, help_text="Declared paths in the pod's directory.")
+    volume = models.CharField(max_length=63, blank=True, help_text="Name of the volume that was changed.")
+    source = models.CharField(max_length=32, blank=True, help_text="Digest of the volume's source.")
     state = models.CharField(max_length=8, choices=OutputState.choices, default=OutputState.WAITING)
     message = models.TextField(blank=True, help_text="Reason why files are not stored, or not stored yet.")
     skipped = models.JSONField(default=dict, help_text="Reason for each path that was left out.")
     tree = models.ForeignKey(
         CodeTree, null=True, on_delete=models.SET_NULL, related_name="+", help_text="Stored files."
     )
+    file_count = models.PositiveIntegerField(default=0, help_text="Number of files stored in the volume.")
+    size = models.PositiveBigIntegerField(default=0, help_text="Bytes stored in the volume.")
+    deleted_count = models.PositiveIntegerField(default=0, help_text="Number of deleted objects.")
+    progress = models.JSONField(default=dict, help_text="Files that an unfinished transfer has stored.")
     stored_at = models.DateTimeField(null=True)
     attempts = models.PositiveIntegerField(default=0)
     retry_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["pod"], name="outputs_waiting", condition=Q(state="waiting"))]
+        constraints = [models.UniqueConstraint(fields=["pod", "volume"], name="outputs_once")]
+        indexes = [
+            models.Index(fields=["pod"], name="outputs_waiting", condition=Q(state="waiting")),
+            models.Index(
+                fields=["source"], name="changes_waiting", condition=Q(state="waiting") & ~Q(source="")
+            ),
+        ]
 
     def __str__(self) -> str:
-        return str(self.pod_id)
+        return f"{self.pod_id} {self.volume}".strip()

@@ -1,7 +1,7 @@
 """Store the outputs of ended pods, and find them for users."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,10 @@ from django.db.models import QuerySet
 from berth.core.errors import Conflict, NotFound
 from berth.core.problems import format_value
 from berth.core.spec.code import CHUNK_BYTES, path_problem
-from pools.runtimes.base import FilesGone, PodFile, PodFiles, Runtime
+from pools.runtimes.base import Runtime
+from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
 from projects.code.base import CodeFile
-from projects.models import PodOutputs, Project, Workload
+from projects.models import OutputState, PodOutputs, Project, Workload
 from projects.models.code import CodeTree
 from projects.services.code import write_chunks, write_tree
 
@@ -108,9 +109,9 @@ def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes
 
 
 def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
-    """Return the outputs of the workload's pods, the latest run first."""
+    """Return what the workload's pods leave behind, the latest run first."""
     rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
-    return rows.defer("tree__files", "tree__chunks").order_by("-pod__created_at", "-pod")
+    return rows.defer("tree__files", "tree__chunks").order_by("-pod__created_at", "-pod", "volume")
 
 
 def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOutputs:
@@ -118,7 +119,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
 
     `pod` is ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
     """
-    rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
+    rows = PodOutputs.objects.filter(pod__workload=workload, volume="").select_related("pod", "tree")
     if run is not None:
         rows = rows.filter(pod__run=run)
     if pod is not None:
@@ -131,6 +132,18 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
     if chosen.tree is None:
         raise Conflict(chosen.message or "The outputs are stored after the pod has ended.")
     return chosen
+
+
+def require_stored_changes(workloads: Iterable[Workload]) -> None:
+    """Raise Conflict if changes of their pods to volumes in S3 are not stored yet, and would be lost."""
+    rows = PodOutputs.objects.filter(pod__workload__in=workloads, state=OutputState.WAITING)
+    row = rows.exclude(volume="").select_related("pod").order_by("pk").first()
+    if row is not None:
+        pod = f"{row.pod.role}-{row.pod.index}"
+        raise Conflict(
+            f"Changes of the pod {pod} to the volume {row.volume} are not stored yet. Try again when they "
+            f"are. {row.message}".strip()
+        )
 
 
 def output_files(tree: CodeTree, path: str = "") -> list[dict[str, Any]]:

@@ -11,14 +11,16 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.buckets.bucket import Bucket, ObjectPage
+from pools.engine.volumes import usable_volumes
 from pools.joining import secrets
 from pools.models import NodePool
 from projects.api.volumes import CALLS_MAX
-from projects.models import Audit, Pod, Workload
+from projects.models import Audit, Pod, PodOutputs, Project, Workload
 from scheduler.loop.dispatch.images import NO_IMAGE
 from scheduler.loop.dispatch.orders import build_pod_order
 from scheduler.loop.dispatch.secrets import SecretReader
 from scheduler.loop.observe.specs import SpecCache
+from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 from tests.factories import node, place
@@ -146,7 +148,7 @@ def test_projects_have_no_access_keys(cast: Cast, alice: Caller) -> None:
         ({"source": "s3://datasets//a"}, "source", "has a prefix with an empty part, . or .."),
         ({"source": f"s3://datasets/{'a' * 600}"}, "source", "has a prefix of more than 512 bytes"),
         ({"source": "s3://datasets/a\nb"}, "source", "has a prefix with a control character"),
-        ({"access": "read_write"}, "access", "is not possible for s3:// sources"),
+        ({"access": "write"}, "access", "is unknown"),
         ({"endpoint": "s3.example.org"}, "endpoint", "is not the URL of an object store"),
         ({"endpoint": "https://s3.example.org/path"}, "endpoint", "is not the URL of an object store"),
         ({"endpoint": "https://id:key@s3.example.org"}, "endpoint", "contains credentials"),
@@ -292,3 +294,65 @@ def test_members_see_the_volume_but_neither_its_source_nor_its_settings(pod: Pod
     texts = [dave.get("projects/vision").content, dave.get("node-pools/local").content]
     texts.append(dave.get(f"workloads/{pod.workload_id}").content)
     assert all(b"datasets" not in text and b"s3:" not in text for text in texts)
+
+
+def test_admin_makes_a_volume_writable(store: ObjectStore, cast: Cast, alice: Caller) -> None:
+    alice("PUT", SECRET, CREDENTIALS)
+    assert edit(alice, volume(store, access="read_write")).status_code == 200
+    [shown] = alice.get("node-pools/local").json()["volumes"]
+    assert shown["access"] == "read_write"
+
+
+def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
+    """Create changes of a pod that has ended, which are not stored yet."""
+    source = usable_volumes(pod.node.pool.volumes, "vision")["data"].cache
+    earlier = make.workload(project, "earlier", phase="completed")
+    ended = place(earlier, pod.node, [], state="succeeded", ended_at=timezone.now())
+    columns = {"volume": "results", "source": source, **values}
+    return PodOutputs.objects.create(pod=ended, **columns)
+
+
+def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
+    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    row = pending_changes(pod, cast.vision)
+    answer = agent.get(place).json()
+    assert answer["objects"] == []
+    name = f"{row.pod.role}-{row.pod.index}"
+    assert answer["waiting_for"] == (
+        f"waiting until changes of the pod {name} of earlier to the volume results are stored"
+    )
+    PodOutputs.objects.update(attempts=1, message="The credentials do not allow this.")
+    refused = agent.get(place)
+    assert refused.status_code == 503
+    assert refused.json()["detail"] == (
+        f"Changes of the pod {name} of earlier to the volume cannot be stored now. The credentials do not "
+        "allow this."
+    )
+    PodOutputs.objects.update(state="stored")
+    answer = agent.get(place).json()
+    assert (len(answer["objects"]), answer["waiting_for"]) == (2, "")
+
+
+def test_pod_waits_neither_for_other_projects_nor_for_live_pods_nor_for_other_volumes(
+    pod: Pod, cast: Cast
+) -> None:
+    agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
+    pending_changes(pod, cast.speech)
+    assert agent.get(place).json()["waiting_for"] == ""
+    row = pending_changes(pod, cast.vision, source="another")
+    assert agent.get(place).json()["waiting_for"] == ""
+    PodOutputs.objects.filter(pk=row.pk).update(source=PodOutputs.objects.exclude(pk=row.pk).get().source)
+    Pod.objects.filter(pk=row.pod_id).update(state="running", ended_at=None)
+    assert agent.get(place).json()["waiting_for"] == ""
+
+
+def test_members_see_what_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
+    row = pending_changes(
+        pod, cast.vision, state="stored", file_count=3, size=7, deleted_count=1, skipped={"a": "is a link"}
+    )
+    [shown] = dave.get(f"workloads/{row.pod.workload_id}/outputs").json()["items"]
+    assert (shown["volume"], shown["files"], shown["size"], shown["deleted"], shown["paths"]) == (
+        "results", 3, 7, 1, [],
+    )  # fmt: skip
+    missing = dave.get(f"workloads/{row.pod.workload_id}/outputs/files")
+    assert missing.status_code == 404, "they are not in the store of outputs"

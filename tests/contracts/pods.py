@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from pools.runtimes.base import FilesGone, PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
+from pools.runtimes.files.base import FilesGone
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids

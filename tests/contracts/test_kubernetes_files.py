@@ -8,7 +8,8 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import FilesGone, PodCause
+from pools.runtimes.base import PodCause
+from pools.runtimes.files.base import FilesGone
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
 from tests.contracts.pods import (

@@ -16,7 +16,8 @@ import grpc
 import httpx
 import pytest
 
-from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
+from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure, VolumeMount
+from pools.runtimes.files.base import FilesGone
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -33,6 +34,7 @@ from tests.contracts.pods import (
 )
 from tests.contracts.ray_cluster import RayCluster
 from tests.images.registry import missing_programs, running_registry
+from tests.volumes.object_store import SigningServer, object_store
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]  # the first test waits for the cluster
 GRPC_METHODS = (
@@ -85,6 +87,25 @@ def test_pod_runs_on_its_node_with_the_assigned_devices(stage: RayStage) -> None
 def test_files_of_an_ended_pod_are_read_from_its_node(stage: RayStage) -> None:
     pod = order("p-1", *LEAVES_FILES, instance_id="i-1", secret_files={"key": "hidden"})
     claim_files_of_an_ended_pod_are_read_without_links(stage.runtime, pod)
+
+
+def test_changes_of_an_ended_pod_to_a_volume_are_read_from_its_node(stage: RayStage) -> None:
+    if not stage.runtime.get_isolation(["i-1"])["i-1"].encloses:
+        pytest.skip("this machine cannot isolate pods")
+    with object_store() as store:
+        store.fill("results", {"set/old": b"old", "set/kept": b"kept"})
+        server = SigningServer(store.volume("s3://results/set", access="read_write"))
+        mount = VolumeMount("data", "s3://results/set", "/data", is_writable=True, cache=server.volume.cache)
+        script = "cd /data && echo new > new && rm old"
+        stage.runtime.start(server.order("p-1", script, instance_id="i-1", volumes=(mount,)))
+        assert ended(stage.runtime, "p-1").exit_code == 0
+        server.close()
+    changes = stage.runtime.list_volume_changes("p-1", "data")
+    assert [(file.path, file.size) for file in changes.files] == [("new", 4)]
+    assert [path for path, _ in changes.deleted] == ["old"]
+    assert stage.runtime.read_volume_file("p-1", "data", "new", 1, 9) == b"ew\n"
+    with pytest.raises(FilesGone):
+        stage.runtime.read_volume_file("p-1", "data", "../data.copied", 0, 9)
 
 
 def test_node_is_ready_after_a_probe_pod_has_run_on_all_its_devices(stage: RayStage) -> None:

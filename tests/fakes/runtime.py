@@ -13,12 +13,9 @@ from pools.runtimes.base import (
     ChannelRefused,
     ClusterQuotas,
     DeviceUsage,
-    FilesGone,
     LogChunk,
     Measurements,
     PodCause,
-    PodFile,
-    PodFiles,
     PodOrder,
     PodReport,
     PodState,
@@ -26,6 +23,7 @@ from pools.runtimes.base import (
     StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
+from pools.runtimes.files.base import FilesGone, PodFile, PodFiles, VolumeChanges
 from pools.runtimes.local_log import last_lines_start
 from tests.fakes.clock import FixedClock
 from tests.present import present
@@ -73,6 +71,7 @@ class FakeRuntime:
         self.noticing: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
         self.files: dict[str, dict[str, bytes]] = {}
+        self.volume_changes: dict[tuple[str, str], VolumeChanges] = {}
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
         self.isolation = Isolation(Level.USERS)
@@ -244,6 +243,14 @@ class FakeRuntime:
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         return self.read_file(pod_id, path, offset, limit)
+
+    def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
+        self._called("list_volume_changes", pod_id)
+        self._files_of(pod_id)
+        return self.volume_changes.get((pod_id, volume), VolumeChanges())
+
+    def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
+        return self.read_file(pod_id, f"{volume}/{path}", offset, limit)
 
     def _files_of(self, pod_id: str) -> dict[str, bytes]:
         if pod_id not in self._pods:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from berth.client import Client, Conflict
 from tests.contracts.pods import files_containing
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
 from tests.ports import free_port
-from tests.volumes.object_store import KEY, object_store, s3_server
+from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store, s3_server
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -22,6 +23,12 @@ pytestmark = pytest.mark.timeout(900)
 def store_port() -> int:
     """Return a port where no object store runs yet."""
     return free_port()
+
+
+@pytest.fixture
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
 
 
 @pytest.fixture
@@ -62,3 +69,36 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
         assert (state.phase, log.split()) == ("completed", ["labels", "train"]), (state.message, log)
     client.workloads.delete(workload.id)
     assert [path for path in files_containing(shared_berth.home, KEY) if "log" in path.name] == []
+
+
+def test_pod_continues_from_what_an_earlier_one_stored_in_s3(
+    shared_berth: Installation, dave_on_shared_berth: Terminal, store: ObjectStore, tmp_path: Path
+) -> None:
+    admin = sign_in(shared_berth, "admin", tmp_path / "admin")
+    if "no pod isolation" in admin.berth("pool", "describe", "local"):
+        pytest.skip("this machine cannot isolate pods")
+    store.fill("ml-results", {"checkpoints/other/file": b"of others"})
+    admin.berth("secret", "set", "s3-writer", "--pool", "local", "--access-key-id", KEY_ID, stdin=KEY)
+    [edit] = guide_examples("Writable volumes in S3", "admins")[0].splitlines()
+    admin.berth(*shlex.split(f"{edit},endpoint={store.url}")[1:])
+    dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
+    submit, continues, _ = guide_examples("Write to S3")[0].splitlines()
+    run_as_written(dave, submit, tmp_path)
+    os.kill(shared_berth.children()["scheduler"], signal.SIGKILL)
+    run_as_written(dave, continues, tmp_path)
+    workload = client.workloads.find("continues-s3")
+    assert client.workloads.log(workload.id).data == b"1\n"
+    assert store.client.get_object(Bucket="ml-results", Key="checkpoints/demo/step")["Body"].read() == b"1\n"
+    [row] = dave.berth("outputs", "list", "writes-s3").splitlines()[1:]
+    assert row.split()[:5] == ["worker-0", "1", "checkpoints", "stored", "1"]
+    for name in ("continues-s3", "writes-s3"):
+        until(lambda: _is_deleted(client, name))  # noqa: B023
+    admin.berth("pool", "edit", "local", "--volume", "")
+
+
+def _is_deleted(client: Client, name: str) -> bool:
+    try:
+        client.workloads.delete(client.workloads.find(name).id)
+    except Conflict:
+        return False
+    return True

@@ -16,7 +16,8 @@ from projects.code.collector import collect_code
 from projects.code.stores import open_store
 from projects.models import CodeChunk, CodeTree, Pod, PodOutputs, Workload
 from projects.services import code, workloads
-from scheduler.outputs import GIVE_UP, OutputsCollector
+from scheduler.leftovers.collector import GIVE_UP
+from scheduler.leftovers.outputs import OutputsCollector
 from tests.present import present
 from tests.scheduler.stage import Stage
 

@@ -55,7 +55,7 @@ def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store
     ("status", "code", "error", "message"),
     [
         (404, "NoSuchBucket", Conflict, "The bucket does not exist."),
-        (403, "AccessDenied", Conflict, "The credentials do not allow listing the objects (AccessDenied)."),
+        (403, "AccessDenied", Conflict, "The credentials do not allow this (AccessDenied)."),
         (403, "InvalidAccessKeyId", Conflict, "rejects the credentials (InvalidAccessKeyId)"),
         (403, "SignatureDoesNotMatch", Conflict, "Tell an admin to renew the secret."),
         (400, "AuthorizationHeaderMalformed", Conflict, "Tell an admin to set the volume's region."),

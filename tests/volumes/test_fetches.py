@@ -251,7 +251,7 @@ def test_full_disk_on_the_node_is_reported(
     with small_disk(stage.root / "volumes"):
         report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert "MB are missing on the node, and only 0 MB of its disk are available for volumes" in report.message
+    assert "MB more on the node, and only 0 MB of its disk are available for volumes" in report.message
 
 
 def test_fetch_resumes_after_the_shim_and_the_scheduler_were_killed(

@@ -4,7 +4,7 @@ import os
 import tarfile
 from pathlib import Path
 
-from pools.runtimes.pod_files import DEPTH_MAX, FILES_MAX, PATH_BYTES_MAX, SKIPPED_MAX
+from pools.runtimes.files.reading import DEPTH_MAX, FILES_MAX, PATH_BYTES_MAX, SKIPPED_MAX
 
 RECORD = tarfile.BLOCKSIZE
 LONG_NAME_MAX = 8192  # bytes of a path that does not fit into its header

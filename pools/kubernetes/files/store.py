@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pools.kubernetes.files.container import POD, WORKSPACE, Wanted
-from pools.runtimes import pod_files
-from pools.runtimes.base import FilesGone, PodFiles
-from pools.runtimes.local import validate_name
+from pools.runtimes.files import reading
+from pools.runtimes.files.base import FilesGone, PodFiles, VolumeChanges
+from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.shim.records import sync_directory
 
 TREE, INFO = "tree", "info.json"
@@ -73,7 +73,7 @@ class FileCopies:
     def list_outputs(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         tree, info = self._open(pod_id)
         base = info["base"]
-        listing = pod_files.list_files(str(tree), base, paths)
+        listing = reading.list_files(str(tree), base, paths)
         left_out = {
             path.removeprefix(f"{base}/"): reason
             for path, reason in info["skipped"].items()
@@ -83,11 +83,11 @@ class FileCopies:
 
     def read_output(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         tree, info = self._open(pod_id)
-        return pod_files.read_file(str(tree), info["base"], path, offset, limit)
+        return reading.read_file(str(tree), info["base"], path, offset, limit)
 
     def list_kept(self, pod_id: str, path: str) -> PodFiles:
         roots, info = self._kept_roots(pod_id)
-        listing = pod_files.list_below(roots, path)
+        listing = reading.list_below(roots, path)
         left_out = {
             each: reason
             for each, reason in info["skipped"].items()
@@ -96,7 +96,7 @@ class FileCopies:
         return _with_skipped(listing, left_out)
 
     def read_kept(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        return pod_files.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
+        return reading.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
 
     def _kept_roots(self, pod_id: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
         tree, info = self._open(pod_id)
@@ -136,8 +136,14 @@ class ReadsCopies:
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         return self._files.read_kept(pod_id, path, offset, limit)
 
+    def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
+        raise FilesGone(f"Kubernetes pools have no volumes in S3, such as {volume}")
+
+    def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
+        raise FilesGone(f"Kubernetes pools have no volumes in S3, such as {volume}")
+
 
 def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
     """Add the files that were left out of the copy, so that they do not count as missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
-    return PodFiles(listing.files, dict(skipped[: pod_files.SKIPPED_MAX]))
+    return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -16,14 +16,13 @@ from pools.runtimes.base import (
     ChannelRefused,
     LogChunk,
     Measurements,
-    PodFile,
-    PodFiles,
     PodOrder,
     PodReport,
     RuntimeFailure,
     StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation
+from pools.runtimes.files.base import PodFile, PodFiles, VolumeChanges
 from pools.runtimes.wire import (
     LOG_HEADER,
     decode_chunk,
@@ -133,6 +132,13 @@ class NodeAgent:
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return self._request("file", pod_id=pod_id, path=path, offset=offset, limit=limit).content
 
+    def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
+        return _decode_changes(self._request("volume_changes", pod_id=pod_id, volume=volume))
+
+    def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
+        place = {"pod_id": pod_id, "volume": volume, "path": path}
+        return self._request("volume_file", **place, offset=offset, limit=limit).content
+
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """Return the time of the last checkpoint by Berth's clock, or None."""
         response = self._request("checkpointed_at", workspace=workspace)
@@ -177,6 +183,12 @@ def enable_keepalive(connection: socket.socket) -> None:
 def _decode_files(response: httpx.Response) -> PodFiles:
     answer = response.json()
     return PodFiles(tuple(PodFile(**each) for each in answer["files"]), answer["skipped"])
+
+
+def _decode_changes(response: httpx.Response) -> VolumeChanges:
+    answer = response.json()
+    deleted = tuple((path, etag) for path, etag in answer["deleted"])
+    return VolumeChanges(tuple(PodFile(**each) for each in answer["files"]), deleted, answer["skipped"])
 
 
 def _clock_skew(response: httpx.Response) -> timedelta:

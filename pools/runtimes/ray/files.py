@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from pools.runtimes.base import FilesGone, PodFiles, RuntimeFailure
+from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.files.base import FilesGone, PodFiles, VolumeChanges
 from pools.runtimes.ray.agents import NodeAgent
 
 
@@ -25,6 +26,14 @@ class RayFiles:
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
         with _converted_errors():
             return self._files_agent(pod_id).read_kept_file(pod_id, workspace, path, offset, limit)
+
+    def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
+        with _converted_errors():
+            return self._files_agent(pod_id).list_volume_changes(pod_id, volume)
+
+    def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
+        with _converted_errors():
+            return self._files_agent(pod_id).read_volume_file(pod_id, volume, path, offset, limit)
 
     def _files_agent(self, pod_id: str) -> NodeAgent:
         agent = self._node_agent(pod_id)

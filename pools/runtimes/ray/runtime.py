@@ -27,7 +27,7 @@ from pools.runtimes.base import (
 )
 from pools.runtimes.enclosure.levels import Isolation
 from pools.runtimes.ledger import Entry, Ledger
-from pools.runtimes.local import validate_name
+from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import (
     AGENT_PORT,

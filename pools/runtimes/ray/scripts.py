@@ -16,7 +16,7 @@ _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
     "pools/__init__.py", "pools/runtimes/__init__.py", "pools/runtimes/base.py", "pools/runtimes/local.py",
     "pools/runtimes/local_log.py", "pools/runtimes/pod_dir.py", "pools/runtimes/pod_env.py",
-    "pools/runtimes/pod_files.py",
+    "pools/runtimes/files/*.py",
     "pools/runtimes/device_usage.py", "pools/runtimes/process_usage.py", "pools/runtimes/group_usage.py",
     "pools/runtimes/rendezvous.py", "pools/runtimes/shims.py", "pools/runtimes/shim/*.py",
     "pools/runtimes/shim/transfers/*.py", "pools/runtimes/shim/channels/*.py",

@@ -23,6 +23,7 @@ from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import keep_code, store_fetches
 from projects.services.dependencies import refuse_if_awaited
+from projects.services.outputs import require_stored_changes
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_pods, record_leftovers
 from projects.services.workloads.moves import Move, delete_reservations, move_all
@@ -200,6 +201,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
             events.build("deleted", task, f"Deleted by {actor.name}.", actor=actor.name)
             for task in tasks.only("pk", "name", "project_id").order_by("pk")
         )
+        require_stored_changes(tasks)
         record_leftovers(tasks)
         lock_pods(tasks)
         audit_change(actor, "delete", locked, tasks.count(), ())

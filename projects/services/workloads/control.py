@@ -19,6 +19,7 @@ from projects.models.arrays import WAITING_REASON
 from projects.services import announce, audit, events
 from projects.services.dependencies import refuse_if_awaited
 from projects.services.inference import services
+from projects.services.outputs import require_stored_changes
 from projects.services.workloads.moves import move
 
 
@@ -74,6 +75,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.require_no_live_engines(locked)
         refuse_if_awaited(locked)
+        require_stored_changes([locked])
         events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
         _audit(actor, "delete", locked)
         announce.workload_changed(locked)

@@ -8,7 +8,8 @@ from datetime import datetime
 from berth.core.errors import NotFound, Unavailable
 from berth.core.problems import format_value
 from berth.server.wiring import UnavailableImplementation, load_wiring
-from pools.runtimes.base import FilesGone, PodFile, PodFiles, Runtime, RuntimeFailure
+from pools.runtimes.base import Runtime, RuntimeFailure
+from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
 from projects.actor import Actor
 from projects.code.archive import archive_parts, archive_size
 from projects.models import Pod, Workload

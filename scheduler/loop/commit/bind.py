@@ -1,15 +1,17 @@
 """Create the pods of a workload with their allocations, and start its run."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from berth.core.spec import WorkloadSpec
 from berth.core.words import format_amount, format_count
 from berth.db.bulk_rows import insert_rows
 from berth.db.new_rows import new_row
 from pools.engine.pod_limits import resolve_limits
+from pools.engine.volumes import usable_volumes
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodOutputs, PodState, Workload
 from projects.services.events import record_all
@@ -181,13 +183,25 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
             bound_at=order.now,
         )
         rows.pods.append(pod)
-        if order.spec.spec is not None and order.spec.spec.outputs:
-            rows.outputs.append(PodOutputs(pod=pod, paths=list(order.spec.spec.outputs)))
+        if order.spec.spec is not None:
+            rows.outputs += _outputs(order.spec.spec, order.workload, pod, node)
         rows.allocations.append(allocation)
         rows.claims += [
             DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
             for device in step.devices
         ]
+
+
+def _outputs(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -> Iterator[PodOutputs]:
+    """Yield rows for the files that the pod will leave behind."""
+    if spec.outputs:
+        yield PodOutputs(pod=pod, paths=list(spec.outputs))
+    if spec.volumes:
+        volumes = usable_volumes(node.pool.volumes, workload.project.name)
+        for mount in spec.volumes:
+            volume = volumes.get(mount.name)
+            if volume is not None and volume.is_synced and volume.is_writable and not mount.read_only:
+                yield PodOutputs(pod=pod, volume=volume.name, source=volume.cache)
 
 
 def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     Pods that ended long ago are excluded, because no collector may be running.
     """
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
-    rows = PodOutputs.objects.filter(pk__in=keys, state=OutputState.WAITING)
+    rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)
     rows = rows.filter(pod__ended_at__gt=now - OUTPUTS_KEPT)
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 

@@ -17,8 +17,9 @@ from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from projects.code.git.installation import git_policy, scratch_base
 from scheduler.code import CodeFetcher
+from scheduler.leftovers.outputs import OutputsCollector
+from scheduler.leftovers.volumes import VolumesCollector
 from scheduler.loop.leader import Scheduler
-from scheduler.outputs import OutputsCollector
 from scheduler.registries import HttpResolver
 from scheduler.registries.calls import RegistryAccess
 from scheduler.reports.leased_thread import LeasedThread
@@ -61,6 +62,7 @@ def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
         UtilizationWatcher(wiring.clock, wiring.runtime_for, settings.BERTH_MEASURE_SECONDS, is_leader),
         MetricsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_METRICS_SECONDS, is_leader),
         OutputsCollector(wiring.clock, wiring.runtime_for, settings.BERTH_OUTPUTS_SECONDS, is_leader),
+        VolumesCollector(wiring.clock, wiring.runtime_for, settings.BERTH_OUTPUTS_SECONDS, is_leader),
         CodeFetcher(wiring.clock, git_policy, scratch_base(), settings.BERTH_GIT_FETCHES, is_leader),
     ]
 

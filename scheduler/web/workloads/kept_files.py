@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
 from berth.server.web.pages import Request, confirm_page, done, signed_in
-from pools.runtimes.base import PodFile
+from pools.runtimes.files.base import PodFile
 from projects.access import Action, may
 from projects.models import Pod, Workload
 from projects.selectors import find_workload

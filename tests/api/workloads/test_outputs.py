@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from pools.models import NodePool
-from pools.runtimes.base import PodFile, PodFiles
+from pools.runtimes.files.base import PodFile, PodFiles
 from projects.models import Pod, PodOutputs
 from projects.services.outputs import store_files
 from tests import factories as make

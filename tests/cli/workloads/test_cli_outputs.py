@@ -32,10 +32,12 @@ def test_pods_and_files_are_listed(terminal: Terminal) -> None:
         "pod": "worker-0", "run": 2, "paths": ["results"], "state": "stored", "message": "", "size": 2048,
         "skipped": {"results/link": "is a symbolic link"}, "files": 3, "stored_at": TIME,
     }  # fmt: skip
-    result = terminal.run("outputs", "list", "train", server=StubServer(*FOUND, page([row])))
-    assert (
-        "worker-0    2  stored      3  2.0 KiB  Left out: results/link is a symbolic link." in result.stdout
-    )
+    volume = {**row, "paths": [], "volume": "ckpt", "skipped": {}, "files": 1, "size": 9, "deleted": 2}
+    result = terminal.run("outputs", "list", "train", server=StubServer(*FOUND, page([row, volume])))
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()[1:]] == [
+        "worker-0 2 - stored 3 2.0 KiB Left out: results/link is a symbolic link.",
+        "worker-0 2 ckpt stored 1 9 B 2 objects deleted.",
+    ]
     server = StubServer(*FOUND, page([{"path": "results/a", "size": 7}]))
     result = terminal.run("outputs", "files", "train", "--pod", "worker-1", server=server)
     assert result.stdout.split() == ["PATH", "SIZE", "results/a", "7", "B"]

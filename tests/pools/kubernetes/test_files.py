@@ -14,7 +14,8 @@ import pytest
 from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
 from pools.kubernetes.files.container import EMPTY, MISSING, pack
 from pools.kubernetes.files.store import Limits
-from pools.runtimes.base import FilesGone, PodCause, PodState, StartRefused
+from pools.runtimes.base import PodCause, PodState, StartRefused
+from pools.runtimes.files.base import FilesGone
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Refusal

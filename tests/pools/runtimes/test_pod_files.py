@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from pools.runtimes import pod_files
-from pools.runtimes.base import FilesGone, PodFiles, RuntimeFailure
-from pools.runtimes.pod_files import DEPTH_MAX, SKIPPED_MAX, list_files, read_file
+from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.files import reading
+from pools.runtimes.files.base import FilesGone, PodFiles
+from pools.runtimes.files.reading import DEPTH_MAX, SKIPPED_MAX, list_files, read_file
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.node.agent import CONCURRENT, Agent
@@ -139,7 +140,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
 
 
 def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_files, "FILES_MAX", 100)
+    monkeypatch.setattr(reading, "FILES_MAX", 100)
     for number in range(60):
         (work / "results" / f"link{number}").symlink_to("/etc")
     assert len(list_files(str(work), "", ["results"]).skipped) == SKIPPED_MAX
@@ -150,7 +151,7 @@ def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pyte
 
 
 def test_listing_with_too_long_paths_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_files, "PATH_BYTES_MAX", 3 * 2**20)
+    monkeypatch.setattr(reading, "PATH_BYTES_MAX", 3 * 2**20)
     deep = work.joinpath(*["d" * 255] * 10)
     deep.mkdir(parents=True)
     for number in range(1200):

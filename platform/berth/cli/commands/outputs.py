@@ -29,7 +29,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB")
 def list_outputs(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the pods of a workload that have outputs, latest first.
+    """List the pods of a workload that have outputs or a writable volume in S3, latest first.
 
     \b
     berth outputs list train
@@ -37,6 +37,7 @@ def list_outputs(
     columns = [
         Column("POD", lambda row: row.pod),
         Column("RUN", lambda row: str(row.run), right=True),
+        Column("VOLUME", lambda row: row.volume or "-"),
         Column("STATE", lambda row: row.state),
         Column("FILES", lambda row: str(row.files), right=True),
         Column("SIZE", lambda row: format_size(row.size), right=True),
@@ -140,7 +141,8 @@ def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
 def _describe(row: Any) -> str:
     skipped = [f"{path} {reason}" for path, reason in row.skipped.items()]
     left_out = f"Left out: {'; '.join(skipped)}." if skipped else ""
-    return " ".join(part for part in (row.message, left_out) if part)
+    deleted = f"{format_count(row.deleted, 'object')} deleted." if row.deleted else ""
+    return " ".join(part for part in (row.message, deleted, left_out) if part)
 
 
 def format_size(size: int) -> str:

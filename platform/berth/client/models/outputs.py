@@ -21,13 +21,15 @@ class OutputFile(Model):
 
 
 class PodOutputs(Model):
-    """Outputs of one pod. `size` is in bytes."""
+    """Files that one pod leaves behind: its outputs, or its changes to a volume. `size` is in bytes."""
 
     pod: str = ""
     """ROLE-INDEX"""
     run: int = 0
     paths: list[str] = []
-    """Declared paths."""
+    """Declared paths. Empty for a volume."""
+    volume: str | None = None
+    """Writable volume in S3 that the changed files are stored in. None for declared outputs."""
     state: str = ""
     """`waiting` until the pod has ended and its files are stored; `failed` if they cannot be."""
     message: str = ""
@@ -37,4 +39,6 @@ class PodOutputs(Model):
     size: int = 0
     files: int = 0
     """Number of stored files."""
+    deleted: int = 0
+    """Number of objects that were deleted from the volume."""
     stored_at: datetime | None = None

@@ -157,12 +157,19 @@ def _kept_file(pods: NodePods, body: dict[str, Any]) -> bytes:
     return pods.read_kept_file(body["pod_id"], body["workspace"], body["path"], offset, limit)
 
 
+def _volume_file(pods: NodePods, body: dict[str, Any]) -> bytes:
+    offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
+    return pods.read_volume_file(body["pod_id"], body["volume"], body["path"], offset, limit)
+
+
 CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "log": _log,
     "files": lambda pods, body: asdict(pods.list_files(body["pod_id"], body["paths"])),
     "file": _file,
     "kept_files": _kept_files,
     "kept_file": _kept_file,
+    "volume_changes": lambda pods, body: asdict(pods.list_volume_changes(body["pod_id"], body["volume"])),
+    "volume_file": _volume_file,
     "tail": lambda pods, body: pods.tail_log(body["pod_id"], int(body["lines"])),
     "drop_workspace": lambda pods, body: pods.drop_workspace(body["workspace"]),
     "measure": lambda pods, body: encode_measurements(pods.measure(body["pod_ids"], [THIS_INSTANCE])),

@@ -51,21 +51,21 @@ class Cache:
         return sum(map(_size_of, os.scandir(self._directory)))
 
     def has(self, entry: Object) -> bool:
-        return os.path.exists(self._path(entry))
+        return os.path.exists(self.path(entry))
 
     def draft(self, entry: Object) -> str:
         """Return the path of an object's draft, which `store` turns into a file of the cache."""
-        return self._path(entry) + _DRAFT
+        return self.path(entry) + _DRAFT
 
     def store(self, entry: Object) -> None:
         """Turn the draft into a file that everyone on the machine with access to a volume may read."""
         draft = self.draft(entry)
         os.chmod(draft, 0o444)
         os.utime(draft, (entry.modified, entry.modified))
-        os.rename(draft, self._path(entry))
+        os.rename(draft, self.path(entry))
 
     def link(self, entry: Object, path: str) -> None:
-        os.link(self._path(entry), path)
+        os.link(self.path(entry), path)
 
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
         """Delete unused objects, least recently used first, until `size` bytes and a reserve are free.
@@ -74,7 +74,7 @@ class Cache:
         """
         free = self._free_bytes()
         if free < size:
-            self._evict(size - free, {self._path(entry) for entry in needed})
+            self._evict(size - free, {self.path(entry) for entry in needed})
             free = self._free_bytes()
         return free
 
@@ -110,7 +110,8 @@ class Cache:
         status = os.statvfs(self._root)
         return int(status.f_bavail * status.f_frsize) - RESERVE_BYTES
 
-    def _path(self, entry: Object) -> str:
+    def path(self, entry: Object) -> str:
+        """Return the path of the object's file, which no one may change."""
         name = f"{entry.path}\0{entry.etag}\0{entry.size}"
         return f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
 

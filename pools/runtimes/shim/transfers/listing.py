@@ -36,8 +36,8 @@ class Listing:
     `size_max` is in bytes. A volume that is too large is refused before all of its objects are listed.
     """
 
-    def __init__(self, size_max: int) -> None:
-        self._size_max = size_max
+    def __init__(self, size_max: int, *, may_be_empty: bool = False) -> None:
+        self._size_max, self._may_be_empty = size_max, may_be_empty
         self.objects: list[Object] = []
         self.size = 0
 
@@ -64,8 +64,9 @@ class Listing:
         directory.
 
         A misspelled prefix has no objects, and programs should not run on an empty directory by mistake.
+        Only a volume that the pod may write to can be empty.
         """
-        if not self.objects:
+        if not self.objects and not self._may_be_empty:
             raise UnusableListing("it has no objects. Tell an admin to check the source of the volume")
         files = {entry.path for entry in self.objects}
         if len(files) < len(self.objects):
@@ -81,11 +82,12 @@ class Listing:
 
 
 def _check_path(path: str) -> None:
-    if path and (reason := _path_problem(path)):
+    if path and (reason := path_problem(path)):
         raise UnusableListing(f"the object {_quoted(path)} cannot be a file: {reason}. Rename it")
 
 
-def _path_problem(path: str) -> str:
+def path_problem(path: str) -> str:
+    """Return why an object with this path cannot be a file, as a clause, or an empty string."""
     try:
         names = [name.encode() for name in path.split("/")]
     except UnicodeEncodeError:

@@ -2,7 +2,8 @@
 
 Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
 from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
-directory. They contain the objects as listed, and later pods do not change them.
+directory, or copies if the pod may write to the volume. They contain the objects as listed, and later pods do
+not change them.
 """
 
 from __future__ import annotations
@@ -15,24 +16,31 @@ from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.transfers.cache import Cache
 from pools.runtimes.shim.transfers.child import FAILED, PROGRESS, REPORT_SECONDS, Failure, Transfer, send
+from pools.runtimes.shim.transfers.copies import copy_objects, write_copied
 from pools.runtimes.shim.transfers.downloads import Changed, download_objects
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
 DIRECTORY = "volumes"  # below the pod's directory of records, which the pod cannot see
 LISTINGS_MAX = 3  # times that changing objects are listed again
+WAIT_SECONDS = 2.0  # between questions whether the changes of earlier pods are stored
 _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
     """Fetch all volumes of the pod. Return an error message and the cause of a stop, or empty strings."""
+    writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
         if key == "synced_volume":
             name, _, source = value.partition(" ")
-            fetch = VolumeFetch(name, source, directory, dict(order), secret, interrupts)
+            fetch = VolumeFetch(name, source, name in writable, directory, dict(order), secret, interrupts)
             if failure := fetch.run():
                 return failure, fetch.cause
     return "", ""
+
+
+class _ChangesPending(Exception):
+    """Raised with a message while changes of earlier pods to the volume are not stored yet."""
 
 
 class VolumeFetch(Transfer):
@@ -41,11 +49,12 @@ class VolumeFetch(Transfer):
     stopped = "stopped before its volumes had been fetched"
 
     def __init__(
-        self, name: str, source: str, directory: str, order: dict[str, str], secret: str,
+        self, name: str, source: str, is_writable: bool, directory: str, order: dict[str, str], secret: str,
         interrupts: Interrupts,
     ) -> None:  # fmt: skip
         super().__init__(directory, order, secret, interrupts)
-        self._name = name
+        self._name, self._is_writable = name, is_writable
+        self._place = f"{directory}/{DIRECTORY}/{name}"
         self._cache = Cache(order["volume_cache"], source)
         self._url, self._ca = f"{order['volumes_url']}/{name}", order["download_ca"]
         self.progress = f"fetching the volume {name}"
@@ -59,20 +68,19 @@ class VolumeFetch(Transfer):
 
     def prepare(self) -> None:
         """Delete the files of an earlier attempt, and create an empty directory."""
-        parent = f"{self._directory}/{DIRECTORY}"
-        shutil.rmtree(f"{parent}/{self._name}", ignore_errors=True)
-        os.makedirs(parent, 0o700, exist_ok=True)
+        shutil.rmtree(self._place, ignore_errors=True)
+        os.makedirs(os.path.dirname(self._place), 0o700, exist_ok=True)
 
     def work(self, output: int, is_broken: bool) -> None:
         self._output, self._next_report = output, 0.0
         os.umask(0o022)
-        self._cache.lock(self._wait_for_cache)
         for _ in range(LISTINGS_MAX):
             try:
-                objects = self._list()
+                objects = self._lock_and_list()
                 self._download([entry for entry in objects if not self._cache.has(entry)], objects)
-                self._link(objects)
+                self._provide(objects)
             except Changed:
+                self._cache.release()
                 self._report_child("objects changed; listing them again")
             except UnusableListing as error:
                 raise Failure(FAILED, str(error)) from error
@@ -87,15 +95,31 @@ class VolumeFetch(Transfer):
         self._report_child(f"waiting for another pod on this node that fetches them, {size:,.0f} MB so far")
         time.sleep(seconds)
 
+    def _lock_and_list(self) -> list[Object]:
+        """Lock the cache, and return the objects once the changes of earlier pods are stored.
+
+        Raises Failure and UnusableListing.
+        """
+        while True:
+            self._cache.lock(self._wait_for_cache)
+            try:
+                return self._list()
+            except _ChangesPending as pending:
+                self._cache.release()
+                self._report_child(str(pending))
+                time.sleep(WAIT_SECONDS)
+
     def _list(self) -> list[Object]:
-        """Return the objects. Raises Failure and UnusableListing."""
+        """Return the objects. Raises Failure, UnusableListing and _ChangesPending."""
         import urllib.parse
 
         listing, after = None, ""
         while listing is None or after:
             url = f"{self._url}/objects?after={urllib.parse.quote(after, safe='')}"
             page = read_json(open_url(url, self._secret, self._ca))
-            listing = listing or Listing(int(page["size_max"]))
+            if page.get("waiting_for"):
+                raise _ChangesPending(page["waiting_for"])
+            listing = listing or Listing(int(page["size_max"]), may_be_empty=self._is_writable)
             listing.add(Object(**entry) for entry in page["objects"])
             after = page["next"] or ""
             self._report_child(f"listed {len(listing.objects):,} objects")
@@ -105,12 +129,13 @@ class VolumeFetch(Transfer):
     def _download(self, missing: list[Object], objects: list[Object]) -> None:
         """Fetch the missing objects. Raises Failure and Changed."""
         size = sum(entry.size for entry in missing)
-        free = self._cache.make_room(size, objects)
-        if free < size:
+        needed = size + (sum(entry.size for entry in objects) if self._is_writable else 0)
+        free = self._cache.make_room(needed, objects)
+        if free < needed:
             raise Failure(
                 FAILED,
-                f"{size / _MB:,.0f} MB are missing on the node, and only {max(free, 0) / _MB:,.0f} MB of its "
-                "disk are available for volumes",
+                f"the volume needs {needed / _MB:,.0f} MB more on the node, and only "
+                f"{max(free, 0) / _MB:,.0f} MB of its disk are available for volumes",
             )
 
         def sign(entries: list[Object]) -> list[str]:
@@ -125,12 +150,20 @@ class VolumeFetch(Transfer):
 
         download_objects(missing, self._cache, sign, report)
 
-    def _link(self, objects: list[Object]) -> None:
+    def _provide(self, objects: list[Object]) -> None:
         """Create the volume's directory. It appears at its final path once it is complete."""
-        place = f"{self._directory}/{DIRECTORY}/{self._name}"
-        draft = f"{place}.new"
+        draft = f"{self._place}.new"
         shutil.rmtree(draft, ignore_errors=True)
         os.mkdir(draft)
+        if self._is_writable:
+            copy_objects(objects, self._cache, draft, int(self._order.get("uid", "0")))
+            os.rename(draft, self._place)
+            write_copied(objects, self._place)
+        else:
+            self._link(objects, draft)
+            os.rename(draft, self._place)
+
+    def _link(self, objects: list[Object], draft: str) -> None:
         made = {""}
         for entry in objects:
             parent = entry.path.rpartition("/")[0]
@@ -138,7 +171,6 @@ class VolumeFetch(Transfer):
                 os.makedirs(f"{draft}/{parent}", exist_ok=True)
                 made.add(parent)
             self._cache.link(entry, f"{draft}/{entry.path}")
-        os.rename(draft, place)
 
     def _report_child(self, text: str) -> None:
         """Send progress to the shim, at most once a second."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
-from pools.runtimes.base import FilesGone, PodFile, PodFiles
+from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
 
 FILES_MAX = 100_000
 PATH_BYTES_MAX = 32 * 2**20  # total length of all paths in a listing
@@ -49,6 +49,19 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
 
 
+def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
+    """Return the regular files below a directory whose status changed after `since`, in nanoseconds.
+
+    The second value has the paths of everything that is not a directory. All paths are relative to the
+    directory. Raises FilesGone.
+    """
+    walk = _Walk(since)
+    with _opened(parent, [name]) as base:
+        walk.add_directory(base, ".", "", 0)
+    files = sorted(walk.files, key=lambda file: file.path)
+    return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX])), walk.existing
+
+
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
     """Return at most `limit` bytes of a file from `list_below`. Raises FilesGone."""
     label, *inside = _split(path) or [""]
@@ -74,8 +87,12 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
 
 
 class _Walk:
-    def __init__(self) -> None:
+    """Walk that collects the regular files whose status changed after `since`, in nanoseconds."""
+
+    def __init__(self, since: int = -1) -> None:
+        self._since = since
         self.files: list[PodFile] = []
+        self.existing: set[str] = set()  # paths of all entries that are not directories
         self.skipped: dict[str, str] = {}
         self._seen = 0
         self._path_bytes = 0
@@ -87,22 +104,28 @@ class _Walk:
             with _descended(base, folders) as folder:
                 info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISDIR(info.st_mode):
-                    self._add_directory(folder, name, path, depth)
-                elif problem := _problem(info):
-                    self._skip(path, problem)
+                    self.add_directory(folder, name, path, depth)
                 else:
-                    self._count_path(path)
-                    self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
+                    self._add_file(path, info)
         except OSError as error:
             self._skip(path, error.strerror or str(error))
 
-    def _add_directory(self, folder: int, name: str, path: str, depth: int) -> None:
+    def _add_file(self, path: str, info: os.stat_result) -> None:
+        self._count_path(path)
+        self.existing.add(path)
+        if problem := _problem(info):
+            self._skip(path, problem)
+        elif info.st_ctime_ns > self._since:
+            self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
+
+    def add_directory(self, folder: int, name: str, path: str, depth: int) -> None:
+        """Add everything in the directory `name` in the directory `folder`."""
         if depth >= DEPTH_MAX:
             self._skip(path, f"is more than {DEPTH_MAX} directories deep")
             return
         with _descended(folder, [name]) as directory:
             for each in self._names(directory):
-                below = f"{path}/{each}"
+                below = f"{path}/{each}" if path else each
                 if _is_text(each):
                     self.add(directory, each, below, depth + 1)
                 else:

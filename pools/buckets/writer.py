@@ -1,0 +1,89 @@
+"""Store and delete objects of a writable volume in S3."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from botocore.exceptions import ClientError
+
+from pools.buckets.bucket import client_for, converted_errors
+from pools.buckets.logins import BucketLogin
+from pools.engine.volumes import Volume
+
+MISSING = ("NoSuchKey", "404")
+
+
+class UploadGone(Exception):
+    """Raised if an upload in parts no longer exists: it was completed, or the store has deleted it."""
+
+
+class BucketWriter:
+    """Objects of one volume, addressed by their path. Call its methods outside of transactions.
+
+    Methods raise Conflict if the bucket cannot be used like this, or Unavailable if another attempt may
+    succeed.
+    """
+
+    def __init__(self, volume: Volume, login: BucketLogin) -> None:
+        self._bucket, self._prefix = volume.bucket, volume.prefix
+        self._s3 = client_for(volume.endpoint, volume.region, login)
+
+    def put(self, path: str, content: bytes) -> None:
+        with converted_errors():
+            self._s3.put_object(**self._object(path), Body=content)
+
+    def begin(self, path: str) -> str:
+        """Begin to store an object in parts. Return the ID of the upload."""
+        with converted_errors():
+            return str(self._s3.create_multipart_upload(**self._object(path))["UploadId"])
+
+    def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
+        """Store a part, with numbers from 1. Return its ETag. Raises UploadGone."""
+        with converted_errors(), _upload_exists():
+            answer = self._s3.upload_part(
+                **self._object(path), UploadId=upload, PartNumber=number, Body=content
+            )
+        return str(answer["ETag"])
+
+    def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
+        """Create the object from its parts. Raises UploadGone."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        with converted_errors(), _upload_exists():
+            self._s3.complete_multipart_upload(
+                **self._object(path), UploadId=upload, MultipartUpload={"Parts": parts}
+            )
+
+    def abort(self, path: str, upload: str) -> None:
+        """Delete the parts of an upload, unless it is complete or no longer exists."""
+        with converted_errors(), suppress(UploadGone), _upload_exists():
+            self._s3.abort_multipart_upload(**self._object(path), UploadId=upload)
+
+    def delete(self, path: str, etag: str) -> bool:
+        """Delete an object if it still has this ETag. Return whether it does not exist afterwards."""
+        with converted_errors():
+            try:
+                current = self._s3.head_object(**self._object(path))["ETag"]
+            except ClientError as error:
+                if _code(error) in MISSING:
+                    return True
+                raise
+            if current != etag:
+                return False
+            self._s3.delete_object(**self._object(path))
+        return True
+
+    def _object(self, path: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + path}
+
+
+@contextmanager
+def _upload_exists() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) == "NoSuchUpload":
+            raise UploadGone from error
+        raise
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

@@ -1,0 +1,1 @@
+"""Files of pods, read on their nodes after the pods have ended."""

@@ -1,0 +1,31 @@
+"""Find and read what an ended pod has changed in its own copy of a volume in S3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pools.runtimes.files import reading
+from pools.runtimes.files.base import FilesGone, VolumeChanges
+from pools.runtimes.shim.transfers.copies import copied_record
+from pools.runtimes.shim.transfers.volumes import DIRECTORY
+
+
+def list_changes(directory: Path, volume: str) -> VolumeChanges:
+    """Return the changes. `directory` contains the records of the pod. Raises FilesGone."""
+    parent = directory / DIRECTORY
+    try:
+        record = Path(copied_record(str(parent / volume)))
+        copied, since = json.loads(record.read_text("utf-8")), record.stat().st_ctime_ns
+    except FileNotFoundError:  # the pod was stopped before its command could start
+        return VolumeChanges()
+    listing, existing = reading.list_changed(str(parent), volume, since)
+    deleted = tuple((path, etag) for path, etag in copied if path not in existing)
+    return VolumeChanges(listing.files, deleted, listing.skipped)
+
+
+def read_file(directory: Path, volume: str, path: str, offset: int, limit: int) -> bytes:
+    """Return at most `limit` bytes of a file that is in the volume. Raises FilesGone."""
+    if not path:
+        raise FilesGone("the path is empty")
+    return reading.read_file(str(directory / DIRECTORY), volume, path, offset, limit)

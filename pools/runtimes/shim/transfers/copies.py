@@ -1,0 +1,47 @@
+"""The pod's own copy of a writable volume, and the record that shows later what the pod has changed.
+
+A file has been changed if its status is newer than that of the record. A pod cannot set the time of this
+change, unlike the modification time, and cannot see the record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+
+from pools.runtimes.shim.transfers.cache import Cache
+from pools.runtimes.shim.transfers.listing import Object
+
+TICK_SECONDS = 0.02  # longer than the resolution of the times in a file system
+
+
+def copy_objects(objects: list[Object], cache: Cache, draft: str, uid: int) -> None:
+    """Copy cached objects to files below the existing directory `draft`. Raises OSError.
+
+    The files and directories belong to the user `uid`, or to this process's user if it is 0.
+    """
+    for entry in objects:
+        path = f"{draft}/{entry.path}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copyfile(cache.path(entry), path)
+        os.utime(path, (entry.modified, entry.modified))
+    if uid:
+        for _, directories, names, fd in os.fwalk(draft):
+            for name in (*directories, *names):
+                os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
+        os.chown(draft, uid, uid)
+
+
+def write_copied(objects: list[Object], place: str) -> None:
+    """Write the record of the objects that have been copied to the directory `place`. Raises OSError."""
+    with open(f"{copied_record(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
+        json.dump([[entry.path, entry.etag] for entry in objects], file)
+    time.sleep(TICK_SECONDS)  # all copies are older than the record
+    os.rename(file.name, copied_record(place))
+    time.sleep(TICK_SECONDS)  # and everything that the pod does is newer
+
+
+def copied_record(place: str) -> str:
+    return f"{place}.copied"

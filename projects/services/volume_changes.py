@@ -1,0 +1,183 @@
+"""Store the changes of ended pods in volumes in S3, a limited time at once."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from berth.core.spec.code import CHUNK_BYTES
+from pools.buckets.bucket import Bucket, ListedObject
+from pools.buckets.writer import BucketWriter, UploadGone
+from pools.engine.volumes import Volume
+from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
+from pools.runtimes.shim.transfers.listing import FILES_MAX, GIB, path_problem
+from projects.services.outputs import OutputsRefused
+
+PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
+PARTS_MAX = 10_000  # in one upload
+KEY_BYTES_MAX = 1024
+
+Read = Callable[[str, int, int], bytes]  # path, offset, and maximum number of bytes
+
+
+@dataclass(slots=True)
+class Upload:
+    """Unfinished upload of a large file in parts. `etags` has one entry for each stored part."""
+
+    path: str
+    id: str
+    etags: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Progress:
+    """State of a transfer: the last stored file in path order, the last deletion, and parts of a file."""
+
+    file: str = ""
+    deletion: str = ""
+    upload: Upload | None = None
+    file_count: int = 0
+    size: int = 0
+    deleted_count: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> "Progress":
+        upload = stored.get("upload")
+        return cls(**{**stored, "upload": Upload(**upload) if upload else None})
+
+
+class Transfer:
+    """Transfer of the changes of one pod to one volume.
+
+    `read` reads a file of the pod. `save` stores the progress, and may raise an error to stop.
+    """
+
+    def __init__(
+        self, changes: VolumeChanges, progress: Progress, volume: Volume, bucket: Bucket,
+        writer: BucketWriter, read: Read, save: Callable[[Progress], None],
+    ) -> None:  # fmt: skip
+        self.progress, self._volume, self._writer = progress, volume, writer
+        self._read, self._save = read, save
+        listed = {entry.path: entry for entry in _list_all(bucket)}
+        self._deleted = sorted(changes.deleted)
+        self.skipped = dict(changes.skipped)
+        self._files = list(self._usable(changes.files, listed))
+        if progress == Progress():
+            self._check_size(listed)
+
+    def run(self, is_time_up: Callable[[], bool]) -> bool:
+        """Continue until everything is stored or the time is up. Return whether everything is stored.
+
+        Files are stored before others are deleted, so that a checkpoint exists at any time. Raises
+        FilesGone, Conflict or Unavailable, and what `read` and `save` raise.
+        """
+        progress = self.progress
+        for file in self._files:
+            if file.path > progress.file:
+                if not self._store(file, is_time_up):
+                    return False
+                progress.file, progress.upload = file.path, None
+                progress.file_count += 1
+                progress.size += file.size
+                if is_time_up():
+                    return False
+        for path, etag in self._deleted:
+            if path > progress.deletion:
+                progress.deleted_count += self._delete(path, etag)
+                progress.deletion = path
+                if is_time_up():
+                    return False
+        return True
+
+    def _usable(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
+        """Yield the files that can be objects, sorted by path, and record why others cannot."""
+        remaining = set(listed) - {path for path, _ in self._deleted}
+        folders = {folder for path in remaining for folder in _folders(path)}
+        for file in sorted(files, key=lambda each: each.path):
+            reason = path_problem(file.path)
+            if len((self._volume.prefix + file.path).encode()) > KEY_BYTES_MAX:
+                reason = f"its key is longer than {KEY_BYTES_MAX:,} bytes"
+            if file.path in folders or remaining.intersection(_folders(file.path)):
+                reason = "an object of the volume is also a folder of it"
+            if reason:
+                self.skipped[file.path] = f"cannot be an object: {reason}"
+            else:
+                yield file
+
+    def _check_size(self, listed: dict[str, ListedObject]) -> None:
+        """Raise OutputsRefused if pods could no longer fetch the volume afterwards."""
+        sizes = {path: entry.size for path, entry in listed.items()}
+        for path, _ in self._deleted:
+            sizes.pop(path, None)
+        sizes.update((file.path, file.size) for file in self._files)
+        total, limit = sum(sizes.values()), self._volume.max_gib * GIB
+        if self._files and total > limit:
+            raise OutputsRefused(
+                f"With the changes, the volume would have {total / GIB:,.1f} GiB, more than its limit of "
+                f"{limit / GIB:g} GiB. Ask an admin to raise max_gib of the volume or to delete objects."
+            )
+        if self._files and len(sizes) > FILES_MAX:
+            raise OutputsRefused(
+                f"With the changes, the volume would have {len(sizes):,} objects, of at most {FILES_MAX:,}."
+            )
+
+    def _store(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
+        """Store a file. Return False if the time is up before all of its parts are stored."""
+        part_bytes = max(PART_BYTES, -(-file.size // PARTS_MAX))
+        if file.size <= part_bytes:
+            self._writer.put(file.path, self._content(file, 0, file.size))
+            self._save(self.progress)
+            return True
+        try:
+            return self._store_parts(file, part_bytes, is_time_up)
+        except UploadGone:
+            self.progress.upload = None
+            return self._store_parts(file, part_bytes, is_time_up)
+
+    def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
+        upload = self.progress.upload
+        if upload is None or upload.path != file.path:
+            upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
+            self._save(self.progress)  # before the first part, which would cost money if it were forgotten
+        for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):
+            content = self._content(file, offset, min(part_bytes, file.size - offset))
+            number = len(upload.etags) + 1
+            upload.etags.append(self._writer.put_part(file.path, upload.id, number, content))
+            self._save(self.progress)
+            if is_time_up():
+                return False
+        self._writer.complete(file.path, upload.id, upload.etags)
+        return True
+
+    def _content(self, file: PodFile, offset: int, size: int) -> bytes:
+        parts, end = [], offset + size
+        while offset < end:
+            part = self._read(file.path, offset, min(CHUNK_BYTES, end - offset))
+            if not part:
+                raise FilesGone(f"{file.path} was truncated while it was being read")
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def _delete(self, path: str, etag: str) -> bool:
+        is_deleted = self._writer.delete(path, etag)
+        if not is_deleted:
+            self.skipped[path] = "was deleted by the pod, but has been replaced by others since"
+        self._save(self.progress)
+        return is_deleted
+
+
+def _list_all(bucket: Bucket) -> Iterator[ListedObject]:
+    page = bucket.list_page()
+    yield from page.objects
+    while page.next:
+        page = bucket.list_page(page.next)
+        yield from page.objects
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Yield the directories that contain the path."""
+    while path := path.rpartition("/")[0]:
+        yield path

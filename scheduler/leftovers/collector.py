@@ -1,0 +1,65 @@
+"""Common part of the threads that store the files of ended pods."""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from berth.db import lease
+from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from projects.models import OutputState, PodOutputs
+from projects.models.workloads import LIVE_POD_STATES
+from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread
+
+log = logging.getLogger(__name__)
+
+PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
+GIVE_UP = timedelta(hours=6)  # maximum time after the pod has ended
+LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the store
+
+
+class LeftoversCollector(LeasedThread):
+    """Thread that copies files of ended pods from their nodes, and continues after interruptions."""
+
+    @property
+    def _ttl(self) -> float:
+        return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
+
+    def _waiting(self, now: datetime) -> QuerySet[PodOutputs]:
+        """Return the rows of ended pods whose files may be copied now."""
+        rows = PodOutputs.objects.filter(state=OutputState.WAITING, pod__ended_at__isnull=False)
+        rows = rows.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
+        rows = rows.exclude(pod__state__in=LIVE_POD_STATES)
+        return rows.select_related("pod__workload__project", "pod__node__pool")
+
+    def _renew(self, held: HeldLease) -> None:
+        if self._stop_requested.is_set() or not lease.renew(held, self._ttl):
+            raise LeadershipLost("copying files of pods was interrupted and will be continued")
+
+    def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
+        """Schedule another attempt. Give up if the pod ended more than GIVE_UP ago."""
+        pod = outputs.pod
+        if now - (pod.ended_at or now) >= GIVE_UP:
+            self._fail(outputs, held, error)
+            return
+        log.warning("files of the pod %s cannot be stored now: %s", pod.pk, error)
+        pause = min(PAUSE * 2.0 ** min(outputs.attempts, 10), PAUSE_MAX)
+        message = f"{sentence(error)} Berth tries again."
+        self._update(outputs, held, message=message, attempts=outputs.attempts + 1, retry_at=now + pause)
+
+    def _fail(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
+        """Give up. The node may delete the files."""
+        self._update(outputs, held, state=OutputState.FAILED, message=sentence(error))
+
+    def _update(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
+        """Update the row, unless the workload was deleted or another process has stored the files."""
+        with fenced_transaction(held):
+            rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)
+            return bool(rows.update(**columns))
+
+
+def sentence(error: Exception) -> str:
+    """Return the message of an error as a sentence of at most 500 characters."""
+    detail = str(getattr(error, "detail", "") or error)[:500]
+    return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

@@ -1,0 +1,182 @@
+"""Thread that stores the changes of ended pods in volumes in S3."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from berth.core.errors import Conflict, Unavailable
+from berth.core.words import format_count
+from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.lease import HeldLease, fenced_transaction
+from pools.buckets.logins import NO_BOTO3, find_login
+from pools.engine.volumes import Volume, usable_volumes
+from pools.runtimes.base import Runtime, RuntimeFailure
+from pools.runtimes.files.base import FilesGone, VolumeChanges
+from pools.runtimes.files.reading import SKIPPED_MAX
+from projects.models import OutputState, PodOutputs
+from projects.services import events
+from projects.services.outputs import OutputsRefused
+from scheduler.leftovers.collector import LeftoversCollector, sentence
+
+if TYPE_CHECKING:
+    from pools.buckets.bucket import Bucket
+    from pools.buckets.writer import BucketWriter
+    from projects.services.volume_changes import Progress, Transfer
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 30.0  # time for the pods of one project before those of the next one
+SAVE_SECONDS = 2.0  # minimum time between updates of the progress, except those of uploads in parts
+STORED, FAILED = "volume_stored", "volume_failed"  # kinds of events
+MIB = 2**20
+
+
+class VolumesCollector(LeftoversCollector):
+    """Thread that copies changed files from nodes to the objects of volumes.
+
+    The projects take turns, so that none waits for the large files of another one.
+    """
+
+    lease_name: ClassVar[str] = "volume_changes"
+    subject: ClassVar[str] = "the storing of changes to volumes"
+
+    def work(self, held: HeldLease) -> None:
+        waiting = self._waiting(self._clock.now()).exclude(volume="")
+        projects = waiting.order_by("pod__workload__project").values_list("pod__workload__project", flat=True)
+        for project in list(projects.distinct()):
+            deadline = time.monotonic() + TURN_SECONDS
+            rows = waiting.filter(pod__workload__project=project)
+            for outputs in rows.order_by("pod__ended_at", "pk"):
+                if time.monotonic() < deadline:
+                    self._collect(outputs, held, lambda: time.monotonic() >= deadline)  # noqa: B023
+
+    def _collect(self, outputs: PodOutputs, held: HeldLease, is_time_up: Callable[[], bool]) -> None:
+        assert_no_transaction()
+        try:
+            transfer = self._open(outputs, held)
+            if transfer is not None and not transfer.run(is_time_up):
+                self._update(outputs, held, progress=transfer.progress.to_json(), message="", attempts=0)
+                return
+        except (OutputsRefused, FilesGone) as error:
+            self._fail(outputs, held, error)
+        except (RuntimeFailure, Conflict, Unavailable, LookupError, OSError) as error:
+            self._postpone(outputs, held, self._clock.now(), error)
+        else:
+            crash_point("volumes.copied")
+            self._finish(outputs, held, transfer)
+
+    def _open(self, outputs: PodOutputs, held: HeldLease) -> "Transfer | None":
+        """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
+        pod = outputs.pod
+        runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
+        try:
+            changes = runtime.list_volume_changes(pod_id, outputs.volume)
+        except FilesGone:
+            if pod.started_at is not None:
+                raise
+            changes = VolumeChanges()
+        if changes == VolumeChanges():
+            return None
+        volume = _find_volume(outputs)
+        bucket, writer = _open_bucket(outputs, volume)
+        from projects.services.volume_changes import Progress, Transfer
+
+        return Transfer(
+            changes, Progress.from_json(outputs.progress), volume, bucket, writer,
+            read=lambda path, offset, limit: self._read(runtime, outputs, held, path, offset, limit),
+            save=self._saver(outputs, held),
+        )  # fmt: skip
+
+    def _read(
+        self, runtime: Runtime, outputs: PodOutputs, held: HeldLease, path: str, offset: int, limit: int
+    ) -> bytes:
+        self._renew(held)
+        return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
+
+    def _saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
+        """Return a function that stores the progress. It raises LookupError if the row has been deleted."""
+        due = 0.0
+
+        def save(progress: "Progress") -> None:
+            nonlocal due
+            if progress.upload is None and time.monotonic() < due:
+                return
+            due = time.monotonic() + SAVE_SECONDS
+            self._renew(held)
+            self._update(outputs, held, progress=progress.to_json())
+
+        return save
+
+    def _finish(self, outputs: PodOutputs, held: HeldLease, transfer: "Transfer | None") -> None:
+        now = self._clock.now()
+        if transfer is None:
+            self._update(outputs, held, state=OutputState.STORED, message="", stored_at=now)
+            return
+        progress = transfer.progress
+        files = format_count(progress.file_count, "changed file")
+        text = f"Stored {files} ({progress.size / MIB:,.1f} MiB) of the pod {_name(outputs)} in the volume "
+        text += outputs.volume
+        deleted = format_count(progress.deleted_count, "object")
+        text += f", and deleted {deleted}." if progress.deleted_count else "."
+        columns = {
+            "state": OutputState.STORED,
+            "message": "",
+            "stored_at": now,
+            "skipped": dict(sorted(transfer.skipped.items())[:SKIPPED_MAX]),
+            "file_count": progress.file_count,
+            "size": progress.size,
+            "deleted_count": progress.deleted_count,
+        }
+        self._update_with_event(outputs, held, STORED, text, columns)
+
+    def _fail(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
+        self._abort_upload(outputs)
+        text = f"Changes of the pod {_name(outputs)} to the volume {outputs.volume} could not be stored: "
+        columns = {"state": OutputState.FAILED, "message": sentence(error)}
+        self._update_with_event(outputs, held, FAILED, text + sentence(error), columns)
+
+    def _update_with_event(
+        self, outputs: PodOutputs, held: HeldLease, kind: str, text: str, columns: dict[str, Any]
+    ) -> None:
+        with fenced_transaction(held):
+            rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)
+            if rows.update(**columns):
+                events.record(kind, outputs.pod.workload, text, actor="scheduler")
+
+    def _abort_upload(self, outputs: PodOutputs) -> None:
+        """Delete the parts of an unfinished upload, whose storage costs money, if the store allows it."""
+        progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
+        if not progress or not progress["upload"]:
+            return
+        try:
+            _, writer = _open_bucket(outputs, _find_volume(outputs))
+            writer.abort(progress["upload"]["path"], progress["upload"]["id"])
+        except (OutputsRefused, Conflict, Unavailable) as error:
+            log.warning("parts of an upload to the volume %s could not be deleted: %s", outputs.volume, error)
+
+
+def _find_volume(outputs: PodOutputs) -> Volume:
+    """Return the volume of a row. Raises OutputsRefused if the project may no longer write to it."""
+    pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
+    volume = usable_volumes(pool.volumes, project).get(outputs.volume)
+    if volume is None or volume.cache != outputs.source or not volume.is_writable:
+        raise OutputsRefused(
+            f"Pool {pool.name} no longer has the volume {outputs.volume} for project {project} to write to."
+        )
+    return volume
+
+
+def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
+    """Raises Conflict without boto3 or usable credentials."""
+    try:
+        from pools.buckets.bucket import Bucket
+        from pools.buckets.writer import BucketWriter
+    except ImportError:
+        raise Conflict(f"The volume {NO_BOTO3}") from None
+    login = find_login(outputs.pod.node.pool, volume)
+    return Bucket(volume, login), BucketWriter(volume, login)
+
+
+def _name(outputs: PodOutputs) -> str:
+    return f"{outputs.pod.role}-{outputs.pod.index}"
