@@ -46,7 +46,9 @@ def _run(statement: str, parameters: Parameters) -> Any:
     connection.ensure_connection()
     connection.validate_thread_sharing()
     _keep_plans(connection)
-    cursor = cast("Any", ServerBindingCursor)(connection.connection)
+    cursor = cast("Any", _LoggedCursor if connection.queries_logged else ServerBindingCursor)(
+        connection.connection
+    )
     if connection.queries_logged:
         cursor = connection.make_debug_cursor(cursor)
     elif connection.execute_wrappers:
@@ -57,6 +59,13 @@ def _run(statement: str, parameters: Parameters) -> Any:
             return cursor.execute(statement, parameters)
     cursor.execute(statement, parameters)
     return cursor
+
+
+class _LoggedCursor(ServerBindingCursor):
+    """Cursor that prepares no queries. Psycopg does not keep the text of prepared ones for the log."""
+
+    def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
+        return super().execute(query, params, prepare=False)  # type: ignore[misc]
 
 
 def _keep_plans(connection: Any) -> None:
