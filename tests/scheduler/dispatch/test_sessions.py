@@ -296,7 +296,7 @@ def test_only_the_secret_of_a_running_session_pod_is_accepted(play: SessionPlay,
 
 def test_call_and_session_sizes_are_limited(play: SessionPlay, settings: object) -> None:
     settings.BERTH_CALL_MIB = settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
-    with pytest.raises(TooLarge, match="at most 1 MiB"):
+    with pytest.raises(TooLarge, match="the maximum is 1 MiB"):
         play.add(bytes(2**20 + 1))
     play.add(bytes(2**19), bytes(2**19))
     with pytest.raises(Conflict) as refused:
