@@ -32,7 +32,7 @@ from projects.models.workloads import LIVE_POD_STATES
 if TYPE_CHECKING:
     from pools.buckets.bucket import Bucket
 
-GIB = 2**30
+GIB, MB = 2**30, 10**6
 SIGNED_MAX = 500
 CALLS_MAX = 4  # concurrent calls of a web process for one source
 
@@ -119,7 +119,8 @@ def _pending_changes(pod_id: UUID, volume: Volume) -> str:
     pod = f"the pod {row.pod.role}-{row.pod.index} of {row.pod.workload.name}"
     if row.attempts:
         raise Unavailable(f"Changes of {pod} to the volume cannot be stored now. {row.message}")
-    return f"waiting until changes of {pod} to the volume {row.volume} are stored"
+    size = row.progress.get("size", 0) / MB
+    return f"waiting until changes of {pod} to the volume {row.volume} are stored, {size:,.0f} MB so far"
 
 
 _calls: Counter[str] = Counter()  # calls in progress, by the source of the volume

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from berth.core.errors import Unavailable
 from berth.core.spec.code import CHUNK_BYTES
 from pools.buckets.bucket import Bucket, ListedObject
 from pools.buckets.writer import BucketWriter, UploadGone
@@ -14,6 +15,7 @@ from projects.services.outputs import OutputsRefused
 
 PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
 PARTS_MAX = 10_000  # in one upload
+UPLOADS_MAX = 2  # attempts to store a file whose upload the object store deletes
 KEY_BYTES_MAX = 1024
 
 Read = Callable[[str, int, int], bytes]  # path, offset, and maximum number of bytes
@@ -30,7 +32,10 @@ class Upload:
 
 @dataclass(slots=True)
 class Progress:
-    """State of a transfer: the last stored file in path order, the last deletion, and parts of a file."""
+    """State of a transfer: the last stored file in path order, the last deletion, and parts of a file.
+
+    `size` is the number of stored bytes, with those of the parts.
+    """
 
     file: str = ""
     deletion: str = ""
@@ -80,13 +85,14 @@ class Transfer:
                     return False
                 progress.file, progress.upload = file.path, None
                 progress.file_count += 1
-                progress.size += file.size
+                self._save(progress)
                 if is_time_up():
                     return False
         for path, etag in self._deleted:
             if path > progress.deletion:
                 progress.deleted_count += self._delete(path, etag)
                 progress.deletion = path
+                self._save(progress)
                 if is_time_up():
                     return False
         return True
@@ -128,13 +134,14 @@ class Transfer:
         part_bytes = max(PART_BYTES, -(-file.size // PARTS_MAX))
         if file.size <= part_bytes:
             self._writer.put(file.path, self._content(file, 0, file.size))
-            self._save(self.progress)
+            self.progress.size += file.size
             return True
-        try:
-            return self._store_parts(file, part_bytes, is_time_up)
-        except UploadGone:
-            self.progress.upload = None
-            return self._store_parts(file, part_bytes, is_time_up)
+        for _ in range(UPLOADS_MAX):
+            try:
+                return self._store_parts(file, part_bytes, is_time_up)
+            except UploadGone:
+                self._forget_parts(file, part_bytes)
+        raise Unavailable("The object store deletes uploads before they are complete.")
 
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
         upload = self.progress.upload
@@ -145,11 +152,17 @@ class Transfer:
             content = self._content(file, offset, min(part_bytes, file.size - offset))
             number = len(upload.etags) + 1
             upload.etags.append(self._writer.put_part(file.path, upload.id, number, content))
+            self.progress.size += len(content)
             self._save(self.progress)
             if is_time_up():
                 return False
         self._writer.complete(file.path, upload.id, upload.etags)
         return True
+
+    def _forget_parts(self, file: PodFile, part_bytes: int) -> None:
+        if self.progress.upload is not None:
+            self.progress.size -= min(len(self.progress.upload.etags) * part_bytes, file.size)
+        self.progress.upload = None
 
     def _content(self, file: PodFile, offset: int, size: int) -> bytes:
         parts, end = [], offset + size
@@ -165,7 +178,6 @@ class Transfer:
         is_deleted = self._writer.delete(path, etag)
         if not is_deleted:
             self.skipped[path] = "was deleted by the pod, but has been replaced by others since"
-        self._save(self.progress)
         return is_deleted
 
 

@@ -314,12 +314,12 @@ def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
 
 def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
-    row = pending_changes(pod, cast.vision)
+    row = pending_changes(pod, cast.vision, progress={"size": 12_345_678})
     answer = agent.get(place).json()
     assert answer["objects"] == []
     name = f"{row.pod.role}-{row.pod.index}"
     assert answer["waiting_for"] == (
-        f"waiting until changes of the pod {name} of earlier to the volume results are stored"
+        f"waiting until changes of the pod {name} of earlier to the volume results are stored, 12 MB so far"
     )
     PodOutputs.objects.update(attempts=1, message="The credentials do not allow this.")
     refused = agent.get(place)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from berth.core.errors import Unavailable
 from pools.buckets.bucket import Bucket
 from pools.buckets.logins import BucketLogin
 from pools.buckets.writer import BucketWriter, UploadGone
@@ -145,10 +146,25 @@ def test_upload_that_is_complete_or_was_deleted_by_the_store_begins_again(
         return real(self, path, upload, *rest)
 
     monkeypatch.setattr(BucketWriter, method, refuse_once)
-    assert pod.transfer().run(never)
+    transfer = pod.transfer()
+    assert transfer.run(never)
     assert aborted
+    assert transfer.progress.size == len(LARGE)
     assert pod.objects()["set/large"] == LARGE
     assert pod.uploads() == []
+
+
+def test_store_that_deletes_every_upload_is_tried_again_later(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.contents = {"large": LARGE}
+
+    def refuse(*_: Any) -> None:
+        raise UploadGone
+
+    monkeypatch.setattr(BucketWriter, "put_part", refuse)
+    with pytest.raises(Unavailable, match="deletes uploads before they are complete"):
+        pod.transfer().run(never)
 
 
 def test_upload_is_recorded_before_its_first_part(pod: Pod) -> None:

@@ -53,9 +53,8 @@ def parse_volume(entry: str) -> dict[str, object]:
             volume[key] = int(value) if key == "max_gib" and value.isdecimal() else value
         else:
             if source.startswith("s3://"):
-                allowed = "NAME=s3://BUCKET/PREFIX[,OPTION=VALUE], OPTION: projects, nodes, " + ", ".join(
-                    of_s3
-                )
+                keys = ", ".join(("projects", "nodes", *of_s3))
+                allowed = f"NAME=s3://BUCKET/PREFIX[,read_write][,OPTION=VALUE], OPTION: {keys}"
             raise invalid_value("--volume", "has an unknown option", option, allowed)
     return volume
 

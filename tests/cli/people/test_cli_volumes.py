@@ -101,8 +101,12 @@ def test_commands_in_the_guides_define_show_and_mount_a_volume_in_s3(berth: Bert
     done = berth(*submit, **member)
     assert done.returncode == 0, done.stderr
     assert Workload.objects.get(name="reads-s3").spec["volumes"] == [{"name": "imagenet", "path": "/data"}]
-    writable = berth("pool", "edit", "local", "--volume", "x=s3://bucket,read_write", **admin)
-    assert "is not possible for s3:// sources" in writable.stderr
+    key = ("secret", "set", "s3-writer", "--pool", "local", "--access-key-id", "ID")
+    assert berth(*key, typed="key\n", **admin).returncode == 0
+    [edit] = commands("admins.md", "Writable volumes in S3")
+    assert berth(*edit, **admin).returncode == 0
+    shown = " ".join(berth("pool", "describe", "local", **admin).stdout.split())
+    assert "checkpoints at s3://ml-results/checkpoints, read-write" in shown
     wrong = berth("pool", "edit", "local", "--volume", "x=s3://bucket,size=3", **admin)
     assert "OPTION: projects, nodes, endpoint, region, secret, max_gib" in wrong.stderr
     wrong = berth("secret", "set", "x", "--pool", "local", "--access-key-id", "I", "--ssh-key", **admin)

@@ -14,15 +14,23 @@ import time
 from pools.runtimes.shim.transfers.cache import Cache
 from pools.runtimes.shim.transfers.listing import Object
 
+TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 TICK_SECONDS = 0.02  # longer than the resolution of the times in a file system
 
 
-def copy_objects(objects: list[Object], cache: Cache, draft: str, uid: int) -> None:
+def copy_objects(
+    objects: list[Object], cache: Cache, draft: str, uid: int, report: Callable[[int], None]
+) -> None:
     """Copy cached objects to files below the existing directory `draft`. Raises OSError.
 
-    The files and directories belong to the user `uid`, or to this process's user if it is 0.
+    The files and directories belong to the user `uid`, or to this process's user if it is 0. `report` is
+    called with the number of copied files.
     """
-    for entry in objects:
+    for number, entry in enumerate(objects):
+        report(number)
         path = f"{draft}/{entry.path}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         shutil.copyfile(cache.path(entry), path)

@@ -156,7 +156,11 @@ class VolumeFetch(Transfer):
         shutil.rmtree(draft, ignore_errors=True)
         os.mkdir(draft)
         if self._is_writable:
-            copy_objects(objects, self._cache, draft, int(self._order.get("uid", "0")))
+            total = f"{len(objects):,} objects"
+            copy_objects(
+                objects, self._cache, draft, int(self._order.get("uid", "0")),
+                lambda count: self._report_child(f"copied {count:,} of {total}"),
+            )  # fmt: skip
             os.rename(draft, self._place)
             write_copied(objects, self._place)
         else:
