@@ -59,7 +59,7 @@ class Transfer:
                 kind, message = self._attempt(kind == BROKEN)
                 if kind not in (RETRY, BROKEN) or pause is None:
                     return message and f"{self.failure}: {message}"
-                self._report(f"{self.progress}: {message}; attempt {number} of {len(PAUSES) + 1}", True)
+                self._report(f"{self.progress}: {message.rstrip('.')}; attempt {number} of {len(PAUSES) + 1}", True)
                 self._pause(pause)
         except Interrupted as interrupted:
             self.cause = interrupted.cause
