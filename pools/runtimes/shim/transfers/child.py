@@ -59,7 +59,8 @@ class Transfer:
                 kind, message = self._attempt(kind == BROKEN)
                 if kind not in (RETRY, BROKEN) or pause is None:
                     return message and f"{self.failure}: {message}"
-                self._report(f"{self.progress}: {message.rstrip('.')}; attempt {number} of {len(PAUSES) + 1}", True)
+                attempt = f"attempt {number} of {len(PAUSES) + 1}"
+                self._report(f"{self.progress}: {message.rstrip('.')}; {attempt}", True)
                 self._pause(pause)
         except Interrupted as interrupted:
             self.cause = interrupted.cause
