@@ -245,6 +245,27 @@ def test_container_reads_its_volume_in_s3(stage: ImageStage, busybox: str) -> No
             server.close()
 
 
+def test_container_writes_to_its_own_copy_of_a_volume_in_s3(stage: ImageStage, busybox: str) -> None:
+    with object_store() as store:
+        store.fill("results", {"set/deep/one": b"one\n", "set/two": b"two\n"})
+        server = SigningServer(store.volume("s3://results/set", access="read_write"))
+        try:
+            mount = VolumeMount("data", server.volume.source, "/data", True, server.volume.cache)
+            sent = server.order("p-1", "")
+            script = "cat /data/deep/one && echo new > /data/deep/new && rm /data/two"
+            output = stage.output(
+                "p-1", busybox, script, volumes=(mount,), volumes_url=sent.volumes_url,
+                download_secret=sent.download_secret,
+            )  # fmt: skip
+            assert output == "one"
+        finally:
+            server.close()
+    changes = stage.runtime.list_volume_changes("p-1", "data")
+    assert [file.path for file in changes.files] == ["deep/new"]
+    assert [path for path, _ in changes.deleted] == ["two"]
+    assert stage.runtime.read_volume_file("p-1", "data", "deep/new", 0, 9) == b"new\n"
+
+
 @pytest.mark.heavy
 def test_directories_configured_by_the_operator_are_visible(
     stage: ImageStage, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
