@@ -126,7 +126,8 @@ class Transfer:
             )
         if self._files and len(sizes) > FILES_MAX:
             raise OutputsRefused(
-                f"With the changes, the volume would have {len(sizes):,} objects, of at most {FILES_MAX:,}."
+                f"With the changes, the volume would have {len(sizes):,} objects, but the maximum is "
+                f"{FILES_MAX:,}."
             )
 
     def _store(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:

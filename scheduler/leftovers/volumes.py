@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from berth.core.errors import Conflict, Unavailable
@@ -10,7 +11,7 @@ from berth.core.words import format_count
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from pools.buckets.logins import NO_BOTO3, find_login
-from pools.engine.volumes import Volume, usable_volumes
+from pools.engine.volumes import Volume, read_volumes, usable_volumes
 from pools.runtimes.base import Runtime, RuntimeFailure
 from pools.runtimes.files.base import FilesGone, VolumeChanges
 from pools.runtimes.files.reading import SKIPPED_MAX
@@ -49,7 +50,7 @@ class VolumesCollector(LeftoversCollector):
             rows = waiting.filter(pod__workload__project=project)
             for outputs in rows.order_by("pod__ended_at", "pk"):
                 if time.monotonic() < deadline:
-                    self._collect(outputs, held, lambda: time.monotonic() >= deadline)  # noqa: B023
+                    self._collect(outputs, held, partial(_is_over, deadline))
 
     def _collect(self, outputs: PodOutputs, held: HeldLease, is_time_up: Callable[[], bool]) -> None:
         assert_no_transaction()
@@ -95,7 +96,7 @@ class VolumesCollector(LeftoversCollector):
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
-        """Return a function that stores the progress. It raises LookupError if the row has been deleted."""
+        """Return a function that stores the progress. Raises LeadershipLost."""
         due = 0.0
 
         def save(progress: "Progress") -> None:
@@ -149,11 +150,19 @@ class VolumesCollector(LeftoversCollector):
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
+        volumes = read_volumes(outputs.pod.node.pool.volumes)  # also one that has become read-only
+        volume = next((each for each in volumes if each.cache == outputs.source), None)
         try:
-            _, writer = _open_bucket(outputs, _find_volume(outputs))
+            if volume is None:
+                raise Conflict("Its pool no longer has this volume.")
+            _, writer = _open_bucket(outputs, volume)
             writer.abort(progress["upload"]["path"], progress["upload"]["id"])
-        except (OutputsRefused, Conflict, Unavailable) as error:
+        except (Conflict, Unavailable) as error:
             log.warning("parts of an upload to the volume %s could not be deleted: %s", outputs.volume, error)
+
+
+def _is_over(deadline: float) -> bool:
+    return time.monotonic() >= deadline
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
@@ -168,7 +177,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Raises Conflict without boto3 or usable credentials."""
+    """Return access to the objects of the volume. Raises Conflict without boto3 or usable credentials."""
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

@@ -262,6 +262,7 @@ def test_parts_of_an_upload_that_is_given_up_are_deleted(
     monkeypatch.setattr(BucketWriter, "put_part", fail)
     assert writer.collect().progress["upload"]["path"] == "large"
     assert len(writer.store.client.list_multipart_uploads(Bucket=writer.bucket)["Uploads"]) == 1
+    writer.define(access="read_only")
     assert writer.collect(GIVE_UP.total_seconds()).state == "failed"
     assert "Uploads" not in writer.store.client.list_multipart_uploads(Bucket=writer.bucket)
 

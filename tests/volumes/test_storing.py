@@ -223,7 +223,7 @@ def test_changes_beyond_the_limit_of_the_volume_are_refused_as_a_whole(
 def test_too_many_objects_are_refused(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_changes, "FILES_MAX", 1)
     pod.contents = {"first": b"x"}
-    with pytest.raises(OutputsRefused, match="would have 2 objects, of at most 1"):
+    with pytest.raises(OutputsRefused, match="would have 2 objects, but the maximum is 1"):
         pod.transfer()
 
 
