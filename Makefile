@@ -30,7 +30,7 @@ PROJECTS := pyproject.toml deploy/server/pyproject.toml
 # Print "ok" if the command succeeds, its whole output if it fails.
 quiet = if output=$$($(2) 2>&1); then printf '  %-10s ok\n' '$(1)'; else printf '  %-10s\n%s\n' '$(1)' "$$output"; exit 1; fi
 
-.PHONY: help run test packages pytest test-heavy lint types types-3.11 types-3.10 check collect bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
+.PHONY: help run test packages pytest test-heavy lint types types-3.11 types-3.10 check bench behaviours demo-reset docs screenshots lock release chromium bubblewrap podman openssh slurm clean
 
 help:
 	@echo "make run          start Berth with a demo organization; Ctrl-C stops it"
@@ -63,8 +63,8 @@ packages:
 	@env -u MAKEFLAGS -u MFLAGS $(MAKE) --no-print-directory chromium bubblewrap podman openssh
 
 # Tests also call make, which must not use the job server of this make.
-pytest: packages collect
-	@env -u MAKEFLAGS -u MFLAGS $(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not heavy" $(ARGS)
+pytest: $(DEV) packages
+	@env -u MAKEFLAGS -u MFLAGS $(PY) -m pytest -q -n auto -m "not heavy" $(ARGS)
 
 test-heavy: $(DEV) packages slurm
 	@[ -n '$(ARGS)' ] || $(MAKE) types-3.10
@@ -88,10 +88,6 @@ types-3.10: $(DEV)
 
 check: lint types-3.11
 	@$(call quiet,django,$(PY) -m django check --fail-level WARNING)
-
-# Compile the tests once, instead of once in each process of the next step.
-collect: $(DEV)
-	@$(call quiet,collect,$(PY) -m pytest -q --collect-only)
 
 bench: $(DEV)
 	@$(PY) -m benchmarks $(ARGS)

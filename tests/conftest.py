@@ -15,14 +15,16 @@ from _pytest.runner import runtestprotocol
 from django.conf import settings
 from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django import DjangoDbBlocker
-from xdist.remote import Producer
 
 from berth.core.garbage import relax_garbage_collection
 from berth.db.embedded import run_server
 from berth.db.embedded_roles import DATABASE
 from tests import database_cleanup, prepared
 from tests.behaviours import reject_unknown_behaviours
-from tests.distribution import GroupScheduling, starts_last
+from tests.distribution import starts_last
+from tests.processes import pytest_addoption, pytest_runtestloop
+
+__all__ = ["pytest_addoption", "pytest_runtestloop"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,18 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.BERTH_FAKE_POOLS = "tests.fakes"
     os.environ.setdefault("BERTH_IMAGES", "off")  # trying a container takes a second of each server's start
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers more than there are cores, because many tests mostly wait for processes."""
-    return (os.cpu_count() or 1) + 2
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
-    """Return the scheduler for `--dist loadscope`, or None to keep the one of another mode."""
-    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(trylast=True)

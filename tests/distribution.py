@@ -2,20 +2,9 @@
 
 from pathlib import PurePosixPath
 
-from xdist.scheduler import LoadScopeScheduling
-
 # Folders with a setup that takes several seconds and is shared by all tests of one process.
 SHARED_SETUP = {"browser", "journeys"}
-
-
-class GroupScheduling(LoadScopeScheduling):
-    """Runs the tests of each group in one process.
-
-    pytest-xdist's own `--dist loadgroup` ignores groups under pytest 9.2.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return find_group(nodeid)
+PROCESS_VARIABLE = "BERTH_TEST_PROCESS"  # names this process if the tests run in several
 
 
 def find_group(nodeid: str) -> str:

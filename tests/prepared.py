@@ -13,6 +13,7 @@ import pytest
 
 from berth.db.embedded import EmbeddedCluster, run_server
 from berth.db.embedded_roles import ROLE
+from tests.distribution import PROCESS_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST_SETTINGS = {
@@ -27,7 +28,7 @@ DISABLE_TRIGGERS = f"GRANT SET ON PARAMETER session_replication_role TO {ROLE}"
 
 
 def is_one_of_several_processes() -> bool:
-    return "PYTEST_XDIST_WORKER" in os.environ
+    return PROCESS_VARIABLE in os.environ
 
 
 def prepared_once(factory: pytest.TempPathFactory, name: str, prepare: Callable[[Path], None]) -> Path:

@@ -1,12 +1,15 @@
 """Tests for distributing tests over processes."""
 
-from types import SimpleNamespace
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.distribution import GroupScheduling, starts_last
+from tests.distribution import starts_last
+from tests.processes import groups_of
 
+ROOT = Path(__file__).resolve().parents[2]
 TESTS = [
     "tests/browser/test_one.py::test_a",
     "tests/web/test_one.py::test_a[x::y/z]",
@@ -14,42 +17,79 @@ TESTS = [
     "tests/web/test_two.py::test_b",
     "tests/web/test_one.py::test_c",
 ]
+PASSES = """
+import os
+from pathlib import Path
+
+def write(test, text): (Path.cwd() / f"{Path(__file__).stem}.{test}").write_text(text)
+def test_first(tmp_path): write("first", f"{os.getpid()} {tmp_path}")
+def test_second(): write("second", str(os.getpid()))
+"""
+FAILS = """
+import os
+
+def test_fails():
+    print("captured output")
+    assert 1 == 2
+
+def test_ends_the_process(): os._exit(3)
+def test_does_not_run(): pass
+"""
 
 
-class RecordingWorker:
-    """Stands in for a worker process of pytest-xdist and records which tests it is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.shutting_down = False
-        self.gateway = SimpleNamespace(id=str(id(self)))
-
-    def send_runtest_some(self, indices: list[int]) -> None:
-        self.sent += [TESTS[index] for index in indices]
-
-    def shutdown(self) -> None:
-        self.shutting_down = True
+class Item:
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
 
 
-def test_tests_with_a_shared_setup_run_in_one_process(
-    pytestconfig: pytest.Config,
-) -> None:
-    option = SimpleNamespace(loadscopereorder=False)
-    config: Any = SimpleNamespace(
-        option=option, getvalue=lambda _: ["popen", "popen"], rootpath=pytestconfig.rootpath
+def run_tests(place: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
+    (place / "tests" / "web").mkdir(parents=True)
+    for name, text in files.items():
+        (place / "tests" / "web" / f"test_{name}.py").write_text(text)
+    plugins = ("tests.processes", "no:cacheprovider", "no:django", "no:xdist")
+    words = [word for name in plugins for word in ("-p", name)]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", f"--rootdir={place}", *words, *options, "tests/web"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    workers: list[Any] = [RecordingWorker(), RecordingWorker()]
-    scheduling = GroupScheduling(config)
-    for worker in workers:
-        scheduling.add_node(worker)
-    for worker in workers:
-        scheduling.add_node_collection(worker, TESTS)
-    scheduling.schedule()
-    assert [worker.sent for worker in workers] == [
-        [TESTS[0], TESTS[2], TESTS[3]],
+
+
+def test_tests_with_a_shared_setup_run_in_one_process() -> None:
+    groups = groups_of([Item(nodeid) for nodeid in TESTS])  # type: ignore[misc]
+    assert [[item.nodeid for item in group] for group in groups] == [
+        [TESTS[0], TESTS[2]],
         [TESTS[1], TESTS[4]],
+        [TESTS[3]],
     ]
 
 
 def test_folders_with_a_shared_setup_start_first() -> None:
     assert sorted(TESTS, key=starts_last) == [TESTS[0], TESTS[2], TESTS[1], TESTS[3], TESTS[4]]
+
+
+def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_path: Path) -> None:
+    result = run_tests(tmp_path, "-n", "2", one=PASSES, two=PASSES)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4 passed" in result.stdout
+    for name in ("one", "two"):
+        process, directory = (tmp_path / f"test_{name}.first").read_text().split()
+        assert (tmp_path / f"test_{name}.second").read_text() == process
+        assert Path(directory).parent.name in {"gw0", "gw1"}
+
+
+def test_failures_and_ended_processes_fail_the_run(tmp_path: Path) -> None:
+    result = run_tests(tmp_path, "-n", "2", one=FAILS, two=PASSES)
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert "2 failed, 2 passed" in result.stdout
+    assert "captured output" in result.stdout
+    assert "The process that ran this test ended. Other tests of its group did not run." in result.stdout
+
+
+def test_no_further_tests_start_after_the_first_failure_if_requested(tmp_path: Path) -> None:
+    result = run_tests(tmp_path, "-n", "1", "-x", one=FAILS, two=PASSES)
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert "1 failed" in result.stdout
+    assert not list(tmp_path.glob("*.first"))

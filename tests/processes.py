@@ -1,0 +1,202 @@
+"""Run the tests in several processes, which are forked after one process has collected them.
+
+Collecting the tests imports all modules, which takes more than ten seconds of CPU time. Each worker of
+pytest-xdist would do that again. Here, the workers take groups of tests from one pipe, and each worker sends
+its reports over another.
+"""
+
+import os
+import struct
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distribution import PROCESS_VARIABLE, find_group
+
+NUMBER = struct.Struct("i")
+Group = list[pytest.Item]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = 'run the tests in this many processes; "auto": two more than there are cores'
+    parser.getgroup("processes")._addoption("-n", "--processes", type=process_count, default=0, help=text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in several processes if all could be collected."""
+    option = session.config.option
+    if not option.processes or option.collectonly or session.testsfailed or not session.items:
+        return None
+    run_in_processes(session, option.processes)
+    return True
+
+
+def process_count(text: str) -> int:
+    # Two more processes than there are cores, because many tests mostly wait for other processes.
+    return (os.cpu_count() or 1) + 2 if text == "auto" else int(text)
+
+
+def groups_of(items: list[pytest.Item]) -> list[Group]:
+    """Return the tests in groups that run in one process each, in the order of their first tests."""
+    groups: dict[str, Group] = {}
+    for item in items:
+        groups.setdefault(find_group(item.nodeid), []).append(item)
+    return list(groups.values())
+
+
+@dataclass
+class Worker:
+    pid: int
+    connection: Connection
+    running: pytest.Item
+
+
+def run_in_processes(session: pytest.Session, count: int) -> None:
+    """Run the collected tests in `count` processes and report their results in this one."""
+    assert threading.active_count() == 1, "A test module started a thread, which would not survive a fork."
+    groups = groups_of(session.items)
+    directory = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    queue, filling = os.pipe()
+    os.write(filling, b"".join(NUMBER.pack(number) for number in range(len(groups))))
+    os.close(filling)
+    workers: list[Worker] = []
+    try:
+        for number in range(count):
+            workers.append(_start(session, groups, queue, directory / f"gw{number}", workers))
+        _report(session, workers, queue)
+    finally:
+        os.close(queue)
+        for worker in workers:
+            worker.connection.close()
+            os.waitpid(worker.pid, 0)
+
+
+def _start(
+    session: pytest.Session, groups: list[Group], queue: int, directory: Path, others: list[Worker]
+) -> Worker:
+    receiving, sending = Pipe(duplex=False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        sending.close()
+        return Worker(pid, receiving, session.items[0])
+    try:
+        for connection in [receiving, *(worker.connection for worker in others)]:
+            connection.close()
+        _separate(session.config, directory)
+        _Work(session, sending).run(_take(groups, queue))
+    except BaseException as error:
+        if not isinstance(error, KeyboardInterrupt | BrokenPipeError):
+            traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _separate(config: pytest.Config, directory: Path) -> None:
+    """Give this process a name, a temporary directory, files for captured output, and no terminal."""
+    os.environ[PROCESS_VARIABLE] = directory.name
+    config.workerinput = {"workerid": directory.name}  # type: ignore[attr-defined]  # pytest-django reads it
+    directory.mkdir(mode=0o700)
+    config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
+    config.pluginmanager.unregister(name="terminalreporter")
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    capture.stop_global_capturing()
+    capture.start_global_capturing()
+    capture.suspend_global_capture()
+
+
+def _take(groups: list[Group], queue: int) -> Iterator[pytest.Item]:
+    """Yield the tests of the next group in the queue until it is empty. Each number reaches one process."""
+    while number := os.read(queue, NUMBER.size):
+        yield from groups[NUMBER.unpack(number)[0]]
+
+
+class _Work:
+    """Runs tests in a worker, and sends what happens to the first process."""
+
+    def __init__(self, session: pytest.Session, connection: Connection) -> None:
+        self.session = session
+        self.connection = connection
+        self.numbers = {item: number for number, item in enumerate(session.items)}
+
+    def run(self, items: Iterator[pytest.Item]) -> None:
+        hook = self.session.config.hook
+        self.session.config.pluginmanager.register(self)
+        item = next(items, None)
+        try:
+            while item is not None and not (self.session.shouldfail or self.session.shouldstop):
+                self.connection.send(("start", self.numbers[item]))
+                upcoming = next(items, None)
+                hook.pytest_runtest_protocol(item=item, nextitem=upcoming)
+                item = upcoming
+        finally:
+            self.session._setupstate.teardown_exact(None)
+        self.connection.send(("end", None))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        config = self.session.config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        self.connection.send(("report", data))
+
+    def pytest_runtest_logfinish(self) -> None:
+        self.connection.send(("finish", None))
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: object
+    ) -> None:
+        text = warnings.WarningMessage(
+            UserWarning(f"{warning_message.category.__name__}: {warning_message.message}"),
+            UserWarning,
+            warning_message.filename,
+            warning_message.lineno,
+        )
+        self.connection.send(("warning", (text, when, nodeid, location)))
+
+
+def _report(session: pytest.Session, workers: list[Worker], queue: int) -> None:
+    """Pass on what the workers send until all have ended."""
+    working: dict[Any, Worker] = {worker.connection: worker for worker in workers}
+    while working:
+        for connection in wait(list(working)):
+            worker = working[connection]
+            try:
+                event, value = worker.connection.recv()
+            except (EOFError, ConnectionResetError):
+                event, value = "crash", None
+            if event in {"end", "crash"}:
+                del working[connection]
+            _pass_on(session, worker, event, value)
+        if session.shouldfail or session.shouldstop:
+            while os.read(queue, 4096):
+                pass  # no worker starts another group
+
+
+def _pass_on(session: pytest.Session, worker: Worker, event: str, value: Any) -> None:
+    item, config = worker.running, session.config
+    match event:
+        case "start":
+            worker.running = session.items[value]
+        case "report":
+            report = config.hook.pytest_report_from_serializable(config=config, data=value)
+            item.ihook.pytest_runtest_logreport(report=report)
+        case "finish":
+            item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        case "warning":
+            message, when, nodeid, location = value
+            config.hook.pytest_warning_recorded.call_historic(
+                kwargs={"warning_message": message, "when": when, "nodeid": nodeid, "location": location}
+            )
+        case "crash":
+            text = "The process that ran this test ended. Other tests of its group did not run."
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+            item.ihook.pytest_runtest_logreport(report=report)
