@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +42,11 @@ def read_report(pod: Object) -> PodReport:
 
     A pod whose files are being copied occupies its resources in the cluster, and is still running.
     """
+    report = _report_of_state(pod)
+    return report if report.state is PodState.EXITED else replace(report, eviction=_eviction_message(pod))
+
+
+def _report_of_state(pod: Object) -> PodReport:
     status = pod.get("status") or {}
     state, receiver = _state(status, "containerStatuses", CONTAINER), _code_state(status)
     if (terminated := state.get("terminated")) is not None:
@@ -109,6 +115,13 @@ def deleted_pod_report(pod: Object) -> PodReport:
 def _is_evicted_by_node(pod: Object) -> bool:
     status = pod.get("status") or {}
     return status.get("phase") == "Failed" and status.get("reason") in NODE_EVICTIONS
+
+
+def _eviction_message(pod: Object) -> str:
+    """Return why the cluster is stopping a pod, or an empty string if it is not."""
+    if _is_evicted_by_node(pod):
+        return _node_eviction_message(pod)
+    return _deletion_message(pod) if pod["metadata"].get("deletionTimestamp") else ""
 
 
 def _node_eviction_message(pod: Object) -> str:

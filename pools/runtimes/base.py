@@ -134,7 +134,8 @@ class PodReport:
     `progress` describes what a starting pod is waiting for, for example "pulling layer 3 of 7, 26 MB", and
     `pulls_image` is true if it waits for its image. `address` is the pod's network address if it differs from
     the node's address. `memory_peak_mib` is set after the end if the node measured it. `warnings` counts the
-    warnings about a running pod, and `warning` is the latest one.
+    warnings about a running pod, and `warning` is the latest one. `eviction` says as a clause why the cluster
+    is stopping a live pod, which may run until its grace period is over.
     """
 
     state: PodState
@@ -150,6 +151,7 @@ class PodReport:
     warning: str = ""
     address: str = ""
     pulls_image: bool = False
+    eviction: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ Berth does not decide these evictions. It learns of them from the reports of the
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import F, Q
@@ -23,24 +23,40 @@ KIND = "cluster"
 class ClusterEviction:
     """Pods of one workload that its cluster has evicted, and pods that are live or have just failed.
 
-    `is_on_record` is true if the evicted pods have an audit record from an earlier tick.
+    `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
+    true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
     """
 
     evicted: Sequence[Pod]
     others: Sequence[Pod]
     is_on_record: bool = False
+    is_in_progress: bool = False
 
 
 def find_cluster_evictions(
-    evicted: Collection[uuid.UUID], failed: Collection[uuid.UUID], lost_pods: Collection[uuid.UUID]
+    evicted: Collection[uuid.UUID],
+    failed: Collection[uuid.UUID],
+    lost_pods: Collection[uuid.UUID],
+    being_evicted: Mapping[uuid.UUID, str],
 ) -> list[ClusterEviction]:
     """Return the evictions of these pods, whose rows already contain their ends.
 
     `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
-    pods were evicted in earlier ticks of the same run, these evictions are also returned. Call this before
-    the workloads of the pods are evaluated, because that may stop their other pods.
+    pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted` are
+    live peers of failed pods, with the reasons for their evictions. Call this before the workloads of the
+    pods are evaluated, because that may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
+    if being_evicted:
+        workloads = {_workload(eviction).pk for eviction in evictions}
+        in_progress = _find_evictions(being_evicted, failed)
+        for pod in (pod for eviction in in_progress for pod in eviction.evicted):
+            pod.message = being_evicted[pod.pk]
+        evictions += [
+            replace(eviction, is_in_progress=True)
+            for eviction in in_progress
+            if _workload(eviction).pk not in workloads
+        ]
     if failed:
         workloads = {_workload(eviction).pk for eviction in evictions}
         earlier = [pk for workload, pk in _pods_on_record(failed) if workload not in workloads]
@@ -107,27 +123,36 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     workloads = {_workload(eviction).pk for eviction in evictions}
     going_on = Workload.objects.filter(pk__in=workloads, phase__in=(Phase.STARTING, Phase.RUNNING))
     partly_evicted = set(going_on.values_list("pk", flat=True))
-    new = [eviction for eviction in evictions if not eviction.is_on_record]
+    by_loss = _ended_by_loss([each for each in evictions if each.is_on_record or each.is_in_progress])
+    new = [
+        each for each in evictions
+        if not each.is_on_record and (not each.is_in_progress or _workload(each).pk in by_loss)
+    ]  # fmt: skip
+    later = [
+        each for each in evictions
+        if each.is_on_record and each.others and _workload(each).pk in by_loss
+    ]  # fmt: skip
     Eviction.objects.bulk_create(
         [
             *(
                 _audit_record(each, now, entire_workload=_workload(each).pk not in partly_evicted)
                 for each in new
             ),
-            *(_audit_record(each, now, entire_workload=True) for each in _later_ends(evictions)),
+            *(_audit_record(each, now, entire_workload=True) for each in later),
         ]
     )
 
 
-def _later_ends(evictions: Iterable[ClusterEviction]) -> list[ClusterEviction]:
-    """Return the recorded evictions whose workloads have now lost their other pods too."""
-    on_record = [eviction for eviction in evictions if eviction.is_on_record and eviction.others]
-    if not on_record:
-        return []
-    workloads = {_workload(eviction).pk for eviction in on_record}
-    ends = Event.objects.filter(workload_id__in=workloads, kind=Phase.STOPPING, data__failure=NODE_LOST)
+def _ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
+    """Return the workloads whose current run has ended because of lost pods."""
+    if not evictions:
+        return set()
+    workloads = [_workload(eviction) for eviction in evictions]
+    ends = Event.objects.filter(
+        workload_id__in={workload.pk for workload in workloads}, kind=Phase.STOPPING, data__failure=NODE_LOST
+    )
     runs = set(ends.values_list("workload_id", "data__run"))
-    return [each for each in on_record if (_workload(each).pk, _workload(each).run) in runs]
+    return {workload.pk for workload in workloads if (workload.pk, workload.run) in runs}
 
 
 def _workload(eviction: ClusterEviction) -> Workload:

@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ from scheduler.reports.usage.allocation_hours import update_gpu_totals
 log = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
+START_REFUSED = "StartRefused"  # reason for stopping replicas that were never started
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 MAX_TRANSITIONS = 4  # maximum per evaluation, for example from starting to running to stopping to ended
 EVALUATED = compiled_once(
@@ -56,10 +57,15 @@ PODS = compiled_once(
     )
 )
 
+Evictions = Mapping[uuid.UUID, str]
+NO_EVICTIONS: Evictions = {}
 
-def load_gangs(workloads: Sequence[Workload], specs: SpecCache) -> list["Gang"]:
+
+def load_gangs(
+    workloads: Sequence[Workload], specs: SpecCache, evictions: Evictions = NO_EVICTIONS
+) -> list["Gang"]:
     pods = _run_pods(workloads)
-    return [Gang(workload, pods[workload.pk], specs.get(workload)) for workload in workloads]
+    return [Gang(workload, pods[workload.pk], specs.get(workload), evictions) for workload in workloads]
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
@@ -69,7 +75,9 @@ def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
     return workloads
 
 
-def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> list[str]:
+def evaluate_gangs(
+    workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
+) -> list[str]:
     """Evaluate the gangs of locked workloads. Return a note for each gang that could not be evaluated.
 
     The number of statements does not depend on the number of workloads. If an evaluation fails, bisect to
@@ -79,7 +87,7 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
         return []
     try:
         with transaction.atomic():
-            apply_gang_verdicts(workloads, now, specs)
+            apply_gang_verdicts(workloads, now, specs, evictions)
     except (OperationalError, InterfaceError):
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
@@ -90,8 +98,8 @@ def evaluate_gangs(workloads: Sequence[Workload], now: datetime, specs: SpecCach
         reloaded = list(rows.select_related("project__department").order_by("pk"))
         middle = len(reloaded) // 2
         return [
-            *evaluate_gangs(reloaded[:middle], now, specs),
-            *evaluate_gangs(reloaded[middle:], now, specs),
+            *evaluate_gangs(reloaded[:middle], now, specs, evictions),
+            *evaluate_gangs(reloaded[middle:], now, specs, evictions),
         ]
     return []
 
@@ -103,11 +111,15 @@ def recount_gpus(workloads: Iterable[Workload], specs: SpecCache) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A workload with the pods of its current run."""
+    """A workload with the pods of its current run.
+
+    `evictions` says as a clause why the cluster is stopping pods that are still live.
+    """
 
     workload: Workload
     pods: Sequence[Pod]
     spec: ParsedSpec
+    evictions: Evictions = field(default_factory=dict)
 
     def mark_stopping(self) -> bool:
         """Mark live pods as stopping, in memory. Return whether the gang has live pods."""
@@ -117,9 +129,11 @@ class Gang:
         return bool(live)
 
 
-def apply_gang_verdicts(workloads: Sequence[Workload], now: datetime, specs: SpecCache) -> None:
+def apply_gang_verdicts(
+    workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
+) -> None:
     """Evaluate the gangs of locked workloads, and change the phases of gangs with a verdict."""
-    gangs = load_gangs(workloads, specs)
+    gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
         verdicts = [(gang, step) for gang in gangs if (step := verdict(gang_facts(gang))) is not None]
@@ -166,7 +180,8 @@ def gang_facts(gang: Gang) -> GangFacts:
     replaced: list[Pod] = []
     in_order = pods if len(pods) == 1 else sorted(pods, key=_age_key)
     for pod in in_order:
-        if (earlier := latest.get((pod.role, pod.index))) is not None and earlier.state == PodState.LOST:
+        earlier = latest.get((pod.role, pod.index))
+        if earlier is not None and (earlier.state == PodState.LOST or _eviction(earlier, gang)):
             replaced.append(earlier)
         latest[pod.role, pod.index] = pod
     return GangFacts(
@@ -175,15 +190,15 @@ def gang_facts(gang: Gang) -> GangFacts:
         reason=workload.reason,
         message=workload.message,
         tree=parsed.tree,
-        pods=[_pod_fact(pod) for _, pod in sorted(latest.items())],
+        pods=[_pod_fact(pod, gang) for _, pod in sorted(latest.items())],
         retries=retry_state(workload, parsed),
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
-        replaced=[_pod_fact(pod) for pod in replaced],
+        replaced=[_pod_fact(pod, gang) for pod in replaced],
     )
 
 
-def _pod_fact(pod: Pod) -> PodFact:
+def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
     return PodFact(
         pod.role,
         pod.index,
@@ -195,7 +210,20 @@ def _pod_fact(pod: Pod) -> PodFact:
         pod.node_id,
         pod.ended_at,
         pod.created_at,
+        _eviction(pod, gang),
     )
+
+
+def _eviction(pod: Pod, gang: Gang) -> str:
+    """Return why the cluster or Berth stops or has stopped this pod, or an empty string.
+
+    Replicas whose start the cluster refused never ran.
+    """
+    if pod.state in (PodState.STOPPING, PodState.STOPPED):
+        if pod.stop_reason == "Shrunk":
+            return "Berth scaled the workload down"
+        return f"Berth evicted it ({pod.stop_reason})" if pod.stop_reason not in ("", START_REFUSED) else ""
+    return gang.evictions.get(pod.pk, "") if pod.state in LIVE_POD_STATES else ""
 
 
 def _age_key(pod: Pod) -> tuple[datetime, bool, str]:

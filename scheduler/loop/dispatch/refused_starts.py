@@ -18,7 +18,7 @@ from projects.services import announce, events
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
-from scheduler.loop.dispatch.gangs import ACTOR, Gang, gang_facts, load_gangs, move_and_stop
+from scheduler.loop.dispatch.gangs import ACTOR, START_REFUSED, Gang, gang_facts, load_gangs, move_and_stop
 from scheduler.loop.dispatch.verdict import is_whole
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def _scale_down(
         scaled_down.append(workload)
     if stopped:
         refused_pods = Pod.objects.filter(pk__in=[pod.pk for pod in stopped], state=PodState.STARTING)
-        refused_pods.update(state=PodState.STOPPING, stop_reason="StartRefused", since=now)
+        refused_pods.update(state=PodState.STOPPING, stop_reason=START_REFUSED, since=now)
         events.record_all(new_events)
         announce.workloads_changed(scaled_down)
     return scaled_down

@@ -108,6 +108,7 @@ def record_reports(
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
     left, changes = _limit_changes(sorted(changes, key=lambda change: change.pod.workload_id))
+    being_evicted = _pods_being_evicted(pods, changes, nodes, reports)
     store_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
     affected = {change.pod.workload_id for change in changes} | to_evaluate
@@ -122,10 +123,12 @@ def record_reports(
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
-                evictions = find_cluster_evictions(_write(changes, now), *_failed_and_lost(changes))
+                evictions = find_cluster_evictions(
+                    _write(changes, now), *_failed_and_lost(changes), being_evicted
+                )
                 keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
-                apply_gang_verdicts(workloads, now, context.specs)
+                apply_gang_verdicts(workloads, now, context.specs, being_evicted)
                 record_cluster_evictions(evictions, now)
                 if not only_starts:
                     recount_gpus(workloads, context.specs)
@@ -133,7 +136,7 @@ def record_reports(
         except (OperationalError, InterfaceError):
             raise
         except (DatabaseError, AssertionError, LookupError, ValueError):
-            rejections, more_notes = _record_separately(changes, affected, now, context)
+            rejections, more_notes = _record_separately(changes, affected, being_evicted, now, context)
             notes += [*rejections, *more_notes]
         crash_point("reports.done")
     unknown = frozenset(
@@ -148,8 +151,9 @@ def record_reports(
 
 
 def _record_separately(
-    changes: Sequence[PodChange], affected: Collection[uuid.UUID], now: datetime, context: SchedulerContext
-) -> tuple[list[str], list[str]]:
+    changes: Sequence[PodChange], affected: Collection[uuid.UUID], being_evicted: Mapping[uuid.UUID, str],
+    now: datetime, context: SchedulerContext,
+) -> tuple[list[str], list[str]]:  # fmt: skip
     """Record the changes after the database has rejected some of them, skipping rejected changes.
 
     Return a note for each rejected change, and for each gang that could not be evaluated.
@@ -157,9 +161,9 @@ def _record_separately(
     with fenced_transaction(context.held_lease):
         workloads = lock_gangs(affected)
         rejections, evicted = _write_changes(changes, now)
-        evictions = find_cluster_evictions(evicted, *_failed_and_lost(changes))
+        evictions = find_cluster_evictions(evicted, *_failed_and_lost(changes), being_evicted)
         keep_files(_failed_pods(changes), workloads, now, context.specs)
-        notes = evaluate_gangs(workloads, now, context.specs)
+        notes = evaluate_gangs(workloads, now, context.specs, being_evicted)
         record_cluster_evictions(evictions, now)
         recount_gpus(workloads, context.specs)
     return rejections, notes
@@ -199,6 +203,25 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
     if is_eviction and is_taken_back:
         columns["message"] = node.eviction_reason
     return PodChange(pod, state, columns, is_eviction)
+
+
+def _pods_being_evicted(
+    pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
+) -> dict[uuid.UUID, str]:
+    """Return why pods that are still live are being evicted, for workloads with a pod that has just failed.
+
+    Berth does not stop these pods itself.
+    """
+    failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
+    evictions: dict[uuid.UUID, str] = {}
+    for pod in pods if failed else ():
+        report = reports.get(pod.pk)
+        if pod.workload_id not in failed or pod.state == PodState.STOPPING or report is None:
+            continue
+        reason = report.eviction or nodes[pod.node_id].eviction_reason
+        if report.state in ALIVE and reason:
+            evictions[pod.pk] = reason
+    return evictions
 
 
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:

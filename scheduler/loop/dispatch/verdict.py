@@ -1,8 +1,8 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-one replica fails. The loss of a machine is not a failure of its replicas, nor of other replicas that fail
-because of the loss. Idle roles have no command of their own and are stopped once all other replicas have
+one replica fails. The loss or eviction of a replica is not a failure, nor are failures of other replicas that
+it causes. Idle roles have no command of their own and are stopped once all other replicas have
 succeeded.
 """
 
@@ -46,11 +46,15 @@ class PodFact:
     node: int | None = None
     ended_at: datetime | None = None
     created_at: datetime | None = None
+    eviction: str = ""  # why this pod was or is being stopped while its gang continues, as a clause
 
 
 @dataclass(frozen=True, slots=True)
 class GangFacts:
-    """State of a gang. `replaced` are lost pods of the current run whose replicas have newer pods."""
+    """State of a gang.
+
+    `replaced` are lost and evicted pods of the current run whose replicas have newer pods.
+    """
 
     phase: str
     next_phase: str
@@ -127,16 +131,19 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 
 def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
-    """Return the replaced pod whose loss may have caused this pod's failure: the latest that ran with this
-    pod.
+    """Return the pod whose loss or eviction may have caused this pod's failure: one that is being evicted, or
+    else the latest that ran with this pod.
 
     A pod that exceeded a limit or could not be started did not fail because of a peer.
     """
     has_run = failed.exit_code is not None or failed.signal is not None
     if not has_run or failed.stop_reason in KINDS or failed.created_at is None or failed.ended_at is None:
         return None
+    evicted = [pod for pod in gang.pods if pod.eviction]
+    if in_grace_period := next((pod for pod in evicted if pod.state in LIVE_STATES), None):
+        return in_grace_period
     since = max(failed.created_at, failed.ended_at - PEER_TIMEOUT)
-    peers = [pod for pod in gang.replaced if pod.ended_at is not None and pod.ended_at > since]
+    peers = [pod for pod in (*gang.replaced, *evicted) if pod.ended_at is not None and pod.ended_at > since]
     return max(peers, key=_end_order, default=None)
 
 
@@ -224,7 +231,10 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
     """Apply the retry rule for lost nodes. Without one, requeue the gang."""
     cause = "All pods were lost."
     if pod is not None:
-        cause = f"{pod.role} {pod.index} was lost: {pod.message}".rstrip(".: ") + "."
+        action = "was lost" if pod.state == "lost" else "was stopped"
+        if pod.state in LIVE_STATES:
+            action = "is being stopped"
+        cause = f"{pod.role} {pod.index} {action}: {pod.eviction or pod.message}".rstrip(".: ") + "."
     failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
     if any(rule.matches(failure.kind, of_pod=False) for rule in gang.retries.rules):
         return _restart_or_fail(gang, failure, "PodsLost", cause)

@@ -18,6 +18,12 @@ ENGINE = """
 mkdir -p www-$BERTH_PORT/v1; cd www-$BERTH_PORT; echo ok > health
 echo '{"data": [{"id": "m"}]}' > v1/models; exec httpd -f -p "$BERTH_HOST:$BERTH_PORT"
 """
+# Replica 0 needs a while to stop. Replica 1 fails in the meantime, but runs on after the restart.
+PEERS = """
+[ ! -e failed ] || exec sleep 600
+if [ "$RANK" = 0 ]; then trap ': > stopping; sleep 15; exit 1' TERM; while :; do sleep 0.2; done; fi
+until [ -e stopping ]; do sleep 0.2; done; : > failed; exit 1
+"""
 AUTOSCALER = {
     "enabled": True, "min_engines": 1, "max_engines": 2, "scale_out_cooldown_secs": 5,
     "scale_in_cooldown_secs": 5, "metrics_interval_secs": 1, "evaluation_interval_secs": 1,
@@ -115,6 +121,30 @@ def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Pr
     records = client.evictions.list(workload="train", kind="cluster")
     reasons = {record.rule.partition(", ")[2] for record in records}
     assert reasons == {"the pod was deleted in Kubernetes, for example by `kubectl drain`."}
+
+
+def test_gang_whose_peer_fails_while_its_pod_is_evicted_is_requeued(
+    users: Users, prod: Prod, client: Client
+) -> None:
+    command = ["sh", "-c", PEERS]
+    submit(users, prod, "peers", role={"gpu": 1, "replicas": 2, "command": command}, grace_period_seconds=30)
+    until(lambda: nodes_of(prod, client, "peers"))
+    first = "peers-worker-0"
+    (pod,) = (
+        pod for pod in prod.objects("pods") if pod["metadata"]["annotations"]["berth.dev/name"] == first
+    )
+    evict(prod, pod)
+
+    def restarted() -> bool:
+        workload = client.workloads.find("peers")
+        assert workload.phase != "failed", workload.message
+        return workload.phase == "running" and workload.run == 2
+
+    until(restarted, details=lambda: (client.workloads.find("peers").message, prod.objects("pods")))
+    assert client.workloads.find("peers").restarts == 0
+    (record,) = client.evictions.list(workload="peers", kind="cluster")
+    assert (record.entire_workload, record.gpus) == (True, 2)
+    assert "the pod was deleted in Kubernetes, for example by `kubectl drain`" in record.rule
 
 
 def test_node_change_is_noticed_before_the_pools_next_tick(users: Users, prod: Prod) -> None:

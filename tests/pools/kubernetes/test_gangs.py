@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pools.models import Node
-from projects.models import Phase, PodState, Quota
+from projects.models import Phase, PodState, Quota, Workload
+from scheduler.models import Eviction
 from tests import factories
 from tests.cast import make_cast
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
@@ -58,3 +59,59 @@ def test_whole_gang_starts_even_if_its_first_pod_exits_immediately(
     address = next(each["value"] for each in env if each["name"] == "MASTER_ADDR")
     assert address == (first.address if has_address else first.node.address)
     assert bool(first.address) is has_address
+
+
+def running_gang(stage: Stage) -> tuple[Workload, str, str]:
+    """Start a gang of two replicas. Return its workload and the names of its pods in the cluster."""
+    roles: list[dict[str, Any]] = [{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 1, "memory_mib": 64}]
+    gang = stage.submit("train", pools=["prod"], image=IMAGE, roles=roles, grace_period_seconds=600)
+    tick_until(stage, gang, Phase.RUNNING)
+    first, second = stage.pods(gang, "running")
+    return gang, str(first.pk), str(second.pk)
+
+
+def tick_until(stage: Stage, workload: Workload, phase: str) -> None:
+    def current() -> str:
+        stage.tick(seconds=2)
+        return stage.phase(workload)
+
+    poll_until(current, lambda value: value == phase)
+
+
+def test_peer_that_fails_in_the_grace_period_of_an_evicted_pod_requeues_its_gang(
+    stage: Stage, k8s: FakeKubernetesStage
+) -> None:
+    gang, evicted, peer = running_gang(stage)
+    k8s.cluster.stubborn = {evicted}
+    namespace = k8s.cluster.pod(evicted)["metadata"]["namespace"]
+    k8s.cluster.delete_pod(namespace, evicted, 600)  # its program saves a checkpoint
+    k8s.cluster.end_pod(peer, 1)
+    tick_until(stage, gang, Phase.STOPPING)
+    gang.refresh_from_db()
+    reason = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
+    assert gang.next_phase == Phase.PENDING
+    assert gang.message == (
+        f"worker 0 is being stopped: {reason}. The workload is requeued; this does not count as a failure."
+    )
+    record = Eviction.objects.get()
+    assert (record.kind, record.entire_workload, record.gpu_milli) == ("cluster", True, 2000)
+    assert reason in record.rule
+    k8s.cluster.delete_pod(namespace, evicted, 0)
+    tick_until(stage, gang, Phase.RUNNING)
+    assert Eviction.objects.count() == 1
+    gang.refresh_from_db()
+    assert gang.restarts == 0
+
+
+def test_pod_that_exceeds_its_memory_fails_its_gang_even_if_a_peer_is_being_evicted(
+    stage: Stage, k8s: FakeKubernetesStage
+) -> None:
+    gang, evicted, peer = running_gang(stage)
+    k8s.cluster.stubborn = {evicted}
+    namespace = k8s.cluster.pod(evicted)["metadata"]["namespace"]
+    k8s.cluster.delete_pod(namespace, evicted, 600)
+    k8s.cluster.end_pod(peer, 137, "OOMKilled")
+    tick_until(stage, gang, Phase.STOPPING)
+    k8s.cluster.delete_pod(namespace, evicted, 0)
+    tick_until(stage, gang, Phase.FAILED)
+    assert not Eviction.objects.exists()

@@ -121,6 +121,46 @@ def test_failure_after_the_loss_of_a_peer_counts_as_a_loss(failed: dict[str, Any
     assert (step.next_phase, step.retry) == (next_phase, None)
 
 
+FAILURE: dict[str, Any] = {"exit_code": 1, "created_at": at(0), "ended_at": at(15)}
+
+
+@pytest.mark.parametrize(
+    ("peer", "failure", "next_phase"),
+    [
+        (PodFact("worker", 0, "running", eviction="drained"), FAILURE, "pending"),
+        (PodFact("worker", 0, "stopping", eviction="scaled down"), FAILURE, "pending"),
+        (PodFact("worker", 0, "stopped", eviction="scaled down", ended_at=at(10)), FAILURE, "pending"),
+        (PodFact("worker", 0, "stopping"), FAILURE, "failed"),  # it never started
+        (
+            PodFact("worker", 0, "stopped", eviction="scaled down", ended_at=at(10)),
+            {**FAILURE, "ended_at": at(41)},
+            "failed",
+        ),
+        (
+            PodFact("worker", 0, "running", eviction="drained"),
+            {**FAILURE, "stop_reason": "OutOfMemory"},
+            "failed",
+        ),
+    ],
+)
+def test_failure_during_or_after_the_eviction_of_a_peer_counts_as_a_loss(
+    peer: PodFact, failure: dict[str, Any], next_phase: str
+) -> None:
+    step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **failure)]))
+    assert step is not None
+    assert (step.next_phase, step.retry) == (next_phase, None)
+
+
+def test_message_says_which_pod_is_being_evicted_and_why() -> None:
+    peer = PodFact("worker", 0, "running", eviction="the pod was deleted")
+    step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
+    assert step is not None
+    assert step.message == (
+        "worker 0 is being stopped: the pod was deleted. The workload is requeued; this does not count as a "
+        "failure."
+    )
+
+
 def test_complete_gang_is_not_stale() -> None:
     step = verdict(gang("running", "starting", is_stale=True))
     assert step is not None
