@@ -56,10 +56,10 @@ def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> 
             Workload.objects.filter(pk=workload.pk).update(phase="pending", message="first", explanation=None)
             page.goto(f"/workloads/{workload.pk}{tab}")
             expect(page.locator(".live")).to_have_text("Live")
-            expect(page.locator("#head")).to_contain_text("first")
+            expect(page.locator("#head")).to_contain_text("First")
             Workload.objects.filter(pk=workload.pk).update(message="second")
             page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: ''}}))")
-            expect(page.locator("#head")).to_contain_text("second")
+            expect(page.locator("#head")).to_contain_text("Second")
         assert faults == []
 
 
@@ -72,3 +72,18 @@ def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> 
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert accessibility_faults(page) == []
         assert faults == []
+
+
+def test_start_that_needs_no_change_is_not_called_unknown(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["policy-sweep"]
+    explanation = {"queue_position": 1, "expected_start_reason": "the boot time is unknown"}
+    Workload.objects.filter(pk=workload.pk).update(explanation=explanation)
+    card = '<section class="card" data-outcome="{}"><div class="card-body">Smallest change</div></section>'
+    for outcome, is_unknown in (("found", True), ("not_needed", False)):
+        with opened("ada") as (page, faults):
+            body = card.format(outcome)
+            page.route("**/smallest-change", lambda route, _, body=body: route.fulfill(body=body))
+            page.goto(f"/workloads/{workload.pk}")
+            expect(page.locator(f"[data-outcome={outcome}]")).to_be_visible()
+            expect(page.get_by_text("Expected start: unknown.")).to_be_visible(visible=is_unknown)
+            assert faults == []

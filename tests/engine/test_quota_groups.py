@@ -296,8 +296,8 @@ def test_group_quota_includes_non_preemptible_workloads_in_all_pools() -> None:
     )
     assert plan.bundles == ()
     assert blockers(plan, "v2")[Reason.NON_PREEMPTIBLE_OVER_QUOTA] == (
-        "Non-preemptible workloads must fit in the quota of vision (8 GPUs): 6 allocated, 4 requested. "
-        "vision has 6 of its 8 GPUs allocated across h100: 6 in cloud."
+        "Non-preemptible workloads must fit in the quota of vision (8 GPUs): 6 allocated to them, "
+        "4 requested. vision has 6 of its 8 GPUs allocated across h100: 6 in cloud."
     )
 
 

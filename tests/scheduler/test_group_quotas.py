@@ -47,7 +47,7 @@ def test_group_quota_applies_across_both_pools(stage: Stage, h100: QuotaGroup) -
     assert (stage.phase(first), stage.phase(second)) == (Phase.RUNNING, Phase.PENDING)
     assert explanation(second) == {
         "NonPreemptibleOverQuota": "Non-preemptible workloads must fit in the quota of vision (2 GPUs): 2 "
-        "allocated, 2 requested. vision has 2 of its 2 GPUs allocated across h100: 2 in local."
+        "allocated to them, 2 requested. vision has 2 of its 2 GPUs allocated across h100: 2 in local."
     }
 
 

@@ -75,8 +75,13 @@ def indefinite_article(digits: str) -> str:
     return "an" if digits.startswith("8") or digits in ("11", "18") else "a"
 
 
+SPECIAL_WORDS = {"Backoff": "Waiting to restart", "NonPreemptibleOverQuota": "Non-preemptible over quota"}
+
+
 def to_words(token: str) -> str:
     """Convert a reason token to words: WaitingForCapacity becomes "Waiting for capacity"."""
+    if token in SPECIAL_WORDS:
+        return SPECIAL_WORDS[token]
     words: list[str] = []
     token = token.lower() if token.isupper() else token
     for char in token.replace("_", " "):

@@ -26,6 +26,9 @@ class RelativeUsage(NamedTuple):
     at_reset: float  # value at the end of the calendar window, when the usage history is reset
 
 
+OVER_QUOTA, WITHIN_QUOTA, OVER_SHARE = "over its quota", "within its quota", "over its fair share"
+
+
 class QueueKey(NamedTuple):
     """Sort key of a queue with its next workload. The smallest key comes first."""
 
@@ -39,9 +42,9 @@ class QueueKey(NamedTuple):
 
     def sentences(self, name: str) -> tuple[str, ...]:
         return (
-            f"{name}: " + ("over its quota" if self.over_quota else "within its quota"),
+            f"{name}: {OVER_QUOTA if self.over_quota else WITHIN_QUOTA}",
             f"rank {-self.rank}",
-            "over its fair share" if self.over_share else "within its fair share",
+            OVER_SHARE if self.over_share else "within its fair share",
             *(
                 (f"decayed usage {self.relative_usage:.3f} of its weighted share",)
                 if self.relative_usage

@@ -36,9 +36,9 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.CLUSTER_QUOTA: "The cluster's quota `{cluster_quota}` in namespace `{namespace}` allows "
     "{allowance}, this workload requests {request}.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible workloads must fit in the quota of {queue} "
-    "({bound_of}): {allocated} allocated, {requested} requested.",
+    "({bound_of}): {allocated} allocated to them, {requested} requested.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
-    "({bound_of}): {allocated} allocated, {requested} requested.",
+    "({bound_of}): {allocated} allocated to them, {requested} requested.",
     Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share "
     "({share_of}): {allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
     Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",

@@ -1,5 +1,6 @@
 """Page that edits the document of a pending or suspended workload."""
 
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
-from berth.core.merge_patch import find_patch, format_difference
+from berth.core.merge_patch import apply_patch, find_patch, format_difference
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.core.spec.manifest import is_manifest
@@ -54,8 +55,9 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     require(request.actor, Action.OPERATE, workload)
     edit_page = EditPage(workload, workload.version)
     if request.method == "GET":
-        _apply(request, edit_page, dict(workload.spec), dry_run=True)
-        return _page(request, open_draft(dump_workload(workload.spec)), edit_page)
+        document = _patched_document(workload, request.GET.get("patch", ""))
+        _apply(request, edit_page, document, dry_run=True)
+        return _page(request, open_draft(dump_workload(document)), edit_page)
     draft = read_draft(request.POST, choices_for(request.actor))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves = request.POST.get("step") == SAVE
@@ -97,6 +99,15 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
         )
     except BerthError as error:
         _add_error(edit_page, error)
+
+
+def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
+    """Return the document with a JSON merge patch from the address. An invalid patch is ignored."""
+    try:
+        patch = json.loads(text or "{}")
+    except ValueError:
+        patch = None
+    return apply_patch(workload.spec, patch) if isinstance(patch, dict) else dict(workload.spec)
 
 
 def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from berth.core.words import format_count
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
-from scheduler.web.workloads.details import Obstacle, obstacles
+from scheduler.web.workloads.details import Obstacle, obstacles, split_obstacles
 
-SCALES_UP, NOTHING_TO_RECLAIM = str(Reason.WAITING_FOR_SCALE_UP), str(Reason.NO_RECLAIMABLE_RESOURCES)
+SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Verdict:
 
 def build_verdict(prediction: Prediction) -> Verdict:
     reasons = obstacles(prediction.blockers)
-    decisive, others = next(iter(reasons), None), reasons[1:]
+    decisive, others = split_obstacles(reasons)
     message = "" if decisive is None else f" {decisive.message}"
     evicted = format_count(len(prediction.evictions), "other workload")
     match prediction.outcome:
@@ -46,14 +46,14 @@ def build_verdict(prediction: Prediction) -> Verdict:
         case "unschedulable":
             sentence = f"The workload can never start as specified.{message}"
             title = "Can never start as specified"
-            return Verdict(title, "Unschedulable", "bad", sentence, decisive, _shown(others))
+            return Verdict(title, "Unschedulable", "bad", sentence, decisive, others)
     if prediction.nodes_to_boot:
         return _scale_up_verdict(prediction, reasons)
     sentence = f"The workload would be queued.{message}"
     if prediction.decisions:
-        return Verdict("Would be reserved resources", "Reserved", "info", sentence, decisive, _shown(others))
+        return Verdict("Would be reserved resources", "Reserved", "info", sentence, decisive, others)
     position = f", position {prediction.queue_position}" if prediction.queue_position else ""
-    return Verdict("Would be queued", f"Queued{position}", "warn", sentence, decisive, _shown(others))
+    return Verdict("Would be queued", f"Queued{position}", "warn", sentence, decisive, others)
 
 
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:
@@ -62,8 +62,3 @@ def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Ve
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"
     decisive = next((obstacle for obstacle in reasons if obstacle.reason == SCALES_UP), None)
     return Verdict(f"Would {start}", "Scales up", "info", f"The workload would {start}.", decisive)
-
-
-def _shown(others: Sequence[Obstacle]) -> list[Obstacle]:
-    """Return the further reasons. That nothing can be reclaimed adds nothing to a shortage."""
-    return [obstacle for obstacle in others if obstacle.reason != NOTHING_TO_RECLAIM]

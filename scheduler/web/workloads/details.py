@@ -1,7 +1,7 @@
 """Data for a workload's page: pods, reasons, evictions and documents."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from berth.server.web.numbers import memory
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from projects.selectors import pods
+from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
@@ -20,6 +21,7 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
+NOTHING_TO_RECLAIM = str(Reason.NO_RECLAIMABLE_RESOURCES)
 LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "default of the pool"}
 
 
@@ -34,7 +36,8 @@ class Obstacle:
 class PendingDetail:
     """Pending reasons of a workload from the last cycle that evaluated it, and the states of its queues."""
 
-    obstacles: list[Obstacle]
+    decisive: Obstacle | None  # the reason to solve first
+    others: list[Obstacle]
     explanation: Explanation
     pool: str
     queues: list[dict[str, Any]]
@@ -68,8 +71,10 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     if workload.phase not in PENDING_PHASES:
         return None
     explanation = explain(actor, workload)
+    decisive, others = split_obstacles(obstacles(explanation.blockers))
     return PendingDetail(
-        obstacles=obstacles(explanation.blockers),
+        decisive=decisive,
+        others=others,
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=_with_trace_urls(actor, workload, explanation.queue),
@@ -94,6 +99,12 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
         Obstacle(str(blocker["reason"]), str(blocker["message"]), _other_numbers(blocker))
         for blocker in blockers
     ]
+
+
+def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
+    """Return the decisive reason and the others. That nothing can be reclaimed adds nothing to a shortage."""
+    others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
+    return next(iter(reasons), None), others
 
 
 def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:

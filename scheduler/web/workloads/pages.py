@@ -28,12 +28,14 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import is_editable, ports
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
+from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import find_smallest_change
+from scheduler.reports.what_if.smallest_change import ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import utilization_strip, workload_utilization
 from scheduler.web.workloads import details
+from scheduler.web.workloads.change_link import change_link
 from scheduler.web.workloads.code import role_code
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
@@ -44,6 +46,7 @@ from scheduler.web.workloads.timeline import timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW = 5
+PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
 
@@ -93,17 +96,27 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if workload.phase != Phase.PENDING:
         return HttpResponse()
     try:
-        sentence = find_smallest_change(workload, viewer_for(request.actor)).sentence
+        answer = find_smallest_change(workload, viewer_for(request.actor))
     except RateLimited as error:
-        sentence = error.detail
-    return render(request, "scheduler/workloads/smallest_change.html", {"sentence": sentence})
+        answer = ChangeAnswer("", error.detail)
+    change = answer.change
+    context: Context = {"sentence": answer.sentence, "outcome": answer.outcome}
+    if change is not None and change["kind"] == ChangeKind.BACKOFF_OVER:
+        context["backoff_until"] = workload.backoff_until
+        context["effects"] = answer.sentence.partition(". ")[2]
+    elif change is not None:
+        context["link"] = change_link(request.actor, workload, change)
+    return render(request, "scheduler/workloads/smallest_change.html", context)
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether a tab is shown. Before the first run, tabs about running pods would be empty."""
+    """Return whether a tab is shown. Before the first run, tabs about running pods would be empty.
+
+    A terminal needs a pod that runs now, or soon.
+    """
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
-    return tab != "terminal" or is_operator
+    return tab != "terminal" or (is_operator and workload.phase in PHASES_WITH_PODS)
 
 
 def _header_context(request: Request, workload: Workload) -> Context:

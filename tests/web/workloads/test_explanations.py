@@ -1,5 +1,6 @@
 """Tests for pending reasons on the workload page."""
 
+import html
 import re
 from datetime import timedelta
 
@@ -7,9 +8,11 @@ import pytest
 from django.utils import timezone
 
 from berth.core.errors import RateLimited
+from projects.services.workloads.submission import submit
+from scheduler.reports.what_if.smallest_change import ChangeAnswer
 from scheduler.web.workloads import pages
 from tests import factories as make
-from tests.cast import Cast
+from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 
@@ -18,7 +21,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert ("Backoff" in page) is shown
+    assert ("<dt>Next start</dt><dd>not before <time" in page) is shown
 
 
 def test_blocker_numbers_are_formatted(cast: Cast, sign_in: SignIn) -> None:
@@ -88,3 +91,105 @@ def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: S
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: unknown.") == 1
     assert "The boot time is unknown." in page
+
+
+def test_page_shows_the_decisive_reason_and_folds_the_others(cast: Cast, sign_in: SignIn) -> None:
+    reasons = ("WouldExceedFairShare", "WaitingForCapacity", "NoReclaimableResources")
+    blockers = [{"reason": reason, "message": f"{reason} decides.", "numbers": {}} for reason in reasons]
+    workload = make.workload(cast.vision, "train", phase="pending", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    decisive, folded = page.split('<details id="other-reasons">')
+    assert "WouldExceedFairShare decides." in decisive
+    assert "<summary>1 more reason</summary>" in folded
+    assert "WaitingForCapacity decides." in folded.partition("</details>")[0]
+    assert "NoReclaimableResources" not in page
+
+
+def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) -> None:
+    change = {
+        "kind": kind,
+        "subject": "",
+        "resource": "",
+        "pool": "",
+        "before": None,
+        "after": None,
+        **values,
+    }
+    answer = ChangeAnswer("found", "The workload would start now if it changed.", change)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+
+
+def link_in(card: str) -> str:
+    match = re.search(r'<a class="button primary" id="make-change" href="([^"]*)">', card)
+    return html.unescape(match[1]) if match else ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "changed"),
+    [
+        ("priority_raised", {"before": 50, "after": 60}, "priority: 50 -&gt; 60"),
+        ("preemptible", {}, r"<code[^>]*>preemptible: [\w ]+ -&gt; true<"),
+        ("request_lowered", {"subject": "worker", "resource": "devices", "before": 4, "after": 2},
+         r"roles\[0\]\.gpu: 4 -&gt; 2"),
+        ("request_lowered", {"subject": "worker", "resource": "replicas", "before": 2, "after": 1},
+         r"roles\[0\]\.replicas: 2 -&gt; 1"),
+        ("label_dropped", {"subject": "worker", "resource": "zone"}, r"<code[^>]*>roles\[0\]\.node_selector"),
+        ("pool_allowed", {"subject": "spare"}, r"<code[^>]*>pools: "),
+        ("max_runtime_lowered", {"before": 3600, "after": 60}, "max_runtime: 3600 -&gt; 60"),
+    ],
+)  # fmt: skip
+def test_smallest_change_opens_the_edit_form_with_the_change(
+    kind: str, values: dict[str, object], changed: str,
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    make.pool("spare")
+    role = {"name": "worker", "replicas": 2, "gpu": 4, "node_selector": {"zone": "a"}}
+    document = {
+        **training("train", priority=50, max_runtime=3600, roles=[role]), "pools": [cast.pool.name],
+    }  # fmt: skip
+    workload = submit(actor=cast.dave, project=cast.vision, document=document)
+    with_change(monkeypatch, kind, **values)
+    client = sign_in("dave")
+    link = link_in(client.get(f"/workloads/{workload.pk}/smallest-change").content.decode())
+    assert link.startswith(f"/workloads/{workload.pk}/edit?")
+    assert re.search(changed, client.get(link).content.decode())
+    workload.refresh_from_db()
+    assert workload.priority == 50, "the change is not saved yet"
+
+
+def test_smallest_change_links_to_the_quota_only_for_those_who_may_set_it(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "quota_raised", subject="vision", pool=cast.pool.name, resource="gpu", after=2)
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert link_in(sign_in("alice").get(path).content.decode()) == f"/quotas/projects/vision/{cast.pool.name}"
+    assert link_in(sign_in("dave").get(path).content.decode()) == ""
+
+
+def test_viewer_sees_the_smallest_change_without_a_button(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "priority_raised", before=50, after=60)
+    card = sign_in("erin").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "would start now if it changed" in card
+    assert link_in(card) == ""
+
+
+def test_smallest_change_states_when_a_backoff_ends(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = timezone.now() + timedelta(minutes=5)
+    workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
+    with_change(monkeypatch, "backoff_over", before=300, after=0)
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert f'The workload can start again at <time datetime="{until.isoformat()}"' in card
+    assert link_in(card) == ""
+
+
+@pytest.mark.parametrize("patch", ["[", "[1]", '"text"', ""])
+def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: SignIn) -> None:
+    workload = submit(actor=cast.dave, project=cast.vision, document=training("train"))
+    answer = sign_in("dave").get(f"/workloads/{workload.pk}/edit", {"patch": patch})
+    assert "No changes yet" in answer.content.decode()

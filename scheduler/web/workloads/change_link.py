@@ -1,0 +1,146 @@
+"""Links to the pages that make the smallest change that would start a workload."""
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from berth.core.merge_patch import find_patch
+from berth.core.spec import RoleSpec
+from pools.models import NodePool
+from projects.access import Action, may
+from projects.actor import Actor
+from projects.models import Workload
+from projects.services.workloads import is_editable
+from scheduler.engine.smallest_change.change import ChangeKind
+
+QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
+POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
+ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
+DEFAULT_NAME = RoleSpec.model_fields["name"].default
+
+Change = Mapping[str, Any]
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLink:
+    label: str
+    url: str
+
+
+def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
+    """Return the link to the page that makes the change, or None if the user may not make it."""
+    kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
+    if kind in QUEUE_KINDS:
+        project = workload.project
+        is_project = subject == project.name
+        owner = project if is_project else project.department
+        if owner.name != subject or not may(actor, Action.SET_QUOTA, owner):
+            return None
+        place = ["projects" if is_project else "departments", subject, pool]
+        return ChangeLink(f"Edit quota of {subject}", reverse("quota", args=place))
+    if kind in POOL_KINDS:
+        if not may(actor, Action.ADMINISTER) or not NodePool.objects.filter(name=pool).exists():
+            return None
+        return ChangeLink(f"Edit pool {pool}", reverse("pool-settings", args=[pool]))
+    if kind is ChangeKind.NODE_OPENED:
+        can = may(actor, Action.ADMINISTER)
+        return ChangeLink(f"Open node {subject}", reverse("node", args=[subject])) if can else None
+    if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
+        return None
+    document = changed_document(workload, change)
+    if document is None or not (patch := find_patch(workload.spec, document)):
+        return None
+    query = urlencode({"patch": json.dumps(patch, separators=(",", ":"))})
+    return ChangeLink("Review change", f"{reverse('workload-edit', args=[workload.pk])}?{query}")
+
+
+def changed_document(workload: Workload, change: Change) -> Document | None:
+    """Return the workload's document with the change, or None if the document cannot express it."""
+    document = deepcopy(dict(workload.spec))
+    after = change["after"]
+    match ChangeKind(change["kind"]):
+        case ChangeKind.PREEMPTIBLE:
+            document["preemptible"] = True
+        case ChangeKind.PRIORITY_RAISED:
+            document["priority"] = after
+        case ChangeKind.MAX_RUNTIME_LOWERED:
+            document["max_runtime"] = after
+        case ChangeKind.POOL_ALLOWED:
+            document["pools"] = [*workload.pools, change["subject"]]
+        case ChangeKind.TOPOLOGY_DROPPED:
+            _drop_topology(document, change["resource"])
+        case _:
+            named = (role for role in _roles(document) if role.get("name", DEFAULT_NAME) == change["subject"])
+            role = next(named, None)
+            if role is None or not _change_role(role, change):
+                return None
+    return document
+
+
+def _roles(part: Mapping[str, Any]) -> Iterator[Document]:
+    """Yield the roles of a workload or group, including those of nested groups."""
+    yield from part.get("roles") or ()
+    for group in part.get("groups") or ():
+        yield from _roles(group)
+
+
+def _drop_topology(part: Document, level: str) -> None:
+    """Remove the required level from the topology of a workload or group and of all parts below it."""
+    if (part.get("topology") or {}).get("required") == level:
+        part["topology"] = {key: value for key, value in part["topology"].items() if key != "required"}
+        if not part["topology"]:
+            del part["topology"]
+    for child in (*(part.get("roles") or ()), *(part.get("groups") or ())):
+        _drop_topology(child, level)
+
+
+def _change_role(role: Document, change: Change) -> bool:
+    """Change the role in place. Return whether the change can be written into it."""
+    resource, after = str(change["resource"]), change["after"]
+    match ChangeKind(change["kind"]):
+        case ChangeKind.LABEL_DROPPED:
+            selector = role.get("node_selector") or {}
+            role["node_selector"] = {key: value for key, value in selector.items() if key != resource}
+        case ChangeKind.TAINT_TOLERATED:
+            toleration = {"key": resource, "operator": "Exists"}
+            role["tolerations"] = [*(role.get("tolerations") or ()), toleration]
+        case ChangeKind.GPU_MODEL_ALLOWED:
+            role["gpu_models"] = [*(role.get("gpu_models") or ()), after]
+        case ChangeKind.SPREAD_RAISED:
+            role["spread_per_node"] = after
+        case ChangeKind.REQUEST_LOWERED:
+            return _lower_request(role, resource, change["before"], after)
+        case _:
+            return False
+    return True
+
+
+def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
+    """Lower the number of replicas, or a request or limit of each replica."""
+    if resource == "replicas":
+        keys = ["replicas"] if role.get("replicas") is not None else ["min"]
+        if keys == ["min"] and role.get("max") == role.get("min"):
+            keys.append("max")
+        role.update(dict.fromkeys(keys, after))
+    elif resource == "devices" and role.get("gpu_devices") is not None:
+        role["gpu_devices"] = after
+    elif resource in ("devices", "gpu"):
+        role["gpu"] = after
+    elif resource in ROLE_RESOURCES:
+        role[resource] = after
+        if (role.get("limit") or {}).get(resource) == before:
+            role["limit"] = {**role["limit"], resource: after}
+    elif resource.startswith("limit."):
+        resource = resource.removeprefix("limit.")
+        role["limit"] = {**(role.get("limit") or {}), resource: after}
+        if (role.get(resource) or 0) > after:
+            role[resource] = after
+    else:
+        return False
+    return True
