@@ -30,6 +30,7 @@ from projects.models import Phase
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
+from scheduler.reports.queues.order_in_words import order_in_words
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queue_lengths, queued_workloads
 from scheduler.web.pools.capacity import capacity_by_pool
 
@@ -52,6 +53,12 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
     Column("since", "Pending since", lambda row: row[0].since, order="since"),
     Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
+    Column(
+        "standing",
+        "Queue",
+        lambda row: order_in_words((row[0].explanation or {}).get("ordering", ())),
+        in_file=True,
+    ),
     Column("message", "Message", lambda row: row[0].message, in_file=True),
     Column("expected", "Expected start", lambda row: row[1]),
     Column(

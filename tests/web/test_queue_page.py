@@ -1,14 +1,20 @@
 """Tests for the queue page."""
 
+import csv
+import io
+import re
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from projects.models import Phase, Project
+from scheduler.engine.board.ledger import QueueKey
 from scheduler.models import Reservation
 from scheduler.reports.queues.brief_reasons import brief_reason
+from scheduler.reports.queues.order_in_words import order_in_words
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
@@ -83,7 +89,7 @@ def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
-    assert brief_reason(row) == "vision 12 + 2 > 11.5"
+    assert brief_reason(row) == "2 requested, 12 of 11.5 allocated"
     row.reason = "Backoff"
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."
@@ -179,3 +185,43 @@ def test_an_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn) -> No
     page = sign_in("alice").get(ADDRESS).content.decode()
     rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("late", "early")}
     assert {name: "due <time" in row for name, row in rows.items()} == {"late": True, "early": False}
+
+
+WITHIN, OVER = ("within its quota", "within its fair share"), ("over its quota", "over its fair share")
+
+
+def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
+    """Return the sentences of a stored queue key."""
+    sentences = []
+    for name, (quota, share) in {"research": research, "vision": vision}.items():
+        sentences += [f"{name}: {quota}", "rank 0", share, "dominant share 0.000, 1.000 with this workload"]
+    return [*sentences, "priority 100", "submitted 2026-11-28T11:51:03Z", "vision/train"]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "words"),
+    [
+        (key(WITHIN, WITHIN), "within quota"),
+        (key(OVER, OVER), "over quota"),
+        (key(WITHIN, OVER), "vision over quota"),
+        (key(("within its quota", "over its fair share"), ("over its quota", "within its fair share")),
+         "research over fair share, vision over quota"),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_queue_states_the_order_in_words(
+    ordering: list[str], words: str, cast: Cast, sign_in: SignIn
+) -> None:
+    explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
+    make.workload(cast.vision, "train", phase="pending", reason="ProjectLimit", explanation=explanation)
+    client = sign_in("dave")
+    cell = re.search(r'data-label="Project">vision(.*?)</td>', client.get(ADDRESS).content.decode())
+    assert cell is not None
+    assert re.sub(r"<[^>]+>", "", cell[1]).strip() == words
+    [line] = csv.DictReader(io.StringIO(streamed(client.get(f"{ADDRESS}&format=csv")).decode()))
+    assert line["Queue"] == words
+
+
+def test_stored_queue_key_has_words() -> None:
+    queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
+    assert order_in_words(queue_key.sentences("vision")) == "over quota"

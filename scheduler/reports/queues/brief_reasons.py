@@ -19,8 +19,9 @@ BOUNDED = (
 def brief_reason(workload: Workload) -> str:
     """Return the first pending reason for one line of a list.
 
-    An example is "vision 12 + 2 > 11": allocated and requested amounts, and the fair share or limit that they
-    exceed. For reasons that do not concern a queue's bounds, the text is the workload's message.
+    An example is "2 requested, 12 of 11 allocated": the fair share, quota or limit is 11, which the name of
+    the reason says. Another queue than the workload's project is named. For reasons that do not concern a
+    queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -30,11 +31,12 @@ def brief_reason(workload: Workload) -> str:
         or numbers.get("bound") is None
     ):
         return workload.message
-    resource = str(numbers["resource"])
+    resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
-    kind = " CPUs" if resource == "cpu" else ""
-    return f"{numbers['queue']} {allocated} + {requested} > {most}{kind}"
+    kind = "CPUs " if resource == "cpu" else ""
+    where = "" if queue == workload.project.name else f" in {queue}"
+    return f"{requested} {kind}requested, {allocated} of {most} allocated{where}"
 
 
 def _number(resource: str, amount: Any) -> str:
