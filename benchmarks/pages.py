@@ -34,7 +34,8 @@ TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=
             cycles=5)  # fmt: skip
 TIMES = 5
 PAGES = (
-    "/", "/workloads", "/workloads?state=all", "/queue?pool=train", "/quotas?pool=train",
+    "/", "/workloads", "/workloads?state=all", "/workloads?state=all&sort=attention",
+    "/workloads?state=all&sort=-wait", "/queue?pool=train", "/quotas?pool=train",
     "/fair-share?pool=train", "/usage?span=month", "/usage?span=7d&by=user", "/evictions", "/submit",
     "/activity", "/access", "/services", "/notifications", "/node-pools", "/node-pools/train",
     "/decisions", "/decisions?workload=w99&kind=reclaim", "/search?q=cancel+w99",

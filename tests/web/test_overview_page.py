@@ -94,7 +94,7 @@ def test_legend_explains_bars_that_continue(cast: Cast, sign_in: SignIn, running
 )
 def test_columns_of_the_overview_end_close_together(own: int, maps: int, expected: dict[str, bool]) -> None:
     reason = ReasonCount("OverQuota", 1, stacked_bar([], 1, ""))
-    assert balance_columns([None] * own, [], [reason] * 3, [], [None] * maps) == expected  # type: ignore[list-item]
+    assert balance_columns([None] * own, [], [reason] * 3, [None] * maps) == expected  # type: ignore[list-item]
 
 
 def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn, running: Workload) -> None:
@@ -137,3 +137,39 @@ def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
     names = [row.name for row in (*first.rows, *second.rows)]
     assert names == [f"w{number:02}" for number in reversed(range(60))]
     assert len(statements) <= 20
+
+
+def attention(client: Client) -> list[tuple[str, str]]:
+    """Return the label and the name of each line that needs attention, in order."""
+    text = client.get("/").content.decode()
+    _, _, card = text.partition('aria-labelledby="attention-title"')
+    lines = card.partition("</section>")[0]
+    return re.findall(r'<li><span class="chip \w+">([^<]+)</span>.*?<a [^>]*>([^<]+)</a>', lines)
+
+
+def test_nothing_needs_attention_while_all_is_well(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    assert attention(sign_in("dave")) == []
+
+
+def test_own_failed_and_unschedulable_workloads_need_attention(cast: Cast, sign_in: SignIn) -> None:
+    by = cast.dave.user
+    for hours in (3, 1):
+        make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=hours), by=by)
+    make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=30), by=by)
+    make.workload(cast.vision, "others", phase="failed", ended_at=make.ago(hours=1))
+    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name], by=by)
+    assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
+
+
+def test_fairness_comes_first_for_platform_admins(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=1), by=cast.alice.user)
+    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
+    lines = attention(sign_in("alice"))
+    assert lines == [("Unschedulable", "1 pending workload"), ("Failed", "broken")]
+
+
+def test_evictions_come_first_for_users_who_only_read(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    make.eviction(running, running, cast.pool, kind="reclaim")
+    pages = {name: sign_in(name).get("/").content.decode() for name in ("erin", "dave")}
+    first = {name: text.index("evicted-title") < text.index("queues-title") for name, text in pages.items()}
+    assert first == {"erin": True, "dave": False}

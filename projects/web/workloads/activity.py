@@ -1,23 +1,50 @@
-"""Activity of services and interactive workloads, for the column *Status* of the workload list."""
+"""Activity of running workloads, for the column *Status* of the workload list."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Count
+
+from berth.core.words import format_count
 from berth.server.web.numbers import duration
-from projects.models import InferenceEngine, Phase, Workload, WorkloadKind
+from projects.models import InferenceEngine, Phase, Pod, PodState, Workload, WorkloadKind
 from projects.web.services.serving import engine_status, serving_status
+
+NODES_MAX = 3
 
 
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
-    """Return a sentence for each running service and inference engine, and for idle timeouts."""
+    """Return a sentence for each running workload.
+
+    It is about the state of services and inference engines, and about the nodes of other workloads.
+    """
     running = [row for row in rows if row.phase == Phase.RUNNING]
+    nodes = _nodes(running) if running else {}
     services = {row.pk: row for row in running if row.kind == WorkloadKind.SERVICE}
     activity = _serving(services) if services else {}
     for row in running:
         if row.idle_timeout is not None:
             activity[row.pk] = f"Stops when idle for {duration(row.idle_timeout)}"
-    return activity
+    return {**nodes, **activity}
+
+
+def _nodes(running: Iterable[Workload]) -> dict[UUID, str]:
+    """Return the number of running pods of each workload, with their nodes."""
+    pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
+    rows = pods.values("workload_id").annotate(
+        count=Count("pk"), nodes=ArrayAgg("node__name", distinct=True, order_by=["node__name"])
+    )
+    return {row["workload_id"]: _pods_on_nodes(row["count"], row["nodes"]) for row in rows}
+
+
+def _pods_on_nodes(count: int, nodes: Sequence[str]) -> str:
+    names = ", ".join(nodes[:NODES_MAX])
+    more = len(nodes) - NODES_MAX
+    return f"{format_count(count, 'pod')} on {names}" + (
+        f" and {format_count(more, 'other node')}" if more > 0 else ""
+    )
 
 
 def _serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, str]:

@@ -161,6 +161,19 @@ def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
         assert sentence in text, sentence
 
 
+def test_running_rows_name_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) -> None:
+    nodes = [make.node(cast.pool, gpus=2) for _ in range(5)]
+    all_run = "All required pods of the gang are running."
+    for name, count in (("one", 1), ("many", 5)):
+        workload = make.workload(cast.vision, name, replicas=count, phase="running", message=all_run)
+        for node in nodes[:count]:
+            make.place(workload, node, [0 if name == "one" else 1])
+    text = sign_in("dave").get("/workloads").content.decode()
+    assert f"1 pod on {nodes[0].name}<" in text
+    names = ", ".join(sorted(node.name for node in nodes)[:3])
+    assert f"5 pods on {names} and 2 other nodes<" in text
+
+
 def test_failing_and_pending_workloads_can_come_first(cast: Cast, sign_in: SignIn) -> None:
     all_run = "All required pods of the gang are running."
     for name, phase, message in (

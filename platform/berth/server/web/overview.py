@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.server.web.attention import attention_items
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.first_steps import first_steps
@@ -28,13 +29,14 @@ from projects.known_names import unknown_pool
 from projects.models import Phase, Workload
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workload_count, workloads
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import STATES
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.pending_times import pending_times
-from scheduler.reports.queues.starved import Shortfall, find_shortfalls
+from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
@@ -88,7 +90,7 @@ def index(request: Request) -> HttpResponse:
     queues = select_busiest(quota_lines(actor, shown))
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor)
-    shortfalls = find_shortfalls(actor, shown)[:SHORTFALLS_MAX]
+    is_admin = may(actor, Action.ADMINISTER)
     shown_maps = maps if small else []
     context = {
         "pools": pools,
@@ -105,7 +107,17 @@ def index(request: Request) -> HttpResponse:
         "evicted": render_with_links(viewer_for(actor), recent[:EVICTIONS_MAX]),
         "evicted_today": count_evictions(recent.filter(at__gte=now - DAY)),
         "pending_times": pending_times(actor, shown, now - DAY),
-        "shortfalls": shortfalls,
+        "attention": attention_items(
+            actor,
+            own=[own.workload for own in mine],
+            shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
+            unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
+            is_admin=is_admin,
+            now=now,
+        ),
+        # Users who only read are here for what was decided.
+        "evictions_first": not is_admin and not request.may_submit,
+        "devices_per_node": max((len(node_map.devices) for node_map in shown_maps), default=0),
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
         "chart": utilization_chart(hourly_means),
@@ -114,11 +126,11 @@ def index(request: Request) -> HttpResponse:
         "zone": zone.key,
         "no_scheduler": not is_scheduler_running(now),
         "failing": [pool for pool in shown if pool.last_error],
-        "is_admin": (is_admin := may(actor, Action.ADMINISTER)),
+        "is_admin": is_admin,
         "mine": mine,
         "steps": (steps := first_steps(actor, can_submit=request.may_submit)),
         "is_new": bool(steps) and is_admin,
-        **balance_columns(mine, queues, reasons[:REASONS_MAX], shortfalls, shown_maps),
+        **balance_columns(mine, queues, reasons[:REASONS_MAX], shown_maps),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
 
@@ -133,7 +145,6 @@ def balance_columns(
     mine: Sequence[OwnWorkload],
     queues: Sequence[tuple[QuotaLine, list[QuotaLine], int]],
     reasons: Sequence[ReasonCount],
-    shortfalls: Sequence[Shortfall],
     maps: Sequence[NodeMap],
 ) -> dict[str, bool]:
     """Choose the columns of the chart and of the pending reasons so that both columns end close together.
@@ -142,7 +153,7 @@ def balance_columns(
     """
     left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
     left += _card_height(mine)
-    right = _card_height(shortfalls) + _card_height(maps, EMPTY_HEIGHT)
+    right = _card_height(maps, EMPTY_HEIGHT)
 
     def cost(utilization_right: bool, reasons_left: bool) -> int:
         with_chart = UTILIZATION_HEIGHT + (right if utilization_right else left)

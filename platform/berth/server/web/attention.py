@@ -1,0 +1,102 @@
+"""Items that need the user's attention, shown on the overview."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from django.urls import reverse
+
+from berth.core.words import format_count, format_gpus
+from projects.actor import Actor
+from projects.idle_gpus import idle_since
+from projects.models import Phase, Workload
+from projects.selectors import workloads
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from scheduler.reports.queues.starved import Shortfall
+
+FAILED_MAX, BORROWERS_MAX = 3, 3
+RECENTLY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Line with a coloured label, a linked name and a sentence about it. `at` is when it began, if known."""
+
+    label: str
+    tone: str
+    name: str
+    path: str
+    text: str
+    at: datetime | None = None
+
+
+def attention_items(
+    actor: Actor,
+    *,
+    own: Iterable[Workload],
+    shortfalls: Iterable[Shortfall],
+    unschedulable: int,
+    is_admin: bool,
+    now: datetime,
+) -> list[Item]:
+    """Return the items of a user. Fairness comes first for platform admins, own workloads for the others.
+
+    `own` are the user's live workloads. `unschedulable` counts all visible workloads that can never start.
+    """
+    own = list(own)
+    of_own = [*_failed(actor, now), *_unschedulable(own), *_idle(own, now)]
+    others = unschedulable - sum(workload.reason == UNSCHEDULABLE for workload in own)
+    of_all = [*_below_share(shortfalls), *_all_unschedulable(others)]
+    return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
+
+
+def _failed(actor: Actor, now: datetime) -> Iterator[Item]:
+    if actor.user is None:
+        return
+    rows = workloads(actor).filter(
+        submitted_by=actor.user, array=None, phase=Phase.FAILED, ended_at__gte=now - RECENTLY
+    )
+    latest: dict[tuple[int, str], Workload] = {}
+    for workload in rows.order_by("-ended_at")[: FAILED_MAX * FAILED_MAX]:
+        latest.setdefault((workload.project_id, workload.name), workload)
+    for workload in islice(latest.values(), FAILED_MAX):
+        text = f"failed: {workload.message}"
+        yield Item("Failed", "bad", workload.name, _workload_path(workload), text, workload.ended_at)
+
+
+def _unschedulable(own: Sequence[Workload]) -> Iterator[Item]:
+    for workload in own:
+        if workload.phase == Phase.PENDING and workload.reason == UNSCHEDULABLE:
+            text = f"can never start as specified. {workload.message}"
+            yield Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
+
+
+def _idle(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
+    running = {workload.pk: workload for workload in own if workload.phase == Phase.RUNNING}
+    for pk, since in (idle_since(running, now) if running else {}).items():
+        workload = running[pk]
+        text = f"holds {format_gpus(workload.gpu_milli_now)} without using them."
+        yield Item("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
+
+
+def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
+    for shortfall in shortfalls:
+        missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
+        text = f"has {missing} less than its fair share of {share} in pool {shortfall.pool}."
+        if borrowers := shortfall.borrowers[:BORROWERS_MAX]:
+            over = (f"{each.project} {format_gpus(each.over_quota)}" for each in borrowers)
+            text += f" Over quota: {', '.join(over)}."
+        path = f"{reverse('workloads')}?project={shortfall.project}&state=pending"
+        yield Item("Below fair share", "warn", shortfall.project, path, text)
+
+
+def _all_unschedulable(count: int) -> Iterator[Item]:
+    if count > 0:
+        path = f"{reverse('workloads')}?state=pending&reason={UNSCHEDULABLE}"
+        text = "can never start as specified."
+        yield Item("Unschedulable", "warn", format_count(count, "pending workload"), path, text)
+
+
+def _workload_path(workload: Workload) -> str:
+    return reverse("workload", args=[workload.pk])
