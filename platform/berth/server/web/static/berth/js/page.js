@@ -161,7 +161,7 @@
     const typing = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
     if (event.key === "Escape") menu(false);
     if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
-      const search = document.querySelector("input[type=search]");
+      const search = document.querySelector("main input[type=search]");
       if (search) { event.preventDefault(); search.focus(); search.select(); }
     }
   });
