@@ -233,9 +233,9 @@ def test_number_of_the_document_stays_a_number_when_it_is_chosen_again() -> None
 def test_rarely_used_fields_are_folded() -> None:
     parts = {part.title: part for part in prepare_form(open_draft(TEXT), FORM_CHOICES).parts}
     labels = {title: [field.form_field.label for field in part.fields] for title, part in parts.items()}
-    assert labels["Role worker"][:2] == ["Replicas", "Max replicas"]
+    assert labels["Resources"][:2] == ["Replicas", "Max replicas"]
     assert labels["Scheduling"] == ["Node pools", "Priority", "Max runtime"]
-    assert not parts["Role worker"].expanded, "the role's name alone does not open the options"
+    assert not parts["Resources"].expanded, "the role's name alone does not open the options"
     assert not parts["Scheduling"].expanded
     restarts = open_draft(TEXT + "restart_policy: {kind: on_failure}\n")
     assert {part.title for part in prepare_form(restarts, FORM_CHOICES).parts if part.expanded} == {

@@ -196,7 +196,8 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
             wide=True,
         ),
     )
-    title = f"Role {name}" if isinstance(name, str) and name else "Pods"
+    named = f"Role {name}" if isinstance(name, str) and name else "Pods"
+    title = "Resources" if alone else named
     return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
 
 
