@@ -21,6 +21,7 @@ class Field:
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
     `limit.cpu`. If `adds_up` is True, the sum of the project values is shown next to the department's value.
+    An `is_rare` field is shown only if a quota has another value than the default, or on request.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Field:
     default: Any = None
     adds_up: bool = False
     is_default: bool = False
+    is_rare: bool = False
 
     @property
     def head(self) -> str:
@@ -45,8 +47,8 @@ class Field:
 FIELDS: Mapping[str, Field] = {
     "gpu": Field("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, is_default=True),
     "limit_gpu": Field("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", is_default=True),
-    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, is_default=True),
-    "rank": Field("Rank", "", "rank", "rank", "rank", is_default=True),
+    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, is_default=True, is_rare=True),
+    "rank": Field("Rank", "", "rank", "rank", "rank", is_default=True, is_rare=True),
     "cpu": Field("Quota", "cores", "cpu_milli", "amount", "cpu", adds_up=True),
     "limit_cpu": Field("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
     "memory_mib": Field("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),

@@ -59,9 +59,10 @@ def add_department(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             new_tenant = tenants.create_department(actor=request.actor, **form.cleaned_data)
-            return done(
-                request, f"Department {new_tenant} created. Set its quota next.", to=reverse("quotas")
-            )
+            # The page of the first department has no grid yet, which would show the new row.
+            is_first = not Department.objects.exclude(pk=new_tenant.pk).exists()
+            message = f"Department {new_tenant} created. Set its quota next."
+            return done(request, message, to=reverse("quotas"), leave=is_first)
     return _form_response(request, form, "New department", "Create department")
 
 

@@ -27,11 +27,15 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 
 @dataclass(frozen=True, slots=True)
 class GridQuery:
-    """Query parameters of the page. Invalid parameters are ignored."""
+    """Query parameters of the page. Invalid parameters are ignored.
+
+    If `hides_default` is True, no values were requested, and rare values that are all default are left out.
+    """
 
     every: Sequence[PoolOrGroup]
     pools: Sequence[PoolOrGroup]
     fields: Sequence[str]
+    hides_default: bool
     search: str
     within: str
     sort: str
@@ -62,13 +66,15 @@ class PoolHeader:
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     query = parse_grid_query(request.GET, request.actor)
+    is_file = request.GET.get("format") == "csv"
     # Read the latest change before the rows, so that no change is missed.
     latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
     grid = build_table(
         request.actor, query.pools, query.fields,
         search=query.search, within=query.within, sort=query.sort,
+        hide_default=query.hides_default and not is_file,
     )  # fmt: skip
-    if request.GET.get("format") == "csv":
+    if is_file:
         return csv_response(request, "quotas", csv_header(grid), csv_rows(grid.rows_with_cells(0)))
     administers = may(request.actor, Action.ADMINISTER)
     rows = grid.rows_with_cells(query.start, PAGE_SIZE)
@@ -83,11 +89,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "latest": latest,
         "tenants": grid.tenants,
         "sort": query.sort,
-        "edge": query.fields[0],
-        "fields": [(name, FIELDS[name]) for name in query.fields],
-        "columns": [(pool, name, FIELDS[name]) for pool in query.pools for name in query.fields],
+        "edge": grid.fields[0],
+        "columns": [(pool, name, FIELDS[name]) for pool in query.pools for name in grid.fields],
+        "hidden_titles": _join_titles(name for name in grid.default_fields if name not in grid.fields),
+        "shown_titles": _join_titles(name for name in grid.default_fields if name in grid.fields),
+        "default_values": DEFAULT_FIELDS,
         "heads": _build_pool_headers(grid, administers=administers),
-        "all_fields": [(name, field, name in query.fields) for name, field in FIELDS.items()],
+        "all_fields": [(name, field, name in grid.fields) for name, field in FIELDS.items()],
         "all_pools": [(pool, pool in query.pools) for pool in query.every],
         "departments": departments(request.actor),
         "zone": reader_zone(request).key,
@@ -110,11 +118,16 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
         every=every,
         pools=[pool for pool in every if pool.name in named] or every[:MAX_POOLS],
         fields=tuple(name for name in FIELDS if name in chosen) or DEFAULT_FIELDS,
+        hides_default=not any(name in chosen for name in FIELDS),
         search=query.get("search", "").replace("\x00", "")[:100].strip().lower(),
         within=query.get("department", "").replace("\x00", "")[:100],
         sort=query.get("sort", "name")[:100],
         start=int(start) if start.isdecimal() and len(start) < 7 else 0,
     )
+
+
+def _join_titles(names: Iterable[str]) -> str:
+    return " and ".join(FIELDS[name].title for name in names).capitalize()
 
 
 def csv_header(grid: Table) -> list[str]:

@@ -83,6 +83,7 @@ class Table:
     """Rows of the grid in order.
 
     `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
+    `default_fields` are the rare fields that have their default value in all quotas.
     """
 
     pools: Sequence[PoolOrGroup]
@@ -90,6 +91,7 @@ class Table:
     rows: list[Row]
     sums: Mapping[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     tenants: int = 0
+    default_fields: Sequence[str] = ()
 
     def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
         end = len(self.rows) if count is None else start + count
@@ -117,11 +119,18 @@ class Table:
 
 def build_table(
     actor: Actor, pools: Sequence[PoolOrGroup], fields: Sequence[str], *, search: str = "", within: str = "",
-    sort: str = "name",
+    sort: str = "name", hide_default: bool = False,
 ) -> Table:  # fmt: skip
-    """Return the grid, filtered by name and department, and sorted within each department."""
+    """Return the grid, filtered by name and department, and sorted within each department.
+
+    If `hide_default` is True, leave out the rare fields that have their default value in all quotas.
+    """
     every = _read_rows(actor, pools)
-    result = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
+    default_fields = _default_fields(every)
+    if hide_default:
+        fields = [name for name in fields if name not in default_fields]
+    tenants = sum(1 + len(inner) for _, inner in every)
+    result = Table(pools, fields, [], _sums(every, fields), tenants, default_fields)
     for top, children in every:
         if within and top.name != within:
             continue
@@ -203,6 +212,16 @@ def _read_rows(actor: Actor, pools: Sequence[PoolOrGroup]) -> list[tuple[Row, li
         may_set = everything or top_id in mine
         children.append(Row(key, name, title, top.key, top.name, may_set, True, owned.get(key, {})))
     return list(tops.values())
+
+
+def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
+    """Return the rare fields that have their default value in all quotas, before filtering."""
+    quotas = [quota.values for top, inner in every for row in (top, *inner) for quota in row.quotas.values()]
+    return [
+        name
+        for name, field_ in FIELDS.items()
+        if field_.is_rare and all(values[field_.column] == field_.default for values in quotas)
+    ]
 
 
 def _sums(

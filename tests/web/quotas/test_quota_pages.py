@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from projects.models import Project
+from projects.models import Department, Project, Quota
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -60,3 +60,17 @@ def test_fair_share_page_leaves_out_columns_in_which_all_queues_have_the_default
     assert 'data-label="Weight"' in text
     file = client.get("/fair-share?pool=local&format=csv").getvalue().decode()
     assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
+
+
+def test_first_department_opens_the_grid(cast: Cast, sign_in: SignIn) -> None:
+    alice = sign_in("alice")
+    form = {"name": "lab", "title": ""}
+    answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
+    assert answer.status_code == 204 and "HX-Redirect" not in answer, "an open grid shows the new row"
+    Quota.objects.all().delete()
+    Project.objects.all().delete()
+    Department.objects.all().delete()
+    assert 'href="/departments/new">Create department</a>' in alice.get("/quotas").content.decode()
+    answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
+    assert answer["HX-Redirect"] == "/quotas"
+    assert "Department lab created." in alice.get("/quotas").content.decode()
