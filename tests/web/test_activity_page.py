@@ -14,13 +14,23 @@ from projects.services.people import members
 from projects.services.quotas import budgets
 from projects.services.workloads import templates
 from projects.web.activity.entries import Entry
+from projects.web.activity.grouping import EntryGroup
+from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
 
 
-def entries(client: Client, query: str = "") -> list[Entry]:
+def shown(client: Client, query: str = "") -> list[Entry | EntryGroup]:
     context: Any = client.get(f"/activity{query}").context
     return [entry for _, of_day in context["days"] for entry in of_day]
+
+
+def entries(client: Client, query: str = "") -> list[Entry]:
+    return [
+        entry
+        for row in shown(client, query)
+        for entry in (row.entries if isinstance(row, EntryGroup) else [row])
+    ]
 
 
 def sentence(entry: Entry) -> str:
@@ -97,3 +107,30 @@ def test_statement_count_does_not_depend_on_the_number_of_entries(cast: Cast, si
             assert client.get("/activity").status_code == 200
         counts.append(len(statements))
     assert counts[0] == counts[1]
+
+
+def test_similar_changes_of_one_minute_are_one_row_that_unfolds(cast: Cast, sign_in: SignIn) -> None:
+    at = make.ago(hours=1).replace(second=0, microsecond=0)
+    Audit.objects.create(
+        actor="alice", action="create", object_type="project", object_id="y", object_name="early",
+        at=at - timedelta(minutes=2),
+    )  # fmt: skip
+    for number in range(6):
+        for kind, action in (("project", "create"), ("quota", "set_quota")):
+            name = f"p{number}" if kind == "project" else f"p{number} in pool local"
+            Audit.objects.create(
+                actor="alice", action=action, object_type=kind, object_id=f"x{number}", object_name=name,
+                at=at + timedelta(seconds=number),
+            )  # fmt: skip
+    client = sign_in("alice")
+    quota_group, project_group, single = shown(client)
+    assert isinstance(quota_group, EntryGroup) and isinstance(project_group, EntryGroup)
+    assert (quota_group.verb, project_group.verb) == ("created 6 quotas", "created 6 projects")
+    assert [entry.name for entry in project_group.named] == ["p5", "p4", "p3", "p2"]
+    assert project_group.unnamed == 2
+    assert isinstance(single, Entry) and single.name == "early"
+    page = client.get("/activity").content.decode()
+    assert "Show 6 changes" in page and "and 2 more" in page
+    assert "created the quota of" in page, "the unfolded sentences are complete"
+    file = streamed(client.get("/activity?format=csv"))
+    assert file.count(b"\n") == 14, "the file has one line per change"

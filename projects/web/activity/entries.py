@@ -78,7 +78,8 @@ class Change:
 class Entry:
     """One sentence: the actor, `verb`, the object `name` with its link, and the `tail`.
 
-    `changes` are the values that the sentence does not already contain.
+    `changes` are the values that the sentence does not already contain. `in_group` is the verb for
+    several such entries, such as "submitted {} workloads", or "" if they are never grouped.
     """
 
     row: Audit
@@ -87,6 +88,7 @@ class Entry:
     link: str
     tail: str
     changes: list[Change] = field(default_factory=list)
+    in_group: str = ""
 
 
 def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
@@ -146,7 +148,16 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
     folded = [] if is_complete else [_change(*value) for value in values]
-    return Entry(row, verb, name, _link(row, live), tail, folded)
+    return Entry(row, verb, name, _link(row, live), tail, folded, _verb_in_group(row, verb))
+
+
+def _verb_in_group(row: Audit, verb: str) -> str:
+    """Return the verb with a place for the number of objects, such as "created {} quotas", or ""."""
+    noun = NOUNS.get(row.object_type, "")
+    if not noun or row.action == "prune" or (row.object_type == "nodepool" and row.action in IN_POOL):
+        return ""
+    begin = verb.removesuffix(f" the {noun} of").removesuffix(f" {noun}")
+    return f"{begin} {{}} {noun}s" if begin != verb else ""
 
 
 def _verb(row: Audit) -> str:
@@ -166,9 +177,11 @@ def _describe_role(row: Audit) -> Entry:
     user, _, role = row.object_name.partition(": ")
     before = to_words((row.before or {}).get("role", "")).lower()
     if row.action == "revoke":
-        return Entry(row, "revoked a role of", user, reverse("access"), f": {role}")
+        return Entry(
+            row, "revoked a role of", user, reverse("access"), f": {role}", in_group="revoked {} roles"
+        )
     previous = f" (before: {before})" if before else ""
-    return Entry(row, "made", user, reverse("access"), f" {role}{previous}")
+    return Entry(row, "made", user, reverse("access"), f" {role}{previous}", in_group="granted {} roles")
 
 
 def _inline(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:

@@ -18,6 +18,7 @@ from projects.models import Audit
 from projects.selectors import audit
 from projects.services.audit import ACTIONS
 from projects.web.activity.entries import NOUNS, Entry, describe_entries
+from projects.web.activity.grouping import group_entries
 from projects.web.activity.values import format_changes
 
 FILTERS = {"actor": "actor", "action": "action", "kind": "object_type"}
@@ -66,7 +67,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "filters": filters,
         "listing": listing,
         "days": [
-            (_day_title(day, today), list(of_day))
+            (_day_title(day, today), list(group_entries(of_day)))
             for day, of_day in groupby(entries, key=lambda entry: _local_day(entry, today))
         ],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),

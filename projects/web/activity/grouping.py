@@ -1,0 +1,63 @@
+"""Groups of similar audit entries of one minute, so that a script's changes do not fill the page."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from projects.web.activity.entries import Entry
+
+MIN_GROUP = 3  # similar entries of one minute
+MAX_NAMES = 4  # objects that the sentence of a group names
+
+
+@dataclass(frozen=True, slots=True)
+class EntryGroup:
+    """Similar entries of one user and minute, shown as one sentence that unfolds."""
+
+    entries: list[Entry]
+
+    @property
+    def first(self) -> Entry:
+        return self.entries[0]
+
+    @property
+    def verb(self) -> str:
+        """Return the verb with the number of objects, such as "submitted 12 workloads"."""
+        return self.first.in_group.format(len(self.entries))
+
+    @property
+    def named(self) -> list[Entry]:
+        """Return the first entry of each of the first objects."""
+        by_name = {entry.name: entry for entry in reversed(self.entries)}
+        return list(reversed(by_name.values()))[:MAX_NAMES]
+
+    @property
+    def unnamed(self) -> int:
+        return len({entry.name for entry in self.entries}) - len(self.named)
+
+
+def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
+    """Yield the entries in their order, with similar entries of one minute as a group.
+
+    A group stands in the place of its first entry.
+    """
+    for _, of_minute in groupby(entries, key=_minute):
+        yield from _group_minute(list(of_minute))
+
+
+def _group_minute(entries: list[Entry]) -> Iterator[Entry | EntryGroup]:
+    similar: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        similar[entry.row.actor, entry.in_group].append(entry)
+    for entry in entries:
+        group = similar[entry.row.actor, entry.in_group]
+        if not entry.in_group or len(group) < MIN_GROUP:
+            yield entry
+        elif entry is group[0]:
+            yield EntryGroup(group)
+
+
+def _minute(entry: Entry) -> datetime:
+    return entry.row.at.replace(second=0, microsecond=0)
