@@ -31,13 +31,50 @@ def test_platform_admin_deactivates_and_activates_a_user(cast: Cast, sign_in: Si
     assert cast.dave.user.is_active
 
 
+def people(client: Client, query: str = "") -> list[tuple[str, str, str]]:
+    """Return the user, role and scope of each row of the table."""
+    rows = [row for row, _ in client.get(f"/access{query}").context["members"]]
+    return [(row.user.username, row.role_title, row.scope_title) for row in rows]
+
+
+def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn) -> None:
+    User.objects.filter(pk=cast.grace.user.pk).update(is_superuser=True)
+    admin = sign_in("alice")
+    rows = people(admin)
+    assert ("alice", "Platform admin", "The whole platform") in rows
+    assert ("dave", "Member", "research / vision") in rows
+    assert ("frank", "No role", "") in rows
+    of_grace = [row[1:] for row in rows if row[0] == "grace"]
+    assert of_grace[0] == ("Superuser", "The whole platform")
+    page = admin.get("/access").content.decode()
+    assert page.count("<table") == 1 and "Superusers have all rights" in page
+    assert f'href="{path(cast, "grace")}"' in page and page.count(path(cast, "grace")) == 2
+    assert "/access/grant?user=frank" in page
+    assert 'value="frank"' in admin.get("/access/grant?user=frank").content.decode()
+
+
+def test_table_of_users_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None:
+    admin = sign_in("alice")
+    assert {row[0] for row in people(admin, "?people-role=none")} == {"frank"}
+    assert {row[1] for row in people(admin, "?people-role=member")} == {"Member"}
+    assert people(admin, "?people-role=member&people-search=research") == [
+        ("dave", "Member", "research / vision")
+    ]
+    assert people(admin, "?people-role=odd") == people(admin)
+    carol = sign_in("carol")
+    assert "frank" not in {row[0] for row in people(carol)}
+    page = carol.get("/access").content.decode()
+    assert "Superuser" not in page and "Last sign-in" not in page
+
+
 def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")
-    page = admin.get("/access?accounts-search=grace").content.decode()
-    assert path(cast, "grace") in page and path(cast) not in page
-    answer = admin.get("/access?accounts-search=grace&accounts-format=csv")
+    page = admin.get("/access?people-search=frank").content.decode()
+    assert path(cast, "frank") in page and path(cast) not in page
+    answer = admin.get("/access?people-search=frank&people-format=csv")
     lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
-    assert len(lines) == 2 and lines[1].startswith("grace,grace@example.org,active,")
+    assert lines[0] == "User,Email,Role,Scope,Since,State,Created,Last sign-in"
+    assert len(lines) == 2 and lines[1].startswith("frank,frank@example.org,No role,,,active,")
 
 
 @pytest.mark.parametrize("name", ["bob", "carol", "dave"])

@@ -1,12 +1,10 @@
 """Pages for roles and users."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db.models import Q
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -15,17 +13,11 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import Forbidden
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.lists.tables import Column, Listing, list_query, list_rows, requested_csv, table_state
+from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
-from projects.access import (
-    Action,
-    administered_departments,
-    administered_projects,
-    is_platform_admin,
-    may,
-)
+from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import ApiToken, Membership, Role
+from projects.models import ApiToken, Role
 from projects.models.tenants import Tenant
 from projects.selectors import (
     departments,
@@ -35,10 +27,10 @@ from projects.selectors import (
     members,
     projects,
     tokens,
-    users,
 )
 from projects.services.people import accounts
 from projects.services.people import members as service
+from projects.web.people.rows import ADMIN_COLUMNS, COLUMNS, ROLE_FILTERS, PersonRow, list_people
 
 PLATFORM = "platform"
 DEACTIVATION = (
@@ -70,19 +62,6 @@ class UserForm(Form):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    row: Membership
-    email: str  # empty unless the viewer administers the role's scope
-
-
-MEMBERS: tuple[Column[Member], ...] = (
-    Column("user", "User", lambda member: member.row.user.username),
-    Column("mail", "Email", lambda member: member.email, in_file=True),
-    Column("role", "Role", lambda member: member.row.get_role_display()),
-    Column("scope", "Scope", lambda member: _scope_title(member.row)),
-    Column("since", "Since", lambda member: member.row.created_at),
-)
 TOKENS: tuple[Column[ApiToken], ...] = (
     Column("name", "Name", lambda row: row.name),
     Column("prefix", "Prefix", lambda row: row.prefix),
@@ -92,50 +71,30 @@ TOKENS: tuple[Column[ApiToken], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    user: User
-    may_change: bool
-
-
-ACCOUNTS: tuple[Column[Account], ...] = (
-    Column("account", "Username", lambda account: account.user.username, order="username"),
-    Column("address", "Email", lambda account: account.user.email, order="email", in_file=True),
-    Column(
-        "state",
-        "State",
-        lambda account: "active" if account.user.is_active else "deactivated",
-        order="is_active",
-    ),
-    Column("created", "Created", lambda account: account.user.date_joined, order="date_joined"),
-)
-
-
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = _with_emails(request.actor, sorted(members(request.actor).order_by("pk"), key=_sort_key))
-    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="user")
+    role = request.GET.get("people-role", "")
+    role = role if role in dict(ROLE_FILTERS) else ""
+    administers = may(request.actor, Action.ADMINISTER)
+    columns = ADMIN_COLUMNS if administers else COLUMNS
+    people_rows = [row for row in list_people(request.actor) if role in ("", row.role)]
+    people = list_rows(request, columns, people_rows, name="people", file_name="people", default="user")
     mine = list_rows(
         request, TOKENS, tokens(request.actor).filter(revoked_at__isnull=True), name="tokens",
         file_name="tokens", default="name",
     )  # fmt: skip
-    listings: list[Listing[Any]] = [people, mine]
-    administers = may(request.actor, Action.ADMINISTER)
-    if administers:
-        listings.append(list_accounts(request))
-    if file := requested_csv(request, *listings):
+    if file := requested_csv(request, people, mine):
         return file
     context = {
         "people": people,
-        "members": [
-            (member.row, member.email, may(request.actor, _required_action(member.row), member.row))
-            for member in people.rows
-        ],
+        "members": [(row, row.membership is not None and _may_revoke(request, row)) for row in people.rows],
+        "role": role,
+        "role_filters": ROLE_FILTERS if administers else ROLE_FILTERS[: len(Role)],
+        "is_filtered": bool(role or people.search),
         "tokens": mine,
         "may_grant": next(_iter_grantable_scopes(request.actor), None) is not None,
         "may_add_people": administers,
-        "accounts": listings[2] if administers else None,
     }
     return page(request, "projects/people/access.html", context, inner="projects/people/members.html")
 
@@ -146,7 +105,7 @@ def grant(request: Request) -> HttpResponse:
     scopes = grantable_scopes(request.actor)
     if not scopes:
         raise Forbidden("Your role does not allow you to change members.")
-    form = GrantForm(request.POST or None, scopes=scopes)
+    form = GrantForm(request.POST or None, scopes=scopes, initial={"username": request.GET.get("user", "")})
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
         if person is None:
@@ -214,17 +173,6 @@ def set_active(request: Request, user_id: str, step: str) -> HttpResponse:
     )
 
 
-def list_accounts(request: Request) -> Listing[Any]:
-    rows = users(request.actor)
-    for word in table_state(request.GET, "accounts")["search"].split():
-        rows = rows.filter(Q(username__icontains=word) | Q(email__icontains=word))
-    return list_query(
-        request, ACCOUNTS, rows,
-        lambda some: [Account(user, user.pk != request.actor.user.pk) for user in some],
-        name="accounts", file_name="users", default="account",
-    )  # fmt: skip
-
-
 def grantable_scopes(actor: Actor) -> list[tuple[str, str]]:
     """Return the key and title of each scope in which the user may grant roles."""
     return list(_iter_grantable_scopes(actor))
@@ -257,27 +205,8 @@ def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResp
     return form_page(request, form, title=title, label=title, text=text, back=reverse("access"))
 
 
-def _with_emails(actor: Actor, rows: Iterable[Membership]) -> list[Member]:
-    is_admin = is_platform_admin(actor)
-    in_projects = set(administered_projects(actor).values_list("pk", flat=True))
-    in_departments = set(administered_departments(actor).values_list("pk", flat=True))
-
-    def visible_email(row: Membership) -> str:
-        may_see_email = is_admin or row.project_id in in_projects or row.department_id in in_departments
-        return row.user.email if may_see_email else ""
-
-    return [Member(row, visible_email(row)) for row in rows]
-
-
-def _scope_title(row: Membership) -> str:
-    return " / ".join(filter(None, _sort_key(row)[:2])) or "The whole platform"
-
-
-def _required_action(row: Membership) -> Action:
-    return Action.GRANT if row.project_id or row.department_id else Action.ADMINISTER
-
-
-def _sort_key(row: Membership) -> tuple[str, str, str, int]:
-    """Return a sort key that puts the platform first and each department before its projects."""
-    department = row.project.department.name if row.project else row.department.name if row.department else ""
-    return department, row.project.name if row.project else "", row.user.username, row.pk
+def _may_revoke(request: Request, row: PersonRow) -> bool:
+    membership = row.membership
+    assert membership is not None
+    action = Action.GRANT if membership.project_id or membership.department_id else Action.ADMINISTER
+    return may(request.actor, action, membership)

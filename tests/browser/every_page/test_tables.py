@@ -45,7 +45,7 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
         with page.expect_download() as download:
             page.locator("#members a[download]").first.click()
         rows = download.value.path().read_text().splitlines()
-        assert rows[0] == "User,Email,Role,Scope,Since"
+        assert rows[0] == "User,Email,Role,Scope,Since,State,Created,Last sign-in"
         assert [row.split(",")[0] for row in rows[1:]] == ["dave"]
         assert faults == []
 

@@ -1,0 +1,104 @@
+"""Rows of the table of users: one per role, and one for each superuser and each user without a role."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+
+from berth.core.words import to_words
+from berth.server.web.lists.tables import Column
+from projects.access import administered_departments, administered_projects, is_platform_admin
+from projects.actor import Actor
+from projects.models import Membership, Role
+from projects.selectors import members, users
+
+SUPERUSER, NO_ROLE = "superuser", "none"
+ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superuser"), (NO_ROLE, "No role"))
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRow:
+    """User with one role. `membership` is None for the row of a superuser or of a user without a role.
+
+    `email` is empty unless the viewer administers the role's scope. `may_change` is set in the first row of
+    each user whom the viewer may deactivate.
+    """
+
+    user: User
+    membership: Membership | None
+    email: str
+    may_change: bool = False
+
+    @property
+    def role(self) -> str:
+        if self.membership is not None:
+            return self.membership.role
+        return SUPERUSER if self.user.is_superuser else NO_ROLE
+
+    @property
+    def role_title(self) -> str:
+        return dict(ROLE_FILTERS)[self.role]
+
+    @property
+    def scope_title(self) -> str:
+        if self.membership is None:
+            return "The whole platform" if self.user.is_superuser else ""
+        return " / ".join(filter(None, _scope_names(self.membership))) or "The whole platform"
+
+    @property
+    def state(self) -> str:
+        return "active" if self.user.is_active else "deactivated"
+
+
+COLUMNS: tuple[Column[PersonRow], ...] = (
+    Column("user", "User", lambda row: row.user.username),
+    Column("mail", "Email", lambda row: row.email, in_file=True),
+    Column("role", "Role", lambda row: row.role_title),
+    Column("scope", "Scope", lambda row: row.scope_title),
+    Column("since", "Since", lambda row: row.membership.created_at if row.membership else None),
+)
+ADMIN_COLUMNS: tuple[Column[PersonRow], ...] = (
+    *COLUMNS,
+    Column("state", "State", lambda row: row.state, in_file=True),
+    Column("created", "Created", lambda row: row.user.date_joined, in_file=True),
+    Column("seen", "Last sign-in", lambda row: row.user.last_login),
+)
+
+
+def list_people(actor: Actor) -> list[PersonRow]:
+    """Return the roles that the user may see. Platform admins also see all users without a role."""
+    is_admin = is_platform_admin(actor)
+    by_user: dict[int, list[Membership]] = {}
+    for row in sorted(members(actor).order_by("pk"), key=_sort_key):
+        by_user.setdefault(row.user_id, []).append(row)
+    if not is_admin:
+        return list(_visible_roles(actor, by_user))
+    rows: list[PersonRow] = []
+    for user in users(actor):
+        roles: list[Membership | None] = [*by_user.get(user.pk, ())]
+        if user.is_superuser or not roles:
+            roles.insert(0, None)
+        may_change = actor.user is not None and user.pk != actor.user.pk
+        rows += [
+            PersonRow(user, role, user.email, may_change and not place) for place, role in enumerate(roles)
+        ]
+    return rows
+
+
+def _visible_roles(actor: Actor, by_user: dict[int, list[Membership]]) -> Iterator[PersonRow]:
+    in_projects = set(administered_projects(actor).values_list("pk", flat=True))
+    in_departments = set(administered_departments(actor).values_list("pk", flat=True))
+    for roles in by_user.values():
+        for role in roles:
+            may_see_email = role.project_id in in_projects or role.department_id in in_departments
+            yield PersonRow(role.user, role, role.user.email if may_see_email else "")
+
+
+def _scope_names(row: Membership) -> tuple[str, str]:
+    department = row.project.department.name if row.project else row.department.name if row.department else ""
+    return department, row.project.name if row.project else ""
+
+
+def _sort_key(row: Membership) -> tuple[str, str, str, int]:
+    """Return a sort key that puts the platform first and each department before its projects."""
+    return *_scope_names(row), row.user.username, row.pk
