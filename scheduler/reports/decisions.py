@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,17 @@ KIND_TITLES = {
     "preempt": "Preemption",
     "consolidate": "Consolidation",
     "stale_gang": "Stop below minimum",
+}
+# The reason of a decision for which neither the plan nor an eviction has one.
+KIND_REASONS = {
+    "start": "All of the pods that it needs to start fit, within the limits of its queues.",
+    "grow": "Resources are free for replicas above its minimum.",
+    "shrink": "Its replicas above the minimum are needed for other workloads.",
+    "reserve": "Its resources are set aside until nodes have booted or evicted pods have stopped.",
+    "reclaim": "Its queue reclaims resources that other queues hold over their quota or fair share.",
+    "preempt": "It has a higher priority than the evicted workloads of its project.",
+    "consolidate": "Moving pods together makes room for a workload that did not fit.",
+    "stale_gang": "Fewer pods than its minimum were running for too long.",
 }
 NODES_SHOWN = 4
 CYCLES_SEARCHED = 5000  # reading the plans of a month would take minutes
@@ -61,15 +72,16 @@ class VictimOfDecision:
     workload: NamedWorkload
     pods: int
     eviction_id: int | None
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """Pod that is started, stopped or reserved, on its node and devices."""
+    """Pods of a workload that are started, stopped or reserved, on one node, with all of their devices."""
 
     action: str
     workload: NamedWorkload
-    pod: str
+    pods: str
     node: str
     devices: str
 
@@ -78,6 +90,7 @@ class DecisionStep:
 class Decision:
     """Applied bundle of a plan. `effect` describes where the workload's pods are placed.
 
+    `summary` and `reason` are sentences that say what was decided, and why.
     The victims include hidden workloads only if the user may see the preemptor.
     """
 
@@ -89,6 +102,8 @@ class Decision:
     message: str
     victims: list[VictimOfDecision]
     steps: list[DecisionStep]
+    summary: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +204,13 @@ def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters)
     redaction = _Redaction(actor)
     handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
     ids = _workload_ids(actor, handles)
-    eviction_ids = {
-        (cycle, f"{project}/{name}"): pk
-        for pk, cycle, project, name in evictions(actor)
+    recorded_evictions = {
+        (cycle, f"{project}/{name}"): (pk, rule)
+        for pk, cycle, project, name, rule in evictions(actor)
         .filter(cycle__in=[row.pk for row in rows])
-        .values_list("pk", "cycle", "project_name", "workload_name")
+        .values_list("pk", "cycle", "project_name", "workload_name", "rule")
     }
-    return [_render_cycle(row, redaction, filters, ids, eviction_ids) for row in rows]
+    return [_render_cycle(row, redaction, filters, ids, recorded_evictions) for row in rows]
 
 
 def _render_cycle(
@@ -203,7 +218,7 @@ def _render_cycle(
     redaction: _Redaction,
     filters: DecisionFilters,
     ids: Mapping[str, list[tuple[datetime, UUID]]],
-    eviction_ids: Mapping[tuple[int | None, str], int],
+    recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
 ) -> DecidedCycle:
     def named(handle: str) -> NamedWorkload:
         project, _, name = handle.partition("/")
@@ -221,7 +236,7 @@ def _render_cycle(
         row=row,
         decisions=[
             _render(
-                bundle, {handle: named(handle) for handle in _handles(bundle)}, row.pk, eviction_ids,
+                bundle, {handle: named(handle) for handle in _handles(bundle)}, row.pk, recorded_evictions,
                 is_visible=redaction.can_see(bundle["workload"], row.at),
             )
             for bundle in chosen
@@ -247,7 +262,7 @@ def _render(
     bundle: Mapping[str, Any],
     names: Mapping[str, NamedWorkload],
     cycle: int,
-    eviction_ids: Mapping[tuple[int | None, str], int],
+    recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
     *,
     is_visible: bool,
 ) -> Decision:
@@ -258,40 +273,103 @@ def _render(
         for step in bundle["steps"]
         if step["do"] == "stop" and (step["workload"] != handle or not placed)
     )
+    message = bundle.get("message", "") if is_visible else ""
+    victims = [
+        VictimOfDecision(names[each], pods, *recorded_evictions.get((cycle, each), (None, "")))
+        for each, pods in stopped.items()
+        if is_visible or names[each].name
+    ]
+    reason = message or next((victim.rule for victim in victims if victim.rule), "")
     return Decision(
         kind=bundle["kind"],
         title=KIND_TITLES.get(bundle["kind"], bundle["kind"]),
         pool=bundle["pool"],
         workload=names[handle],
         effect=_effect(placed),
-        message=bundle.get("message", "") if is_visible else "",
-        victims=[
-            VictimOfDecision(names[each], pods, eviction_ids.get((cycle, each)))
-            for each, pods in stopped.items()
-            if is_visible or names[each].name
-        ],
-        steps=[
-            DecisionStep(
-                step["do"],
-                names[step["workload"]],
-                f"{step['role']}-{step['index']}",
-                step["node"],
-                ", ".join(map(str, step["devices"])),
-            )
-            for step in bundle["steps"]
-            if names[step["workload"]].name
-        ],
+        message=message,
+        victims=victims,
+        steps=list(_group_steps(bundle["steps"], names)),
+        summary=_summary(bundle, names[handle], placed, victims),
+        reason=_as_sentence(reason) or KIND_REASONS.get(bundle["kind"], ""),
+    )
+
+
+def _summary(
+    bundle: Mapping[str, Any],
+    workload: NamedWorkload,
+    placed: Sequence[Mapping[str, Any]],
+    victims: Sequence[VictimOfDecision],
+) -> str:
+    """Return what was decided, such as "Berth started 4 pods of vision/train on node-1 in pool train."."""
+    name, parts = _display_name(workload), []
+    if placed:
+        verb = "reserved resources for" if all(step["do"] == "reserve" for step in placed) else "started"
+        devices = sum(len(step["devices"]) for step in placed)
+        using = f" with {format_count(devices, 'device')}" if devices else ""
+        pods = format_count(len(placed), "pod")
+        parts.append(f"{verb} {pods} of {name} on {_nodes(placed)} in pool {bundle['pool']}{using}")
+    stops = [f"{format_count(victim.pods, 'pod')} of {_display_name(victim.workload)}" for victim in victims]
+    if stops:
+        parts.append(f"stopped {_join(stops)}")
+    if not parts:
+        return f"Berth changed {name} in pool {bundle['pool']}."
+    return f"Berth {' and '.join(parts)}."
+
+
+def _display_name(workload: NamedWorkload) -> str:
+    if workload.name:
+        return f"{workload.project}/{workload.name}"
+    return f"a workload of project {workload.project}"
+
+
+def _join(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text.rstrip('.')}." if text else ""
+
+
+def _group_steps(
+    steps: Iterable[Mapping[str, Any]], names: Mapping[str, NamedWorkload]
+) -> Iterator[DecisionStep]:
+    """Yield the visible steps, with one row for the pods of a role of a workload on one node."""
+    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    for step in steps:
+        if names[step["workload"]].name:
+            key = (step["do"], step["workload"], step["role"], step["node"])
+            groups.setdefault(key, []).append(step)
+    for (action, workload, role, node), of_node in groups.items():
+        pods = format_ranges(step["index"] for step in of_node)
+        devices = format_ranges(device for step in of_node for device in set(step["devices"]))
+        yield DecisionStep(action, names[workload], f"{role} {pods}", node, devices)
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as ranges, such as "0 to 3, 6"."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ", ".join(
+        str(first) if first == last else f"{first}{' to ' if last > first + 1 else ', '}{last}"
+        for first, last in ranges
     )
 
 
 def _effect(placed: Sequence[Mapping[str, Any]]) -> str:
     if not placed:
         return ""
+    reserved = " reserved" if all(step["do"] == "reserve" for step in placed) else ""
+    return f"{format_count(len(placed), 'pod')}{reserved} on {_nodes(placed)}"
+
+
+def _nodes(placed: Iterable[Mapping[str, Any]]) -> str:
     nodes = list(dict.fromkeys(step["node"] for step in placed))
     shown = ", ".join(nodes[:NODES_SHOWN])
-    more = f" and {len(nodes) - NODES_SHOWN} more nodes" if len(nodes) > NODES_SHOWN else ""
-    reserved = " reserved" if all(step["do"] == "reserve" for step in placed) else ""
-    return f"{format_count(len(placed), 'pod')}{reserved} on {shown}{more}"
+    return f"{shown} and {len(nodes) - NODES_SHOWN} more nodes" if len(nodes) > NODES_SHOWN else shown
 
 
 def _bundles(row: Cycle) -> list[dict[str, Any]]:

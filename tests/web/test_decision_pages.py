@@ -1,5 +1,6 @@
 """Tests for the decision pages: filters, links, the replay, and what other tenants see."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,10 +8,11 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from projects.models import Project, Workload
-from scheduler.models import Eviction
+from scheduler.models import Cycle, Eviction
 from scheduler.reports import decisions
 from tests import factories as make
 from tests.cast import Cast
+from tests.present import present
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
@@ -144,3 +146,33 @@ def test_decision_list_query_count_is_independent_of_the_number_of_decisions(
         make.cycle(bundles=1, applied=1, plan={"bundles": [start], "stale": []})
     with django_assert_max_num_queries(12):
         page(alice, "/decisions")
+
+
+def test_page_of_a_decision_says_in_sentences_what_was_decided_and_why(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    text = page(sign_in("alice"), f"/decisions/{reclaim.cycle}")
+    decided = (
+        "Berth reserved resources for 1 pod of ads/ranker on node-1 in pool local with 1 device "
+        "and stopped 2 pods of vision/train."
+    )
+    assert decided in text
+    assert "<strong>Why:</strong> Uses the quota of ads." in text
+    first, second = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)[0].split("</tr>")[:2]
+    assert "worker 0, 1" in first and "Stop" in first, "one row for the pods of a workload on one node"
+    assert "worker 0<" in second and "Reserve" in second
+    assert f"/evictions/{reclaim.pk}" in text
+
+    Cycle.objects.filter(pk=present(reclaim.cycle)).update(
+        plan={"bundles": [bundle("reclaim", "ads/ranker", step("stop", "vision/train", "node-1"))]}
+    )
+    text = page(sign_in("alice"), f"/decisions/{reclaim.cycle}")
+    assert "Berth stopped 1 pod of vision/train." in text
+    assert f"<strong>Why:</strong> {reclaim.rule}" in text, "the rule of the eviction is the reason"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0, 1"), ([0, 1, 2, 3, 6], "0 to 3, 6")]
+)
+def test_ranges_of_pods_and_devices_are_short(numbers: list[int], text: str) -> None:
+    assert decisions.format_ranges(numbers) == text
