@@ -134,5 +134,25 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
         make.workload(cast.vision, f"many-{number}")
     with django_assert_max_num_queries(16):
         assert len(titles(alice, "many")) == 6
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(28):
         links(alice, "edit quota many local")
+
+
+def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
+    cast: Cast, objects: None, sign_in: SignIn
+) -> None:
+    alice = sign_in("alice")
+    assert "/quotas" in links(alice, "quta")
+    assert "/node-pools" in links(alice, "nod pols")
+    assert "rack7-train" in titles(alice, "rakc7-train")
+    assert "Create schedule" in titles(alice, "craete schedul")
+    text = alice.get("/search", {"q": "quta"}, headers=HTMX).content.decode()
+    assert "Nothing matches “quta”. Results for <strong>quota</strong>" in text
+    assert links(alice, "zzzzzz") == []
+    assert "rack7-ranker" not in titles(sign_in("dave"), "rakc7-ranker"), "hidden names are not suggested"
+
+
+def test_pages_are_found_by_other_words_for_their_content(cast: Cast, sign_in: SignIn) -> None:
+    alice = sign_in("alice")
+    for words, path in (("users", "/access"), ("audit", "/activity"), ("jobs", "/workloads")):
+        assert links(alice, words)[0] == path

@@ -14,6 +14,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
 from berth.server.web.navigation import navigation_groups
+from berth.server.web.nearest_words import SYNONYMS, nearest
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
     Hit,
@@ -46,9 +47,17 @@ class HitGroup:
 @require_GET
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
-    all_groups = find_groups(with_roles(request.actor), words, request.htmx.current_url)
-    groups = _exact_first([group for group in all_groups if group.hits], words)
-    return render(request, "web/search.html", {"groups": groups, "words": words})
+    actor, url = with_roles(request.actor), request.htmx.current_url
+    groups, corrected = _find_nonempty(actor, words, url), ""
+    if words and not groups:
+        nearest_words = nearest(actor, words)
+        groups = _find_nonempty(actor, nearest_words, url) if nearest_words != words else []
+        corrected = " ".join(nearest_words) if groups else ""
+    return render(request, "web/search.html", {"groups": groups, "words": words, "corrected": corrected})
+
+
+def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
+    return _exact_first([group for group in find_groups(actor, words, url) if group.hits], words)
 
 
 def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
@@ -175,7 +184,8 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
     for group, entries in navigation_groups(may_submit=may_submit_anywhere(actor)):
         for entry in entries:
-            if all(word.lower() in entry.title.lower() for word in words):
+            names = f"{entry.title} {' '.join(SYNONYMS.get(entry.path, ()))}".lower()
+            if all(word.lower() in names for word in words):
                 yield Hit(entry.title, entry.path, entry.icon, group)
 
 
