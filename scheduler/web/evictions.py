@@ -1,10 +1,12 @@
 """Eviction pages. Each eviction is shown with the rule that allowed it and the affected queues."""
 
+from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
@@ -17,7 +19,8 @@ from berth.server.web.zones import parse_time, reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
-from projects.selectors import projects
+from projects.models import Workload
+from projects.selectors import projects, workloads
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Cycle, Eviction
 from scheduler.reports.evictions.known_parties import unknown_parties
@@ -35,7 +38,8 @@ FILTERS = {
 
 
 SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
-OTHER_FILTERS = ("workload", "since", "until")
+OTHER_FILTERS = ("workload", "since", "until", "period")
+PERIODS = (("24h", "24 hours", timedelta(hours=24)), ("7d", "7 days", timedelta(days=7)))
 
 
 @signed_in
@@ -51,6 +55,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
     )
     totals = totals_by_project_pair(rows)
+    moved = rows.filter(kind="consolidate").count()
     context = {
         "filters": filters,
         "unknown": "" if listing.rows else describe_unknown(*unknown_names(request.actor, filters)),
@@ -62,7 +67,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "projects": projects(request.actor),
         "is_filtered": any(filters.values()),
         "grid": build_matrix(totals),
-        "count": sum(pair.count for pair in totals),
+        "count": sum(pair.count for pair in totals) - moved,
+        "moved": moved,
+        "periods": [("", "All"), *((key, title) for key, title, _ in PERIODS)],
         "lost_gpu_seconds": sum(pair.lost_gpu_seconds for pair in totals),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
@@ -76,8 +83,22 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
         raise Http404
     each = render_with_links(viewer_for(request.actor), [row])[0]
     has_cycle = row.cycle is not None and Cycle.objects.filter(pk=row.cycle).exists()
-    context = {"each": each, "row": row, "sides": titled_queues(each), "has_cycle": has_cycle}
+    context = {
+        "each": each,
+        "row": row,
+        "sides": titled_queues(each),
+        "has_cycle": has_cycle,
+        "victim": _find_victim(request.actor, each),
+    }
     return page(request, "scheduler/evictions/detail.html", context)
+
+
+def _find_victim(actor: Actor, eviction: RenderedEviction) -> Workload | None:
+    """Return the evicted workload, or None if it is hidden or has been deleted."""
+    victim = eviction.victim
+    if not victim.exists or victim.id is None:
+        return None
+    return workloads(actor).filter(pk=victim.id).first()
 
 
 def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
@@ -87,6 +108,8 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
     if filters.get("workload"):
         rows = rows.filter(victim_filter(actor, filters["workload"]))
     since, until = parse_time(filters["since"], zone), parse_time(filters["until"], zone, end=True)
+    if length := next((length for key, _, length in PERIODS if key == filters.get("period")), None):
+        rows = rows.filter(at__gte=timezone.now() - length)
     if since:
         rows = rows.filter(at__gte=since)
     if until:

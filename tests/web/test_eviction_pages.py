@@ -1,0 +1,57 @@
+"""Tests of the eviction pages: periods, moved workloads, and what became of the victim."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from projects.models import Workload
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+
+def create_eviction(cast: Cast, name: str, *, kind: str = "reclaim", hours: int = 1) -> Eviction:
+    victim = make.workload(cast.vision, name, submitted_at=make.ago(hours=300))
+    preemptor = make.workload(cast.ads, f"for-{name}", phase="running")
+    return make.eviction(victim, preemptor, cast.pool, kind=kind, at=make.ago(hours=hours))
+
+
+def test_evictions_of_the_last_day_are_one_click_away(cast: Cast, sign_in: SignIn) -> None:
+    for name, hours in (("today", 3), ("this-week", 50), ("long-ago", 200)):
+        create_eviction(cast, name, hours=hours)
+    alice = sign_in("alice")
+    shown = {
+        period: [row.victim.name for row in alice.get(f"/evictions?period={period}").context["rows"]]
+        for period in ("", "24h", "7d", "odd")
+    }
+    assert shown["24h"] == ["today"]
+    assert sorted(shown["7d"]) == ["this-week", "today"]
+    assert len(shown[""]) == len(shown["odd"]) == 3
+    page = alice.get("/evictions?period=24h").content.decode()
+    assert 'id="period-24h"' in page and 'name="period" value="24h"' in page
+
+
+def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -> None:
+    create_eviction(cast, "stopped")
+    create_eviction(cast, "moved", kind="consolidate")
+    page = sign_in("alice").get("/evictions").content.decode()
+    assert "1 eviction, 1 workload moved" in page
+
+
+def test_eviction_says_what_became_of_the_victim(cast: Cast, sign_in: SignIn) -> None:
+    row = create_eviction(cast, "train")
+    alice, victim = sign_in("alice"), Workload.objects.filter(name="train")
+
+    def shown() -> str:
+        return alice.get(f"/evictions/{row.pk}").content.decode()
+
+    expected_start = timezone.now() + timedelta(hours=2)
+    victim.update(phase="pending", explanation={"expected_start": expected_start.isoformat()})
+    assert "runs again about" in shown() and f'<time datetime="{expected_start.isoformat()}"' in shown()
+    victim.update(explanation={"queue_position": 3})
+    assert "position 3 in the" in shown()
+    victim.update(explanation=None)
+    assert "start unknown" in shown()
+    victim.update(phase="running", started_at=timezone.now())
+    assert "again since" in shown()
