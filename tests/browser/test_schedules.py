@@ -24,9 +24,35 @@ def test_templates_to_choose_from_follow_the_project(opened: Open, scene: Scene)
         form.get_by_label("Project").select_option(with_templates.name)
         expect(options).to_have_text(["Choose a template", *names])
         form.get_by_label("Name").fill("from-template")
-        form.get_by_label("Cron").fill("0 3 * * 1")
+        form.get_by_label("Frequency").select_option("custom")
+        form.get_by_label("Cron", exact=True).fill("0 3 * * 1")
         form.get_by_label("Template", exact=True).select_option(names[0])
         form.get_by_role("button", name="Create schedule").click()
         expect(page.get_by_role("heading", name="from-template")).to_be_visible()
         assert faults == []
     assert Schedule.objects.get(name="from-template").template == names[0]
+
+
+def test_frequency_shows_only_the_fields_that_it_needs(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/schedules")
+        page.get_by_role("link", name="Create schedule").click()
+        form = page.get_by_role("dialog")
+        next_runs = form.locator("#schedule_frequency_helptext")
+        expect(next_runs).to_contain_text("Daily at 03:00. Next runs:")
+        expect(form.get_by_label("Cron", exact=True)).to_be_hidden()
+        form.get_by_label("Frequency").select_option("weekly")
+        form.get_by_label("Day of the week").select_option("5")
+        form.get_by_label("Time", exact=True).fill("17:30")
+        expect(next_runs).to_contain_text("Fridays at 17:30. Next runs: Fri")
+        form.get_by_label("Name").fill("fridays")
+        form.get_by_label("Workload in YAML").fill("command: 'true'\nroles: [{gpu: 1}]\n")
+        form.get_by_role("button", name="Create schedule").click()
+        expect(page.get_by_role("heading", name="fridays")).to_be_visible()
+        page.get_by_role("link", name="Edit schedule").click()
+        expect(form.get_by_label("Frequency")).to_have_value("weekly")
+        expect(form.get_by_label("Time", exact=True)).to_have_value("17:30")
+        form.get_by_label("Frequency").select_option("custom")
+        expect(form.get_by_label("Cron", exact=True)).to_have_value("30 17 * * 5")
+        assert faults == []
+    assert Schedule.objects.get(name="fridays").cron == "30 17 * * 5"

@@ -79,6 +79,51 @@ def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> 
     assert not Schedule.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "cron"),
+    [
+        ({"frequency": "hourly", "minute": "15"}, "15 * * * *"),
+        ({"frequency": "daily", "at": "06:05"}, "5 6 * * *"),
+        ({"frequency": "weekdays", "at": "06:05"}, "5 6 * * 1-5"),
+        ({"frequency": "weekly", "at": "00:00", "weekday": "0"}, "0 0 * * 0"),
+        ({"frequency": "monthly", "at": "23:59", "day": "31"}, "59 23 31 * *"),
+        ({"frequency": "custom", "cron": "*/5 * * * *"}, "*/5 * * * *"),
+    ],
+)
+def test_frequency_becomes_a_cron_expression_and_back(
+    cast: Cast, sign_in: SignIn, chosen: dict[str, str], cron: str
+) -> None:
+    dave = sign_in("dave")
+    assert dave.post("/schedules/new", {**FORM, "cron": "", **chosen}, headers=HTMX).status_code == 204
+    assert Schedule.objects.get().cron == cron
+    form = dave.get(f"{PAGE}/edit", headers=HTMX).context["form"]
+    shown = {name: str(form[name].value()) for name in chosen}
+    assert shown == chosen
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field"),
+    [
+        ({"frequency": "daily", "at": ""}, "at"), ({"frequency": "hourly", "minute": ""}, "minute"),
+        ({"frequency": "monthly", "at": "03:00", "day": "32"}, "day"), ({"frequency": "custom"}, "cron"),
+    ],
+)  # fmt: skip
+def test_value_that_a_frequency_lacks_is_reported_at_its_field(
+    cast: Cast, sign_in: SignIn, chosen: dict[str, str], field: str
+) -> None:
+    answer = sign_in("dave").post("/schedules/new", {**FORM, "cron": "", **chosen}, headers=HTMX)
+    assert answer.status_code == 422
+    assert list(answer.context["form"].errors) == [field]
+    assert not Schedule.objects.exists()
+
+
+def test_skipped_run_has_a_coloured_state(cast: Cast, sign_in: SignIn) -> None:
+    schedule = create(cast)
+    schedule.runs.create(due_at=timezone.now(), outcome="skipped", message="The previous run has not ended.")
+    for page in (PAGE, "/schedules"):
+        assert '<span class="chip warn">Skipped</span>' in sign_in("erin").get(page).content.decode()
+
+
 def test_name_in_use_is_reported_on_its_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
@@ -100,7 +145,7 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
     assert submission in text(sign_in("erin").get("/activity"))
     assert 'id="step-run"' not in html
     listed = sign_in("erin").get("/schedules").content.decode()
-    assert f'href="/workloads/{workload.pk}">Pending</a>' in listed
+    assert f'href="/workloads/{workload.pk}"><span class="chip warn">Pending</span></a>' in listed
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,19 @@ from projects.models import Schedule
 from projects.models.schedules import Overlap
 from projects.selectors import find_project, projects, templates
 from projects.services import schedules
+from projects.web.schedules.frequency import (
+    CUSTOM,
+    DAILY,
+    DEFAULTS,
+    FREQUENCIES,
+    HOURLY,
+    MONTHLY,
+    WEEKDAY_NAMES,
+    WEEKDAYS,
+    WEEKLY,
+    build_cron,
+    split_cron,
+)
 from projects.web.schedules.pages import find_schedule
 
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
@@ -30,14 +43,26 @@ PREVIEWED_RUNS = 3
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
 MISSING = {TEMPLATE: "Choose a template.", DOCUMENT: "Enter a workload document."}
-# The hint below the cron expression says when the runs would be, and is updated as the user types.
-CRON_PREVIEW = {
+# The hint below the frequency says when the runs would be, and is updated as the user types.
+TIME_FIELDS = ("frequency", "minute", "at", "weekday", "day", "cron", "time_zone")
+TIMES_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
-    "hx-include": "#schedule_time_zone",
-    "hx-target": "#schedule_cron_helptext",
+    "hx-include": ", ".join(f"#schedule_{name}" for name in TIME_FIELDS),
+    "hx-target": "#schedule_frequency_helptext",
     "hx-swap": "innerHTML",
-    "hx-trigger": "load, input changed delay:300ms, input changed delay:300ms from:#schedule_time_zone",
-    "autocomplete": "off",
+    "hx-trigger": ", ".join(
+        ["load", "change delay:50ms"]
+        + [f"input delay:300ms from:#schedule_{name}" for name in TIME_FIELDS if name != "frequency"]
+    ),
+}
+# Fields that each frequency needs, and the frequencies for which each field is shown.
+NEEDED = {
+    HOURLY: ("minute",), DAILY: ("at",), WEEKDAYS: ("at",), WEEKLY: ("at", "weekday"), MONTHLY: ("at", "day"),
+    CUSTOM: ("cron",),
+}  # fmt: skip
+SHOWN_FOR = {
+    name: "|".join(frequency for frequency, names in NEEDED.items() if name in names)
+    for name in ("minute", "at", "weekday", "day", "cron")
 }
 # The choice of templates follows the project.
 PROJECT_TEMPLATES = {
@@ -49,8 +74,21 @@ PROJECT_TEMPLATES = {
 
 
 class ScheduleForm(Form):
+    frequency = forms.ChoiceField(
+        label="Frequency", choices=FREQUENCIES, required=False, help_text="The next runs are shown here.",
+        widget=forms.Select(attrs=TIMES_PREVIEW),
+    )  # fmt: skip
+    minute = forms.IntegerField(label="Minute", min_value=0, max_value=59, required=False)
+    weekday = forms.ChoiceField(label="Day of the week", choices=WEEKDAY_NAMES, required=False)
+    day = forms.IntegerField(
+        label="Day of the month", min_value=1, max_value=31, required=False,
+        help_text="Months without this day are skipped.",
+    )  # fmt: skip
+    at = forms.TimeField(
+        label="Time", required=False, widget=forms.TimeInput(format="%H:%M", attrs={"type": "time"})
+    )
     cron = forms.CharField(
-        label="Cron", max_length=120, help_text=CRON_HINT, widget=forms.TextInput(attrs=CRON_PREVIEW)
+        label="Cron", max_length=120, required=False, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
     time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin.")
     overlap = forms.ChoiceField(
@@ -65,12 +103,17 @@ class ScheduleForm(Form):
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
     )  # fmt: skip
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, shown_for in SHOWN_FOR.items():
+            self.fields[name].shown_for = f"frequency={shown_for}"  # type: ignore[attr-defined]
+
     def offer(self, choices: Sequence[tuple[str, str]]) -> None:
         """Set the templates to choose from."""
         cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
     def sections(self) -> Sequence[Section]:
-        names = ("project", "name", "cron", "time_zone", "overlap", "source")
+        names = ("project", "name", *TIME_FIELDS, "overlap", "source")
         return (
             Section("Schedule", names),
             Section("Template", ("template",), shown_for=("source", TEMPLATE)),
@@ -78,8 +121,14 @@ class ScheduleForm(Form):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Report a missing template or document at the visible field."""
+        """Build the cron expression, and report missing values at the visible field."""
         cleaned = super().clean() or self.cleaned_data
+        frequency = cleaned.get("frequency") or CUSTOM
+        for name in NEEDED.get(frequency, ()):
+            if name not in self.errors and cleaned.get(name) in (None, ""):
+                self.add_error(name, "Enter a value.")
+        if not self.errors:
+            cleaned["cron"] = build_cron(cleaned)
         source = cleaned.get("source")
         if source in MISSING and not cleaned.get(source, "").strip():
             self.add_error(source, MISSING[source])
@@ -116,6 +165,7 @@ def add(request: Request) -> HttpResponse:
     if selected not in offered:
         selected = offered[0] if offered else ""
     initial = {
+        **DEFAULTS,
         "project": selected,
         "time_zone": str(reader_zone(request)),
         "template": template,
@@ -177,8 +227,9 @@ def template_options(request: Request) -> HttpResponse:
 @require_GET
 def preview_times(request: Request) -> HttpResponse:
     """Return the times of a cron expression in words, with the next runs, or its first error."""
-    values = schedules.ScheduleValues(request.GET.get("cron", "").strip(), request.GET.get("time_zone", ""))
-    context: dict[str, Any] = {"hint": CRON_HINT, "zone": values.time_zone}
+    cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
+    values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
+    context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}
     if values.cron:
         runs, problems = schedules.preview_runs(values, PREVIEWED_RUNS, timezone.now())
         context |= {
@@ -205,6 +256,7 @@ def _sentence(problem: Problem) -> str:
 
 
 def _initial(schedule: Schedule) -> dict[str, Any]:
-    names = ("cron", "time_zone", "overlap", "template", "version")
+    names = ("time_zone", "overlap", "template", "version")
     source = TEMPLATE if schedule.template else DOCUMENT
-    return {**{name: getattr(schedule, name) for name in names}, "document": schedule.text, "source": source}
+    values = {name: getattr(schedule, name) for name in names}
+    return {**split_cron(schedule.cron), **values, "document": schedule.text, "source": source}

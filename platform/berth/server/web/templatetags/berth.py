@@ -10,6 +10,7 @@ from django.db.models import Model
 from django.template.context import Context
 from django.templatetags.static import static
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -81,6 +82,11 @@ TONES = {
     "start": "good",
     "grow": "info",
     "reserve": "info",
+    # outcomes of the runs of a schedule
+    "submitted": "good",
+    "queued": "info",
+    "skipped": "warn",
+    "refused": "bad",
     # states of inference engines and scale requests
     "PENDING": "warn",
     "CREATING": "info",
@@ -132,6 +138,12 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
         "since " if style == "lasting" else "",
         text,
     )
+
+
+@register.filter
+def as_time(text: str) -> datetime | None:
+    """Parse a stored time in ISO 8601. Return None if it is missing or invalid."""
+    return parse_datetime(text or "")
 
 
 @register.filter

@@ -178,12 +178,12 @@
   document.addEventListener("toggle", places, true);
   addEventListener("resize", places);
 
-  /** Show the sections of a form that belong to the chosen value of another field, and disable the others. */
+  /** Show the sections and fields of a form that belong to the chosen value of another field. Disable the others. */
   function sections(form) {
     for (const section of form?.querySelectorAll("[data-shown-for]") ?? []) {
       const [name, value] = section.dataset.shownFor.split("=");
       const field = form.elements[name];
-      section.hidden = field !== undefined && field.value !== value;
+      section.hidden = field !== undefined && !value.split("|").includes(field.value);
       for (const inner of section.querySelectorAll("input, select, textarea")) inner.disabled = section.hidden;
     }
   }
