@@ -148,7 +148,7 @@ def test_sidebar_links_to_every_registered_model(admin_client: Client) -> None:
 
 def test_index_lists_items_that_need_attention(admin_client: Client, running_workload: Workload) -> None:
     text = admin_client.get("/admin/").content.decode()
-    assert "No leader" in text and text.count("Needs attention") == 1
+    assert "Not running" in text and text.count("Needs attention") == 1
     assert "vision/train" in text and "ads/rank" in text
     row = Eviction.objects.get()
     assert reverse("admin:scheduler_eviction_change", args=[row.pk]) in text

@@ -68,6 +68,13 @@ LABELS = {
     "workload_name": "workload",
 }
 LABELS_OF_MODEL = {
+    ("cycle", "bundles"): "decisions",
+    ("cycle", "stale"): "outdated",
+    ("cycle", "epoch"): "leadership term",
+    ("cycle", "observe_ms"): "read (ms)",
+    ("cycle", "decide_ms"): "decide (ms)",
+    ("cycle", "commit_ms"): "commit (ms)",
+    ("cycle", "trials"): "trials of evictions",
     ("membership", "created_at"): "since",
     ("reservation", "since"): "reserved",
     ("scalingevent", "after"): "nodes after",

@@ -63,9 +63,15 @@ def _scheduling_card(now: datetime) -> Card:
     lines = [f"{pending:,} pending"]
     lines += [f"violated: {name}" for name in broken]
     lines += [f"{len(notes)} invalid rows skipped"] if notes else []
-    headline = f"Leader {leader['holder']}" if alive else "No leader"
+    if leader is not None and alive:
+        host, _, process = leader["holder"].partition(":")
+        lines.append(f"on {host}, process {process}" if process else f"on {host}")
     return _card(
-        "Scheduler", headline, lines, "scheduler_cycle", is_healthy=alive and not broken and not notes
+        "Scheduler",
+        "Running" if alive else "Not running",
+        lines,
+        "scheduler_cycle",
+        is_healthy=alive and not broken and not notes,
     )
 
 
@@ -135,7 +141,7 @@ def _cycles_table() -> Card:
         )
         for row in cycles
     ]
-    headings = ("Cycle", "Bundles applied", "Evictions", "Duration", "Time")
+    headings = ("Cycle", "Decisions applied", "Evictions", "Duration", "Time")
     return _table("Latest cycles with decisions", headings, rows, "scheduler_cycle")
 
 
