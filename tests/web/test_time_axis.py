@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from berth.server.web.charts.time_axis import MAX_LABELS, STEPS, time_labels
+from berth.server.web.charts.time_axis import MAX_LABELS, STEPS, column_labels, time_labels
 
 NOON = datetime(2026, 11, 26, 12, 7, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -43,3 +43,12 @@ def test_axis_labels_follow_local_time_when_daylight_saving_time_ends() -> None:
     assert [(label.position, label.text) for label in labels] == [
         (28.0, "06:00"), (52.0, "12:00"), (76.0, "18:00"),
     ]  # fmt: skip
+
+
+def test_labels_of_columns_stand_below_their_columns() -> None:
+    week = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 27)]
+    labels = column_labels(week, UTC)
+    assert [label.text for label in labels] == [f"Nov {day}" for day in range(20, 27)]
+    assert [label.position for label in labels] == [round(100 * (n + 0.5) / 7, 2) for n in range(7)]
+    month = [datetime(2026, 10, 1, tzinfo=UTC) + timedelta(days=n) for n in range(30)]
+    assert [label.text for label in column_labels(month, UTC)][:3] == ["Oct 1", "Oct 5", "Oct 9"]

@@ -16,6 +16,7 @@ from rest_framework.request import Request as ApiRequest
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
+from berth.server.web.charts.time_axis import TimeLabel, column_labels
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
@@ -70,6 +71,7 @@ class UsageChart:
     begin: datetime
     end: datetime
     has_partial: bool
+    labels: list[TimeLabel]
 
     @property
     def names(self) -> str:
@@ -207,6 +209,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: Usage
         starts[0],
         ends[-1],
         any(partial),
+        column_labels(starts, question.request.time_zone),
     )
 
 

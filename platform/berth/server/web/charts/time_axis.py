@@ -1,10 +1,11 @@
 """Labels of a time axis at round times in the reader's zone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 MAX_LABELS = 6
+MAX_COLUMN_LABELS = 8
 MINUTE, HOUR, DAY = 60, 3600, 86400
 STEPS = (
     MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR,
@@ -39,6 +40,18 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
         for at in _round_times(begin.astimezone(zone), end, step)
     ]
     return [label for label in labels if 4 <= label.position <= 96]
+
+
+def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:
+    """Return up to MAX_COLUMN_LABELS labels, each below the middle of its column of a chart."""
+    every = -(-len(starts) // MAX_COLUMN_LABELS)
+    return [
+        TimeLabel(
+            round(100 * (place + 0.5) / len(starts), 2), _text(at.astimezone(zone)), round(at.timestamp())
+        )
+        for place, at in enumerate(starts)
+        if place % every == 0
+    ]
 
 
 def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
