@@ -15,6 +15,7 @@ from pools.providers.aws.settings import aws_settings
 
 DAY, MONTH = timedelta(days=1), timedelta(days=30)
 HOUR = 3600
+HOURS_PER_MONTH = 24 * MONTH.days
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.conf import settings
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.server.web.forms import Form, Section
+from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
 from pools.models import NodePool
@@ -294,6 +296,9 @@ class SettingsForm(PoolForm):
         for provider, name in KEY_FIELDS.items():
             if pool.provider != provider:
                 del self.fields[name]
+        if (price := pool.price_per_gpu_hour) is not None and pool.gpus_per_node:
+            for_month = f"{price * pool.gpus_per_node * HOURS_PER_MONTH:,.0f} {settings.BERTH_CURRENCY}"
+            self.fields["price_per_gpu_hour"].help_text += f" A node costs about {for_month} in 30 days."
 
     def providers(self) -> list[str]:
         return [self.pool.provider]

@@ -17,7 +17,7 @@ from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools import selectors
-from pools.costs import pool_costs
+from pools.costs import HOURS_PER_MONTH, pool_costs
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
@@ -158,6 +158,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "pieces": pieces,
         "piece_bars": _level_bars(pieces) if pieces else [],
         "costs": costs,
+        "per_month": None if costs.per_hour is None else costs.per_hour * HOURS_PER_MONTH,
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,

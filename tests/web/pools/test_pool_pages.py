@@ -46,7 +46,10 @@ def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: 
     text = alice.get("/node-pools/local").content.decode()
     gpus = node.gpus
     assert f"Largest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
-    assert f"{1.5 * gpus:.2f} USD per hour, at 1.5 USD per GPU-hour" in text
+    per_hour, per_month = f"{1.5 * gpus:.2f}", f"{1.5 * gpus * 720:,.0f}"
+    cost = f"{per_hour} USD per hour, about {per_month} USD in 30 days, at 1.5 USD per GPU-hour"
+    assert cost in text
+    assert "A node costs about" in alice.get("/node-pools/local/settings").content.decode()
 
 
 def test_pool_and_node_pages_warn_if_pods_are_not_isolated(cast: Cast, alice: Client, node: Node) -> None:
