@@ -57,6 +57,24 @@ def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
     assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
 
 
+def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> None:
+    def paths() -> list[str]:
+        return [step.path for step in first_steps(empty.alice, can_submit=True) if not step.done]
+
+    User.objects.exclude(pk=empty.alice.user.pk).delete()
+    assert paths() == [
+        "/node-pools/new", "/departments/new", "/quotas", "/access/users/new", "/submit",
+    ]  # fmt: skip
+    make.pool("train")
+    Department.objects.create(name="research")
+    User.objects.create(username="new")
+    assert paths() == [
+        "/departments/research/new-project", "/quotas/departments/research/train", "/access/grant", "/submit",
+    ]  # fmt: skip
+    alice = sign_in("alice")
+    assert all(alice.get(path).status_code == 200 for path in paths())
+
+
 def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
     def shown() -> str:
         answer = sign_in("alice").get("/submit")

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.urls import reverse
 
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import ApiToken, Membership, Project, Quota, Workload
+from projects.models import ApiToken, Department, Membership, Project, Quota, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,13 @@ def _installation_steps(actor: Actor) -> list[Step]:
         Exists(Quota.objects.all()),
         Exists(Membership.objects.exclude(user=OuterRef("pk"))),
         Exists(Workload.objects.all()),
+        Exists(User.objects.exclude(pk=OuterRef("pk"))),
+        Subquery(NodePool.objects.order_by("pk").values("name")[:1]),
+        Subquery(Department.objects.order_by("pk").values("name")[:1]),
     )
-    started, has_pool, has_project, has_quota, has_member, has_workload = states.get()
+    started, has_pool, has_project, has_quota, has_member, has_workload, has_user, pool, department = (
+        states.get()
+    )
     if started or all((has_pool, has_project, has_quota, has_member, has_workload)):
         return []
     return [
@@ -55,15 +60,22 @@ def _installation_steps(actor: Actor) -> list[Step]:
         ),
         Step(
             "Create a department and a project", "Departments divide GPUs among their projects.",
-            reverse("quotas"), "Go to quotas", "admins/#departments-projects-and-roles", has_project,
+            reverse("project-new", args=[department]) if department else reverse("department-new"),
+            "Create project" if department else "Create department",
+            "admins/#departments-projects-and-roles", has_project,
         ),
         Step(
             "Set a quota", "The GPUs that a department or project can count on in a pool.",
-            reverse("quotas"), "Go to quotas", "admins/#quotas", has_quota,
+            reverse("quota", args=["departments", department, pool])
+            if pool and department
+            else reverse("quotas"),
+            f"Set quota of {department}" if pool and department else "Go to quotas",
+            "admins/#quotas", has_quota,
         ),
         Step(
             "Grant a role to a colleague", "Members submit workloads; project admins manage a project.",
-            reverse("access"), "Go to access", "admins/#departments-projects-and-roles", has_member,
+            reverse("grant") if has_user else reverse("user-new"), "Grant role" if has_user else "Add user",
+            "admins/#departments-projects-and-roles", has_member,
         ),
         Step(
             "Submit the first workload", "The form starts with an example and shows where it would run.",
