@@ -101,19 +101,21 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     every = [queue for top, children, is_open in tree for queue in (top, *(children if is_open else ()))]
     ends = [max(queue.quota or 0, queue.share, queue.held) for queue in every]
     scale = bar_scale(max(ends, default=0)) or max((queue.requested for queue in every), default=0)
+    bars = [
+        (
+            _add_bar(top, scale),
+            [_add_bar(queue, scale) for queue in children] if is_open else [],
+            len(children),
+        )
+        for top, children, is_open in tree
+    ]
     context = {
         "listing": listing,
         "pools": pools,
         "pool": pool,
         "unknown": describe_unknown(unknown_pool(request.actor, name)),
-        "tree": [
-            (
-                _add_bar(top, scale),
-                [_add_bar(queue, scale) for queue in children] if is_open else [],
-                len(children),
-            )
-            for top, children, is_open in tree
-        ],
+        "tree": bars,
+        "has_torn_bars": any(bar.continues for top, inner, _ in bars for _, bar in (top, *inner)),
         "few": few,
         "default": default,
         "width": sum(not column.in_file for column in columns),
