@@ -42,6 +42,11 @@ CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 
 PREVIEWED_RUNS = 3
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
+OVERLAPS = (
+    (Overlap.SKIP, "Skip the run"),
+    (Overlap.QUEUE, "Start it afterwards"),
+    (Overlap.REPLACE, "Cancel the previous run"),
+)
 MISSING = {TEMPLATE: "Choose a template.", DOCUMENT: "Enter a workload document."}
 # The hint below the frequency says when the runs would be, and is updated as the user types.
 TIME_FIELDS = ("frequency", "minute", "at", "weekday", "day", "cron", "time_zone")
@@ -92,7 +97,7 @@ class ScheduleForm(Form):
     )
     time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin.")
     overlap = forms.ChoiceField(
-        label="Overlap", choices=Overlap.choices, help_text="Action if the previous run has not ended."
+        label="Overlap", choices=OVERLAPS, help_text="If the previous run has not ended."
     )
     source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
     template = forms.ChoiceField(

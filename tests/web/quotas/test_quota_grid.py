@@ -73,6 +73,10 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     assert [head.pool.name for head in page.context["heads"]] == ["local", "spot"]
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
+    assert "<span data-shown>6</span> of 6 rows" in text
+    assert "Rank" in text and "Weight: default everywhere" in text, "only spot has a rank"
+    every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
+    assert "Hide default columns" in every
     assert "Department quotas: 4 of 8 GPUs" in text, "sum of quotas, and the pool's GPUs at its maximum size"
     assert [head.oversold for head in page.context["heads"]] == [False, False]
     research = rows["research"].cells[0]
