@@ -29,7 +29,7 @@ def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
     browser = Client()
     browser.force_login(User.objects.get(username="admin"))
     text = browser.get("/account").content.decode()
-    assert "Platform admin" in text and "<dt>Roles</dt><dd><span" not in text
+    assert "Superuser" in text and "<dt>Roles</dt><dd><span" not in text
 
 
 def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignIn) -> None:

@@ -64,7 +64,7 @@ def test_fair_share_page_leaves_out_columns_in_which_all_queues_have_the_default
 
 def test_first_department_opens_the_grid(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
-    form = {"name": "lab", "title": ""}
+    form = {"name": "lab", "title": "", "rank": "0"}
     answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
     assert answer.status_code == 204 and "HX-Redirect" not in answer, "an open grid shows the new row"
     Quota.objects.all().delete()
