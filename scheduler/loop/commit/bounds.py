@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from berth.core.amounts import RESOURCES, Amounts
 from pools.models import NodePool
@@ -22,7 +23,7 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueueBounds:
     """Quotas and allocations of all queues, read once for any number of workloads.
 
@@ -31,16 +32,16 @@ class QueueBounds:
 
     quotas: Mapping[Key, Quota]
     allocated: Mapping[Key, Sequence[int]]
-    non_preemptible: Mapping[Key, Sequence[int]]
 
     @classmethod
     def read(cls) -> "QueueBounds":
         quotas = quotas_by_queue()
-        return cls(
-            quotas,
-            with_groups(_allocated(), quotas),
-            with_groups(_allocated(preemptible=False), quotas),
-        )
+        return cls(quotas, with_groups(_allocated(), quotas))
+
+    @cached_property
+    def non_preemptible(self) -> Mapping[Key, Sequence[int]]:
+        """Allocations of non-preemptible workloads, read when the first such workload is checked."""
+        return with_groups(_allocated(preemptible=False), self.quotas)
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""

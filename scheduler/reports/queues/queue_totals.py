@@ -16,6 +16,8 @@ Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 GPU = 0
 
+# Few of all pods and workloads hold resources, so they are looked up one by one. The database would plan a
+# plain join as scans of both tables, which contain everything that has ended.
 TOTALS_BY_QUEUE = """
     SELECT held.pool_id, project.department_id, project.id, held.is_reserved,
            sum(held.gpu_milli), sum(held.cpu_milli), sum(held.memory_mib)
@@ -25,7 +27,8 @@ TOTALS_BY_QUEUE = """
                allocation.cpu_milli::bigint, allocation.memory_mib::bigint
           FROM scheduler_allocation AS allocation
           JOIN pools_node AS node ON node.id = allocation.node_id
-          JOIN projects_pod AS pod ON pod.id = allocation.pod_id
+         CROSS JOIN LATERAL (
+               SELECT workload_id FROM projects_pod WHERE id = allocation.pod_id LIMIT 1) AS pod
          WHERE allocation.released_at IS NULL
          UNION ALL
         SELECT node.pool_id, reservation.workload_id, TRUE,
@@ -33,10 +36,14 @@ TOTALS_BY_QUEUE = """
                coalesce(role.cpu_milli, 0)::bigint, coalesce(role.memory_mib, 0)::bigint
           FROM scheduler_reservation AS reservation
           JOIN pools_node AS node ON node.id = reservation.node_id
-          LEFT JOIN projects_workloadrole AS role
-            ON role.workload_id = reservation.workload_id AND role.name = reservation.role
+          LEFT JOIN LATERAL (
+               SELECT cpu_milli, memory_mib FROM projects_workloadrole
+                WHERE workload_id = reservation.workload_id AND name = reservation.role LIMIT 1
+               ) AS role ON TRUE
       ) AS held
-      JOIN projects_workload AS workload ON workload.id = held.workload_id
+     CROSS JOIN LATERAL (
+           SELECT project_id, preemptible FROM projects_workload WHERE id = held.workload_id LIMIT 1
+           ) AS workload
       JOIN projects_project AS project ON project.id = workload.project_id
      WHERE (held.pool_id = ANY(%(pools)s) OR %(pools)s IS NULL)
        AND (workload.preemptible = %(preemptible)s OR %(preemptible)s IS NULL)
