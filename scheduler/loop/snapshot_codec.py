@@ -12,10 +12,11 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from scheduler.engine.model import Node, Snapshot, Workload
+from scheduler.engine.model import Group, Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
 Encoded = dict[str, tuple[object, str]]  # values with their JSON text, by name
+MAX_TREES = 1000
 LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostly unchanged between cycles
 
 
@@ -24,10 +25,15 @@ class UnreadableSnapshot(ValueError):
 
 
 class SnapshotEncoder:
-    """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes."""
+    """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes.
+
+    Workloads with the same document, or before and after a change of their pods, share one tree, which is
+    encoded once.
+    """
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
+        self._trees: dict[int, tuple[Group, str]] = {}  # by `id()` of the tree, which the entry keeps alive
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:
         """Encode up to `count` new or changed workloads in advance. Return whether more may remain."""
@@ -37,7 +43,7 @@ class SnapshotEncoder:
             if cached is None or cached[0] is not item:
                 if encoded == count:
                     return True
-                cache[item.name] = item, to_json(item)
+                cache[item.name] = item, self._encode_workload(item)
                 encoded += 1
         return False
 
@@ -60,9 +66,24 @@ class SnapshotEncoder:
         for item in values:
             cached = before.get(item.name)
             if cached is None or cached[0] is not item:
-                cached = item, to_json(item)
+                text = self._encode_workload(item) if isinstance(item, Workload) else to_json(item)
+                cached = item, text
             now[item.name] = cached
             yield cached[1]
+
+    def _encode_workload(self, workload: Workload) -> str:
+        """Return the same document as `to_json`, with the tree as its last key."""
+        document = _to_plain(workload)
+        tree = document.pop("tree")
+        return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'
+
+    def _encode_tree(self, tree: Group) -> str:
+        cached = self._trees.get(id(tree))
+        if cached is None:
+            if len(self._trees) >= MAX_TREES:
+                self._trees.clear()
+            cached = self._trees[id(tree)] = tree, to_json(tree)
+        return cached[1]
 
 
 def to_json(document: Any) -> str:

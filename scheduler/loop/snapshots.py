@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 from pydantic_core import to_json
 
+from scheduler.engine.explain.refusals import Position, Refusals
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Blocker, Evict, Place, Plan, Refusal, Step
 from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
@@ -75,12 +76,17 @@ def _pending_document(refusals: Iterable[Refusal]) -> Document:
     """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by `id()` of the blockers
     document: Document = {}
-    for refusal in refusals:
-        if id(refusal.blockers) not in reasons:
-            names = [str(blocker.reason) for blocker in refusal.blockers]
-            reasons[id(refusal.blockers)] = refusal.blockers, names
-        document[refusal.workload] = [refusal.position, *reasons[id(refusal.blockers)][1]]
+    for workload, position, blockers in _positions(refusals):
+        if id(blockers) not in reasons:
+            reasons[id(blockers)] = blockers, [str(blocker.reason) for blocker in blockers]
+        document[workload] = [position, *reasons[id(blockers)][1]]
     return document
+
+
+def _positions(refusals: Iterable[Refusal]) -> Iterator[Position]:
+    if isinstance(refusals, Refusals):
+        return refusals.positions()
+    return ((refusal.workload, refusal.position, refusal.blockers) for refusal in refusals)
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:

@@ -26,6 +26,7 @@ from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Reasons = Mapping[Reason, Numbers]
+Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # workload, queue position and blockers
 Entry: TypeAlias = "tuple[ReportedGroup, Gang]"
 # Sort key and submission time of the queue's next entry, then the queue's creation time and unique name.
 HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iterator[Entry]]"
@@ -63,24 +64,33 @@ class PoolRefusals:
 
     def expand(self) -> Iterator[Refusal]:
         """Yield refusals in queue order, then the refusals of gangs that are not queued."""
+        keys = {group: _format_queue_keys(group) for group in self.groups}
+        for group, gang, position, blockers in self._placed():
+            yield self._refusal(gang, blockers, position, () if group is None else keys[group])
+
+    def positions(self) -> Iterator[Position]:
+        """Yield the workload, queue position and blockers of each refusal that `expand` yields."""
+        for _, gang, position, blockers in self._placed():
+            yield gang.name, position, blockers
+
+    def _placed(self) -> Iterator[tuple[ReportedGroup | None, Gang, int | None, tuple[Blocker, ...]]]:
+        """Yield each refused gang with its group, queue position and blockers."""
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons
-        shared = {
-            group: (formatter.blockers(group.reasons), _format_queue_keys(group)) for group in self.groups
-        }
+        shared = {group: formatter.blockers(group.reasons) for group in self.groups}
         for group, gang in _in_queue_order(self.groups, self.served):
-            blockers, key = shared[group]
+            blockers = shared[group]
             if gang.name in own_reasons:
                 blockers = formatter.blockers({**group.reasons, **own_reasons[gang.name]})
             if blockers:
                 is_queued = self._is_queued(gang, blockers)
                 position += is_queued
-                yield self._refusal(gang, blockers, position if is_queued else None, key)
+                yield group, gang, position if is_queued else None, blockers
         for gang in self.ungrouped:
             blockers = formatter.blockers(own_reasons[gang.name])
             is_queued = self._is_queued(gang, blockers)
             position += is_queued
-            yield self._refusal(gang, blockers, position if is_queued else None, ())
+            yield None, gang, position if is_queued else None, blockers
 
     def names(self) -> Iterator[str]:
         """Yield the names of the workloads that `expand` yields, much faster but in no particular order."""
@@ -273,6 +283,15 @@ class Refusals(Sequence[Refusal]):
             self._ready, self._left = [], self._expand_all()  # a generator that raised an error cannot resume
             raise
         return len(self._ready) - before == count
+
+    def positions(self) -> Iterator[Position]:
+        """Yield the workload, queue position and blockers of each refusal, in order.
+
+        With one pool, this is faster than the refusals themselves unless these are expanded already.
+        """
+        if len(self._pools) == 1 and "_expanded" not in vars(self):
+            return self._pools[0].positions()
+        return ((refusal.workload, refusal.position, refusal.blockers) for refusal in self._expanded)
 
     def _expand_all(self) -> Iterator[Refusal]:
         return chain.from_iterable(pool.expand() for pool in self._pools)
