@@ -10,6 +10,7 @@ from django.db import transaction
 from pydantic_core import to_json
 
 from berth.db import prepared
+from berth.db.compiled import compiled_once
 from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays
@@ -54,6 +55,15 @@ UPDATE_WORKLOADS = """
      WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved') AND NOT workload.held
 """
 
+# The columns of an announcement, without the long documents.
+ANNOUNCED = compiled_once(
+    lambda keys: (
+        Workload.objects.filter(pk__any=keys)
+        .select_related("project")
+        .only("pk", "project__department")
+        .order_by("pk")
+    )
+)
 QueueProgress = tuple[int, int, str]  # queue position, expected start and the reason for it
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
@@ -218,6 +228,4 @@ def _write_rows(new_rows: list[NewRow], now: datetime, cycle: int | None) -> Non
 
 def _announce_changes(ids: list[uuid.UUID]) -> None:
     if ids:
-        rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
-        # load only these columns, not the long documents
-        announce.workloads_changed(list(rows.only("pk", "project__department")))
+        announce.workloads_changed(list(ANNOUNCED(ids)))
