@@ -171,7 +171,7 @@ class Loop:
             self._changed |= bool(run.outcome.applied or run.outcome.stale)
             self.must_retry |= bool(run.outcome.stale)
             self._stale |= {bundle.workload: view.at for bundle, _ in run.outcome.stale}
-            if run.outcome.applied and self._advance_arrays(view.at):
+            if run.outcome.affects_arrays and run.outcome.applied and self._advance_arrays(view.at):
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:

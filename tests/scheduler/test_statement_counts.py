@@ -1,6 +1,7 @@
 """Tests that each step executes as many statements for 40 workloads as for one."""
 
 import pytest
+from django.db import connection
 
 from berth.core.spec.addresses import Channel
 from berth.db.leader import TIMEOUT
@@ -9,7 +10,16 @@ from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
 from tests.samples import sample
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import SIZES, Counts, assert_same, counted, large_node, phases, submit_copies
+from tests.scheduler.statements import (
+    ONE_CPU,
+    SIZES,
+    Counts,
+    assert_same,
+    counted,
+    large_node,
+    phases,
+    submit_copies,
+)
 
 
 @pytest.fixture
@@ -42,6 +52,21 @@ def tick(stage: Stage, counts: Counts, label: str) -> None:
     with counted(counts, f"{label}: reconcile"):
         assert [*loop.reconcile_steps()]
     stage.clock.advance(CHECK_INTERVAL.total_seconds())
+
+
+def test_start_neither_deletes_reservations_nor_reads_claims_and_arrays_if_there_are_none(
+    stage: Stage,
+) -> None:
+    stage.submit("small", roles=ONE_CPU)
+    view = stage.loop.observe(stage.clock.now(), TIMEOUT)
+    plan, statements = stage.loop.decide(view), list[str]()
+    with connection.execute_wrapper(
+        lambda execute, sql, *rest: statements.append(sql) or execute(sql, *rest)
+    ):
+        stage.loop.commit(view, plan)
+    assert [sql for sql in statements if "projects_pod" in sql and "INSERT" in sql]
+    unneeded = ('DELETE FROM "scheduler_reservation"', "scheduler_deviceclaim", "projects_workloadarray")
+    assert [sql for sql in statements for name in unneeded if name in sql] == []
 
 
 def end(stage: Stage, workloads: list[Workload], exit_code: int) -> None:

@@ -34,11 +34,13 @@ class Outcome:
     applied: list[Bundle] = field(default_factory=list)
     stale: list[tuple[Bundle, str]] = field(default_factory=list)
     evictions: int = 0
+    affects_arrays: bool = False  # whether a bundle concerned a task of an array
 
     def add(self, other: "Outcome") -> None:
         self.applied += other.applied
         self.stale += other.stale
         self.evictions += other.evictions
+        self.affects_arrays |= other.affects_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
         crash_point("commit.placed")
         outcome.applied.append(bundle)
     context.new_rows.insert()
+    outcome.affects_arrays = any(row.array_id is not None for row in context.locked.workloads.values())
     crash_point("commit.bound")
     specs = {name: view.workloads[name].spec for name in context.locked.workloads}
     update_gpu_totals(row.pk for name, row in context.locked.workloads.items() if specs[name].may_use_gpus)

@@ -37,6 +37,7 @@ class StartCommand:
     # ranks already assigned to the run's replicas
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
+    has_reservations: bool = True  # whether reservations of the workload may exist, which its start replaces
 
 
 @dataclass(slots=True)
@@ -49,12 +50,13 @@ class NewRows:
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason
     reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose old reservations are replaced
+    newly_reserved: set[uuid.UUID] = field(default_factory=set)  # workloads that this commit has reserved for
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     outputs: list[PodOutputs] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
     claims: list[DeviceClaim] = field(default_factory=list)
-    started: list[Workload] = field(default_factory=list)
+    fulfilled: list[uuid.UUID] = field(default_factory=list)  # started workloads with reservations
 
     def add_move(self, move: Move) -> None:
         """Add the move of a locked workload.
@@ -98,8 +100,8 @@ class NewRows:
         if self.reserved:
             delete_reservations([*self.reserved])
         insert_rows(self.reservations)
-        if self.started:
-            delete_reservations([workload.pk for workload in self.started])
+        if self.fulfilled:
+            delete_reservations(self.fulfilled)
         insert_rows(self.pods)
         insert_rows(self.outputs)
         insert_rows(self.allocations)
@@ -108,7 +110,7 @@ class NewRows:
         insert_rows(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
-            self.pods, self.outputs, self.allocations, self.claims, self.started,
+            self.pods, self.outputs, self.allocations, self.claims, self.fulfilled,
         ):  # fmt: skip
             rows.clear()
 
@@ -119,7 +121,8 @@ def start(order: StartCommand, rows: NewRows, kind: str, message: str = "") -> N
     Begin a new run if the workload is pending.
     """
     workload = order.workload
-    rows.started.append(workload)
+    if order.has_reservations:
+        rows.fulfilled.append(workload.pk)
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         _begin_run(order, rows, kind, message or describe_placement(order.places))
     _bind_pods(order, rows)

@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.db.models import Count, F, Q, Sum
 
@@ -84,7 +85,7 @@ NodeResources = tuple[int, int, int]  # milli-CPU, MiB, pods
 NO_RESOURCES: NodeResources = (0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LockedRows:
     """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
@@ -97,12 +98,18 @@ class LockedRows:
     pods: Mapping[uuid.UUID, Pod]
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
-    claimed: dict[tuple[int, int], int]  # milli-GPU by (node, device), updated with every accepted bundle
+    # milli-GPU by (node, device) on nodes whose devices a bundle uses, updated with every accepted bundle
+    claimed: dict[tuple[int, int], int]
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
     served: ServedProjects  # updated with every accepted bundle
     # keyed by workload and replica, updated with every new pod
     ranks: dict[uuid.UUID, dict[tuple[str, int], int]]
+
+    @cached_property
+    def reserved_workloads(self) -> frozenset[str]:
+        """Names of the workloads that had reservations before this commit."""
+        return frozenset(name for name, _, _ in self.reserved)
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
         """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""
@@ -120,7 +127,8 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     steps = [step for bundle in bundles for step in bundle.steps]
     stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]
     pods = Pod.objects.select_for_update().filter(pk__in=stopped).order_by("pk") if stopped else ()
-    places = {view.nodes[s.node] for s in steps if isinstance(s, Place) and s.node in view.nodes}
+    placed = [step for step in steps if isinstance(step, Place) and step.node in view.nodes]
+    places = {view.nodes[step.node] for step in placed}
     nodes = list(NODES([*places]))
     _lock_quotas(workloads.values())
     return LockedRows(
@@ -129,7 +137,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         pods={pod.pk: pod for pod in pods},
         reserved=_reserved_keys(by_pk),
         nodes={node.name: node for node in nodes},
-        claimed=_claimed_milli(places),
+        claimed=_claimed_milli({view.nodes[step.node] for step in placed if step.devices}),
         allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
         served=ServedProjects(nodes, local_pools(view.pools.values())),
@@ -275,7 +283,8 @@ def _used_ranks(
 
 
 def _claimed_milli(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
-    return {(node, device): milli for node, device, milli in CLAIMED([*nodes])}
+    keys = [*nodes]
+    return {(node, device): milli for node, device, milli in CLAIMED(keys)} if keys else {}
 
 
 def _allocated_resources(nodes: Iterable[int]) -> dict[int, NodeResources]:

@@ -23,6 +23,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
     for step in bundle.steps:
         if isinstance(step, Place):
             steps[step.workload].append(step)
+    reserved = context.locked.reserved_workloads
     for name, places in steps.items():
         if any(step.reserved for step in places):
             _reserve_replicas(name, places, _reservation_expiry(bundle, context), context)
@@ -32,6 +33,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
             order = StartCommand(
                 workload, spec, places, context.locked.nodes, context.now, context.cycle, ranks,
                 context.rendezvous.get(name),
+                has_reservations=name in reserved or workload.pk in context.new_rows.newly_reserved,
             )  # fmt: skip
             start(
                 order, context.new_rows, str(bundle.kind), bundle.message if name == bundle.workload else ""
@@ -43,6 +45,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
     if workload.pk in context.new_rows.reserved:
         context.new_rows.insert()  # the later reservation replaces the earlier one
     context.new_rows.reserved.add(workload.pk)
+    context.new_rows.newly_reserved.add(workload.pk)
     context.new_rows.reservations += [
         Reservation(
             workload=workload,
