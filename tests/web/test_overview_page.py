@@ -173,3 +173,21 @@ def test_evictions_come_first_for_users_who_only_read(cast: Cast, sign_in: SignI
     pages = {name: sign_in(name).get("/").content.decode() for name in ("erin", "dave")}
     first = {name: text.index("evicted-title") < text.index("queues-title") for name, text in pages.items()}
     assert first == {"erin": True, "dave": False}
+
+
+def test_further_unschedulable_workloads_are_counted(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(5):
+        name, at = f"too-large-{number}", make.ago(hours=number + 1)
+        make.workload(cast.vision, name, reason="Unschedulable", by=cast.dave.user, submitted_at=at)
+    own = [("Unschedulable", f"too-large-{number}") for number in range(3)]
+    assert attention(sign_in("dave")) == [*own, ("Unschedulable", "2 pending workloads")]
+
+
+def test_own_idle_gpus_need_attention(
+    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user)
+    since = make.ago(hours=2)
+    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
+    assert attention(sign_in("dave")) == [("GPUs idle", "baseline")]
+    assert attention(sign_in("carol")) == []

@@ -90,7 +90,11 @@ def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
     assert brief_reason(row) == "2 requested, 12 of 11.5 allocated"
+    numbers["queue"] = "research"
+    assert brief_reason(row) == "2 requested, 12 of 11.5 allocated in research"
     row.reason = "Backoff"
+    row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
+    assert brief_reason(row) == "until 2026-11-28 12:31:00 UTC, after 1 eviction."
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."
 
@@ -202,10 +206,10 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
     ("ordering", "words"),
     [
         (key(WITHIN, WITHIN), "within quota"),
-        (key(OVER, OVER), "over quota"),
-        (key(WITHIN, OVER), "vision over quota"),
+        (key(OVER, OVER), "exceeds quota"),
+        (key(WITHIN, OVER), "vision exceeds quota"),
         (key(("within its quota", "over its fair share"), ("over its quota", "within its fair share")),
-         "research over fair share, vision over quota"),
+         "research exceeds fair share, vision exceeds quota"),
         ([], ""),
     ],
 )  # fmt: skip
@@ -215,7 +219,10 @@ def test_queue_states_the_order_in_words(
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
     make.workload(cast.vision, "train", phase="pending", reason="ProjectLimit", explanation=explanation)
     client = sign_in("dave")
-    cell = re.search(r'data-label="Project">vision(.*?)</td>', client.get(ADDRESS).content.decode())
+    cell = re.search(
+        r'data-label="Project">vision(?: <span class="faint">·</span>)?(.*?)</td>',
+        client.get(ADDRESS).content.decode(),
+    )
     assert cell is not None
     assert re.sub(r"<[^>]+>", "", cell[1]).strip() == words
     [line] = csv.DictReader(io.StringIO(streamed(client.get(f"{ADDRESS}&format=csv")).decode()))
@@ -224,4 +231,4 @@ def test_queue_states_the_order_in_words(
 
 def test_stored_queue_key_has_words() -> None:
     queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
-    assert order_in_words(queue_key.sentences("vision")) == "over quota"
+    assert order_in_words(queue_key.sentences("vision")) == "exceeds quota"

@@ -1,5 +1,6 @@
 """Short texts for pending reasons, with the numbers first."""
 
+import re
 from typing import Any
 
 from berth.core.amounts import MILLI
@@ -14,6 +15,7 @@ BOUNDED = (
     Reason.NON_PREEMPTIBLE_OVER_QUOTA,
     Reason.DEPARTMENT_OVERSOLD,
 )
+BACKOFF_END = re.compile(r"^Can start again at ")  # which the name of the reason says
 
 
 def brief_reason(workload: Workload) -> str:
@@ -30,7 +32,7 @@ def brief_reason(workload: Workload) -> str:
         or blockers[0].get("reason") != workload.reason
         or numbers.get("bound") is None
     ):
-        return workload.message
+        return BACKOFF_END.sub("until ", workload.message)
     resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_number(resource, numbers[key]) for key in keys)

@@ -8,7 +8,9 @@ OWNER_END = ": "
 
 
 def order_in_words(ordering: Sequence[str]) -> str:
-    """Return how the queues of a workload stand, such as "over quota" or "research over fair share".
+    """Return how the queues of a workload stand, such as "exceeds quota" or "research exceeds quota".
+
+    The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
 
     `ordering` are the sentences of the stored queue key, from the department to the project. A queue is named
     if the others stand differently. The result is empty if the sentences name no queue.
@@ -19,9 +21,9 @@ def order_in_words(ordering: Sequence[str]) -> str:
         owner, sign, standing = sentence.partition(OWNER_END)
         if sign and standing in (OVER_QUOTA, WITHIN_QUOTA):
             name = owner
-            standings[name] = "over quota" if standing == OVER_QUOTA else "within quota"
+            standings[name] = "exceeds quota" if standing == OVER_QUOTA else "within quota"
         elif sentence == OVER_SHARE and standings.get(name) == "within quota":
-            standings[name] = "over fair share"  # quota comes first in the key
+            standings[name] = "exceeds fair share"  # quota comes first in the key
     if len(set(standings.values())) <= 1:
         return next(iter(standings.values()), "")
     return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")

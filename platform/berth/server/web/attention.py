@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from django.db.models import Q
 from django.urls import reverse
 
 from berth.core.words import format_count, format_gpus
@@ -15,7 +16,7 @@ from projects.selectors import workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.reports.queues.starved import Shortfall
 
-FAILED_MAX, BORROWERS_MAX = 3, 3
+OWN_MAX, OF_EACH_MAX = 100, 3
 RECENTLY = timedelta(days=1)
 
 
@@ -34,7 +35,6 @@ class Item:
 def attention_items(
     actor: Actor,
     *,
-    own: Iterable[Workload],
     shortfalls: Iterable[Shortfall],
     unschedulable: int,
     is_admin: bool,
@@ -42,13 +42,22 @@ def attention_items(
 ) -> list[Item]:
     """Return the items of a user. Fairness comes first for platform admins, own workloads for the others.
 
-    `own` are the user's live workloads. `unschedulable` counts all visible workloads that can never start.
+    `unschedulable` counts all visible workloads that can never start, an array once.
     """
-    own = list(own)
-    of_own = [*_failed(actor, now), *_unschedulable(own), *_idle(own, now)]
-    others = unschedulable - sum(workload.reason == UNSCHEDULABLE for workload in own)
-    of_all = [*_below_share(shortfalls), *_all_unschedulable(others)]
+    own = _own_workloads(actor)
+    impossible = list(islice(_unschedulable(own), OF_EACH_MAX))
+    of_own = [*_failed(actor, now), *impossible, *islice(_idle(own, now), OF_EACH_MAX)]
+    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - len(impossible))]
     return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
+
+
+def _own_workloads(actor: Actor) -> list[Workload]:
+    """Return the user's latest workloads that run or can never start, without array tasks."""
+    if actor.user is None:
+        return []
+    can_need_attention = Q(phase=Phase.RUNNING) | Q(phase=Phase.PENDING, reason=UNSCHEDULABLE)
+    rows = workloads(actor).filter(can_need_attention, submitted_by=actor.user, array=None)
+    return list(rows.order_by("-submitted_at")[:OWN_MAX])
 
 
 def _failed(actor: Actor, now: datetime) -> Iterator[Item]:
@@ -58,9 +67,9 @@ def _failed(actor: Actor, now: datetime) -> Iterator[Item]:
         submitted_by=actor.user, array=None, phase=Phase.FAILED, ended_at__gte=now - RECENTLY
     )
     latest: dict[tuple[int, str], Workload] = {}
-    for workload in rows.order_by("-ended_at")[: FAILED_MAX * FAILED_MAX]:
+    for workload in rows.order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
         latest.setdefault((workload.project_id, workload.name), workload)
-    for workload in islice(latest.values(), FAILED_MAX):
+    for workload in islice(latest.values(), OF_EACH_MAX):
         text = f"failed: {workload.message}"
         yield Item("Failed", "bad", workload.name, _workload_path(workload), text, workload.ended_at)
 
@@ -84,7 +93,7 @@ def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
     for shortfall in shortfalls:
         missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
         text = f"has {missing} less than its fair share of {share} in pool {shortfall.pool}."
-        if borrowers := shortfall.borrowers[:BORROWERS_MAX]:
+        if borrowers := shortfall.borrowers[:OF_EACH_MAX]:
             over = (f"{each.project} {format_gpus(each.over_quota)}" for each in borrowers)
             text += f" Over quota: {', '.join(over)}."
         path = f"{reverse('workloads')}?project={shortfall.project}&state=pending"

@@ -109,7 +109,6 @@ def index(request: Request) -> HttpResponse:
         "pending_times": pending_times(actor, shown, now - DAY),
         "attention": attention_items(
             actor,
-            own=[own.workload for own in mine],
             shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
             is_admin=is_admin,
