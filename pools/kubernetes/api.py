@@ -7,7 +7,7 @@ import json
 import ssl
 import tempfile
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,16 +19,15 @@ import httpx
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
+from pools.kubernetes.calls import CONNECT_SECONDS, CONNECTIONS_MAX, ERRORS, SECONDS, Calls, Response
 from pools.kubernetes.credentials import PATH, Connection
 from pools.kubernetes.pace import Pace
 
-TIMEOUT = httpx.Timeout(20.0, connect=5.0)
 PAGE = 500  # maximum number of objects per page of a list
 TEXT_MAX = 500
 # Smaller differences are ignored, because the Date header has whole seconds and responses take time.
 SKEW_MIN = timedelta(seconds=5)
 CONNECTED = "CONNECTED"
-BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 Object = Mapping[str, Any]
 
 
@@ -46,17 +45,6 @@ class Unreachable(Exception):
 
 class AccessDenied(Unreachable):
     """Raised if the API server rejects the credentials or requires a permission that they lack."""
-
-
-class _TokenFile(httpx.Auth):
-    """Bearer token that is read again for each request, because Kubernetes replaces its file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["Authorization"] = f"Bearer {self._path.read_text().strip()}"
-        yield request
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +70,7 @@ class Api:
         self._rejection = _rejection_message(connection)
         # the server's time minus this machine's time, measured during the last call
         self.clock_offset = timedelta(0)
-        self._lock, self._calls, self._is_closed = threading.Lock(), 0, False
+        self._lock, self._running, self._is_closed = threading.Lock(), 0, False
         self._pace = Pace()
         headers = {"User-Agent": "berth", "Accept": "application/json"}
         with _invalid("clusters.server", "https://HOST:PORT"):
@@ -92,12 +80,11 @@ class Api:
                 headers["Authorization"] = f"Bearer {connection.token.encode('ascii').decode()}"
         tls = self._tls = _tls_context(connection)
         with _invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
+            self._calls = Calls(base_url, tls, connection.proxy, headers)
+            # for streams
             self._http = httpx.Client(
-                base_url=base_url, headers=headers, timeout=TIMEOUT, trust_env=False,
-                verify=tls, proxy=connection.proxy or None,
-                auth=_TokenFile(connection.token_file) if connection.token_file else None,
-                # With a lower limit on idle connections, httpcore could close one that a thread will use.
-                limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
+                base_url=base_url, headers=headers, trust_env=False, verify=tls,
+                proxy=connection.proxy or None, limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
             )  # fmt: skip
 
     @property
@@ -108,26 +95,35 @@ class Api:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            is_idle = self._calls == 0
+            is_idle = self._running == 0
         if is_idle:
-            self._http.close()
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        self._calls.close()
+        self._http.close()
 
     @contextmanager
     def _call_errors(self) -> Iterator[None]:
         with self._lock:
             if self._is_closed:
                 raise Unreachable(f"the credentials for {self.server} are no longer used")
-            self._calls += 1
+            self._running += 1
         try:
             self._pace.wait()
             with _transport_errors(self.server):
                 yield
         finally:
             with self._lock:
-                self._calls -= 1
-                is_last = self._is_closed and self._calls == 0
+                self._running -= 1
+                is_last = self._is_closed and self._running == 0
             if is_last:
-                self._http.close()
+                self._close_connections()
+
+    def _token_header(self) -> dict[str, str]:
+        """Return the header with the token from a file, which Kubernetes replaces from time to time."""
+        file = self._connection.token_file
+        return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
 
     def get(self, path: str, **query: str | int) -> dict[str, Any]:
         return self._call("GET", path, query)
@@ -149,7 +145,7 @@ class Api:
     def read(self, path: str, **query: str | int) -> bytes:
         """Return a response that is not JSON, such as a log."""
         with self._call_errors():
-            response = self._http.get(path, params=query)
+            response = self._calls.send("GET", path, query, None, self._token_header())
         self._raise_for_status(response)
         return response.content
 
@@ -158,14 +154,7 @@ class Api:
 
         Raises Unreachable if no data arrives for `silence_seconds`.
         """
-        timeout = httpx.Timeout(20.0, connect=5.0, read=silence_seconds)
-        with (
-            self._call_errors(),
-            self._http.stream("GET", path, params=query, timeout=timeout) as response,
-        ):
-            if response.status_code != 200:
-                response.read()
-                self._raise_for_status(response)
+        with self._stream(path, silence_seconds, query) as response:
             yield from response.iter_bytes()
 
     def socket_target(self, path: str) -> SocketTarget:
@@ -209,14 +198,7 @@ class Api:
         query: dict[str, str | int] = {
             "watch": 1, "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": seconds,
         }  # fmt: skip
-        timeout = httpx.Timeout(20.0, connect=5.0, read=seconds + 15.0)
-        with (
-            self._call_errors(),
-            self._http.stream("GET", path, params=query, timeout=timeout) as response,
-        ):
-            if response.status_code != 200:
-                response.read()
-                self._raise_for_status(response)
+        with self._stream(path, seconds + 15.0, query) as response:
             yield CONNECTED, {}
             for line in response.iter_lines():
                 if not line:
@@ -227,18 +209,26 @@ class Api:
                     raise _api_error(int(item.get("code") or 500), item)
                 yield kind, item
 
+    @contextmanager
+    def _stream(
+        self, path: str, silence_seconds: float, query: Mapping[str, str | int]
+    ) -> Iterator[httpx.Response]:
+        timeout = httpx.Timeout(SECONDS, connect=CONNECT_SECONDS, read=silence_seconds)
+        with self._call_errors():
+            headers = self._token_header()
+            with self._http.stream("GET", path, params=query, headers=headers, timeout=timeout) as response:
+                if response.status_code != 200:
+                    response.read()
+                    self._raise_for_status(response)
+                yield response
+
     def _call(
         self, method: str, path: str, query: Mapping[str, str | int], body: Object | None = None
     ) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         with self._call_errors():
-            request = self._http.build_request(method, path, params=query, content=content, headers=headers)
-            try:
-                response = self._http.send(request)
-            except BROKEN:
-                # An idle connection may have been closed by either side. Every call can be repeated.
-                response = self._http.send(request)
+            response = self._calls.send(method, path, query, content, headers | self._token_header())
         self.clock_offset = _clock_offset(response)
         self._raise_for_status(response)
         try:
@@ -251,7 +241,7 @@ class Api:
             )
         return parsed
 
-    def _raise_for_status(self, response: httpx.Response) -> None:
+    def _raise_for_status(self, response: httpx.Response | Response) -> None:
         """Raise ApiError unless the response is a success. The body must have been read."""
         if 200 <= response.status_code < 300:
             return
@@ -280,15 +270,15 @@ def _rejection_message(connection: Connection) -> str:
     )
 
 
-def _retry_after(response: httpx.Response) -> float:
+def _retry_after(response: httpx.Response | Response) -> float:
     """Return how many seconds to wait before another request to an overloaded server. The default is one."""
-    text = response.headers.get("Retry-After") or ""
+    text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 
 
-def _clock_offset(response: httpx.Response) -> timedelta:
+def _clock_offset(response: Response) -> timedelta:
     try:
-        return parsedate_to_datetime(response.headers["Date"]) - datetime.now(UTC)
+        return parsedate_to_datetime(response.headers["date"]) - datetime.now(UTC)
     except (KeyError, ValueError, TypeError):
         return timedelta(0)
 
@@ -297,7 +287,7 @@ def _clock_offset(response: httpx.Response) -> timedelta:
 def _transport_errors(server: str) -> Iterator[None]:
     try:
         yield
-    except (httpx.TransportError, httpx.InvalidURL) as error:
+    except (*ERRORS, httpx.TransportError, httpx.InvalidURL) as error:
         raise Unreachable(f"{server} is not responding: {error or type(error).__name__}") from error
     except OSError as error:  # the token file cannot be read
         raise Unreachable(f"the credentials for {server} cannot be read: {error}") from error

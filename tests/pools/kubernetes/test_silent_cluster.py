@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from pools.kubernetes import api
+from pools.kubernetes import api, calls
 from pools.kubernetes.worker import THREADS
 from pools.models import Node
 from pools.runtimes.base import PodState, RuntimeFailure, StartRefused
@@ -54,7 +53,7 @@ def repeat(order: Callable[[], None]) -> None:
 
 @pytest.fixture
 def k8s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentStage]:
-    monkeypatch.setattr(api, "TIMEOUT", httpx.Timeout(None))
+    monkeypatch.setattr(calls, "TIMEOUTS", {})
     cluster = FakeCluster()
     with serve(cluster) as url:
         stage = SilentStage(tmp_path / "runtime", cluster, url)
@@ -135,6 +134,28 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
         running(k8s.runtime, order.pod_id)
     assert calls.most_unfinished == THREADS
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
+
+
+def test_life_of_a_pod_without_secrets_takes_three_requests(
+    k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request starts the pod, one copies its log, and one deletes it."""
+    k8s.runtime.start(k8s.long("first"))  # this call also creates the namespace
+    requests: list[str] = []
+    send = calls.Calls.send
+
+    def counted_send(client: calls.Calls, method: str, path: str, *rest: Any) -> calls.Response:
+        requests.append(f"{method} {path.partition('/pods')[2]}")
+        return send(client, method, path, *rest)
+
+    monkeypatch.setattr(calls.Calls, "send", counted_send)
+    k8s.runtime.start(k8s.long("second"))
+    running(k8s.runtime, "second")
+    assert requests == ["POST "]
+    k8s.cluster.end_pod("second", 0)
+    poll_until(lambda: k8s.runtime.get_reports(["second"])["second"].state, lambda state: state == "exited")
+    k8s.runtime.forget("second")
+    assert requests == ["POST ", "GET /second/log", "DELETE /second"]
 
 
 def test_repeated_start_of_a_created_pod_calls_nothing(

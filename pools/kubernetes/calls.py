@@ -1,0 +1,105 @@
+"""Single HTTP requests to an API server, over connections that stay open.
+
+These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take more than half of the CPU
+time of a request, and Berth sends one request for each pod that starts.
+"""
+
+import gzip
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import httpcore
+import httpx
+
+CONNECT_SECONDS, SECONDS = 5.0, 20.0
+TIMEOUTS = {"connect": CONNECT_SECONDS, "read": SECONDS, "write": SECONDS, "pool": SECONDS}
+CONNECTIONS_MAX = 64
+IDLE_SECONDS = 30.0  # an idle connection is closed after this time
+# An idle connection may have been closed by either side.
+BROKEN = (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError)
+ERRORS = (
+    httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Complete response. The names of headers are in lower case."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class Calls:
+    """Connections to one server, optionally through a proxy. Thread-safe."""
+
+    def __init__(
+        self, server: httpx.URL, tls: ssl.SSLContext | bool, proxy: str, headers: Mapping[str, str]
+    ) -> None:
+        self._server, self._prefix = server, server.raw_path.rstrip(b"/")
+        self._headers = {"Host": server.netloc.decode(), "Accept-Encoding": "gzip", **headers}
+        self._pool = _pool(tls if isinstance(tls, ssl.SSLContext) else None, proxy)
+
+    def send(
+        self, method: str, path: str, query: Mapping[str, str | int], body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> Response:  # fmt: skip
+        """Send a request, and read the response. Raises the exceptions in `ERRORS`.
+
+        If the connection is broken, send the request again. Every request can be repeated.
+        """
+        target = self._prefix + path.encode() + (f"?{urlencode(query)}".encode() if query else b"")
+        server = self._server
+        url = httpcore.URL(scheme=server.raw_scheme, host=server.raw_host, port=server.port, target=target)
+        length = {} if body is None else {"Content-Length": str(len(body))}
+        all_headers = {**self._headers, **headers, **length}
+        try:
+            response = self._send(method, url, all_headers, body)
+        except BROKEN:
+            response = self._send(method, url, all_headers, body)
+        received = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in response.headers}
+        content = response.content
+        if received.get("content-encoding") == "gzip":
+            content = _decompressed(content)
+        return Response(response.status, received, content)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _send(
+        self, method: str, url: httpcore.URL, headers: Mapping[str, str], body: bytes | None
+    ) -> httpcore.Response:
+        encoded = [(name.encode("ascii"), text.encode("ascii")) for name, text in headers.items()]
+        return self._pool.request(
+            method, url, headers=encoded, content=body, extensions={"timeout": TIMEOUTS}
+        )
+
+
+def _pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
+    if not proxy:
+        # With a lower limit on idle connections, httpcore could close one that a thread will use.
+        return httpcore.ConnectionPool(
+            ssl_context=tls, max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX,
+            keepalive_expiry=IDLE_SECONDS,
+        )  # fmt: skip
+    parsed = httpx.Proxy(proxy)
+    url = httpcore.URL(
+        scheme=parsed.url.raw_scheme, host=parsed.url.raw_host, port=parsed.url.port,
+        target=parsed.url.raw_path,
+    )  # fmt: skip
+    return httpcore.HTTPProxy(
+        url, proxy_auth=parsed.raw_auth, proxy_headers=parsed.headers.raw, ssl_context=tls,
+        max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX,
+        keepalive_expiry=IDLE_SECONDS,
+    )  # fmt: skip
+
+
+def _decompressed(content: bytes) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError) as error:
+        raise httpcore.RemoteProtocolError(f"the response cannot be decompressed: {error}") from error
