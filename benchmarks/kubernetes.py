@@ -24,16 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setup.arguments import parser
-from benchmarks.setup.bare_pods import create_bare_pods
+from benchmarks.setup.bare_pods import create_bare_pods, minimal_pods, same_pods
+from benchmarks.setup.counted_requests import Requests, counted_requests
 from benchmarks.setup.mirror_memory import measure_mirror, memory_mib
 from benchmarks.setup.own_database import own_database
+from benchmarks.setup.program_cpu import cpu_by_program, per_pod
 from benchmarks.ticks import timed_steps
 from berth.core.garbage import relax_garbage_collection
 
 NODES, GPUS, ENDING, PAIRS, PASSES, ROUNDS = 500, 8, 500, 60, 7, 3
+# Pods that start without Berth: with as little as possible or the same manifests, and the number of threads.
+BARE = (("minimal", 1), ("minimal", 8), ("same", 8))
 TINY_NODES = 4
 PATIENCE = 1800.0
-KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
 IMAGE = "registry.example.org/bench/train@sha256:" + "a" * 64
 
 
@@ -41,6 +44,8 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--kubeconfig", type=Path, help="Kubeconfig of an admin, with everything inline.")
     options.add_argument("--nodes", type=int, default=NODES)
+    options.add_argument("--rounds", type=int, default=ROUNDS, help="How often starts are compared.")
+    options.add_argument("--starts", action="store_true", help="Measure only starts.")
     arguments = options.parse_args()
     if not arguments.tiny and arguments.kubeconfig is None:
         print("skipped: it needs the option --kubeconfig")
@@ -49,10 +54,10 @@ def main() -> None:
     nodes = TINY_NODES if arguments.tiny else arguments.nodes
     cluster = simulated_cluster(nodes) if arguments.tiny else real_cluster(arguments.kubeconfig, nodes)
     with own_database("kubernetes"), cluster as running:
-        figures = measured(running, nodes)
+        figures = measured(running, nodes, arguments.rounds, only_starts=arguments.starts)
     from benchmarks.decide import RESULTS, commit, machine
 
-    if not arguments.tiny and nodes == NODES:
+    if not arguments.tiny and not arguments.starts and nodes == NODES:
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "nodes": nodes, **figures}
         (RESULTS / "kubernetes.json").write_text(json.dumps(answer, indent=1) + "\n")
@@ -118,10 +123,9 @@ def simulated_cluster(nodes: int) -> Iterator[Running]:
         yield Running(json.dumps(config), {"bench": "yes"}, end, is_real=False)  # JSON is YAML
 
 
-def measured(cluster: Running, nodes: int) -> dict[str, Any]:
-    requests: dict[str, list[float]] = defaultdict(list)
-    with timed_requests(requests):
-        bench = Bench(cluster, nodes)
+def measured(cluster: Running, nodes: int, rounds: int, *, only_starts: bool) -> dict[str, Any]:
+    with counted_requests() as requests:
+        bench = Bench(cluster, nodes, rounds, requests)
         figures: dict[str, Any] = {"mirror": bench.read_cluster()}
         _show("mirror", figures["mirror"])
         steps = {
@@ -131,9 +135,11 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
             f"{bench.ending} deleted": bench.clean_up, f"{bench.ending} start": bench.compare_starts,
         }  # fmt: skip
         for name, measure in steps.items():
+            if only_starts and not name.endswith("start"):
+                continue
             requests.clear()
             result = measure()
-            figures[name] = result if "bare" in result else {**result, **_summary(requests)}
+            figures[name] = result if "rounds" in result else {**result, **requests.summary()}
             _show(name, figures[name])
     return figures
 
@@ -141,7 +147,7 @@ def measured(cluster: Running, nodes: int) -> dict[str, Any]:
 class Bench:
     """Scheduler loop with one pool on the cluster."""
 
-    def __init__(self, cluster: Running, nodes: int) -> None:
+    def __init__(self, cluster: Running, nodes: int, rounds: int, requests: Requests) -> None:
         from berth.db import lease
         from berth.server.wiring import load_wiring
         from pools import services
@@ -150,7 +156,8 @@ class Bench:
         from scheduler.loop.tick import Loop
         from tests.fakes.clock import FixedClock
 
-        self.cluster, self.nodes, self.wiring = cluster, nodes, load_wiring()
+        self.cluster, self.nodes, self.rounds, self.requests = cluster, nodes, rounds, requests
+        self.wiring = load_wiring()
         self.capacity = nodes * GPUS - nodes  # each node has one foreign pod with one GPU
         self.ending = min(ENDING, self.capacity // 2)
         self.pairs = PAIRS if nodes > TINY_NODES else 3
@@ -227,20 +234,27 @@ class Bench:
 
     def compare_starts(self) -> dict[str, Any]:
         """Start pods with Berth and without it, alternately, so that other load affects both."""
-        rounds: dict[str, list[dict[str, Any]]] = {"berth": [], "bare": []}
-        for number in range(ROUNDS if self.cluster.is_real else 1):
+        rounds: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for number in range(self.rounds if self.cluster.is_real else 1):
             self._empty_nodes(total=self._completed() + self.ending)
             self._submit_copies(number)
             rounds["berth"].append(self._tick_until(lambda: self._running() == self.capacity, self.ending))
-            if self.cluster.is_real:
-                rounds["bare"].append(
-                    create_bare_pods(self.cluster.kubeconfig, self.cluster.selector, IMAGE, self.ending)
-                )
+            _show("berth", rounds["berth"][-1])
+            if not self.cluster.is_real:
+                continue
+            pods = {
+                "minimal": minimal_pods(self.cluster.selector, IMAGE, self.ending),
+                "same": same_pods(self.requests.bodies[-self.ending :]),
+            }
+            for kind, threads in BARE:
+                figures = create_bare_pods(self.cluster.kubeconfig, pods[kind], threads)
+                rounds[f"{kind}_{threads}"].append(figures)
+                _show(f"{kind}_{threads}", figures)
         medians = {
             f"{name}_pods_per_s": statistics.median(each["pods_per_s"] for each in figures)
-            for name, figures in rounds.items() if figures
+            for name, figures in rounds.items()
         }  # fmt: skip
-        return {**medians, **rounds}
+        return {**medians, "rounds": rounds}
 
     def _empty_nodes(self, total: int) -> None:
         """Let pods end until this many have ended in total. Then delete the ended pods.
@@ -323,6 +337,7 @@ class Bench:
         return Pod.objects.filter(state="running").count()
 
     def _tick_until(self, is_done: Callable[[], bool], started: int) -> dict[str, Any]:
+        programs = cpu_by_program()
         began, cpu, longest, ticks = time.monotonic(), time.process_time(), 0.0, 0
         while not is_done():
             self.clock.advance(1)
@@ -337,41 +352,8 @@ class Bench:
             "wall_s": round(wall, 1), "pods_per_s": round(started / wall, 1),
             "cpu_s": round(time.process_time() - cpu, 1), "ticks": ticks,
             "longest_tick_cpu_ms": round(longest * 1000),
+            "cpu_ms_per_pod": per_pod(cpu_by_program() - programs, started),
         }  # fmt: skip
-
-
-@contextmanager
-def timed_requests(times: dict[str, list[float]]) -> Iterator[None]:
-    """Record when this process receives responses of API servers, by verb and kind of object."""
-    import httpx
-
-    send = httpx.Client.send
-
-    def timed_send(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
-        response = send(client, request, **named)
-        times[_describe(request.method, request.url)].append(time.monotonic())
-        return response
-
-    httpx.Client.send = timed_send  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        httpx.Client.send = send  # type: ignore[method-assign]
-
-
-def _summary(times: dict[str, list[float]]) -> dict[str, Any]:
-    """Return the number of requests, and how many pods were created per second."""
-    created = times.get("post pods", [])
-    rate = {"created_per_s": round((len(created) - 1) / (created[-1] - created[0]), 1)} if created else {}
-    return {**rate, "requests": {name: len(each) for name, each in times.items()}}
-
-
-def _describe(method: str, url: Any) -> str:
-    parts = url.path.strip("/").split("/")
-    kinds = [part for part in parts if part in KINDS]
-    is_list = method == "GET" and parts[-1] == kinds[-1]
-    verb = "watch" if "watch" in url.params else "list" if is_list else method.lower()
-    return f"{verb} {kinds[-1]}"
 
 
 def _milliseconds(seconds: Sequence[float]) -> float:

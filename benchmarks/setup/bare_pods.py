@@ -1,15 +1,44 @@
 """Start pods in a Kubernetes cluster without Berth, as a baseline."""
 
+import copy
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from benchmarks.setup.program_cpu import cpu_by_program, per_pod
+
 PATIENCE_SECONDS = 1800
+INSTALLATION_LABEL, GPU = "berth.dev/installation", "nvidia.com/gpu"
+Manifest = dict[str, Any]
 
 
-def create_bare_pods(kubeconfig: str, selector: Mapping[str, str], image: str, count: int) -> dict[str, Any]:
-    """Create pods one after the other from one thread.
+def minimal_pods(selector: Mapping[str, str], image: str, count: int) -> list[Manifest]:
+    """Return pods without requests, for any node with these labels."""
+    spec = {
+        "nodeSelector": selector, "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": image}],
+    }  # fmt: skip
+    return [{**_manifest("Pod", f"bare-{number}"), "spec": spec} for number in range(count)]
+
+
+def same_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return pods like those that Berth has created, on the same nodes, but without GPUs.
+
+    The GPUs of the nodes are in use. Berth does not adopt these pods, because they have another label.
+    """
+    pods = copy.deepcopy(list(manifests))
+    for pod in pods:
+        pod["metadata"]["labels"][INSTALLATION_LABEL] = "benchmark"
+        for amounts in pod["spec"]["containers"][0]["resources"].values():
+            amounts.pop(GPU, None)
+    return pods
+
+
+def create_bare_pods(kubeconfig: str, pods: Sequence[Manifest], threads: int) -> dict[str, Any]:
+    """Create pods from this many threads. Each thread creates one pod after the other.
 
     Return how many were created, and how many began to run, per second. Wait until they are deleted, which
     would slow down the next step.
@@ -19,27 +48,24 @@ def create_bare_pods(kubeconfig: str, selector: Mapping[str, str], image: str, c
 
     api = Api(parse_kubeconfig(kubeconfig))
     namespace = f"bare-{time.monotonic_ns()}"
-    place = f"/api/v1/namespaces/{namespace}"
+    place, count = f"/api/v1/namespaces/{namespace}", len(pods)
     api.create("/api/v1/namespaces", _manifest("Namespace", namespace))
-    spec = {
-        "nodeSelector": selector, "automountServiceAccountToken": False,
-        "containers": [{"name": "main", "image": image}],
-    }  # fmt: skip
+    manifests = [{**pod, "metadata": {**pod["metadata"], "namespace": namespace}} for pod in pods]
     _, version = api.list(f"{place}/pods")
-    began, cpu = time.monotonic(), time.process_time()
-    for number in range(count):
-        pod = _manifest("Pod", f"bare-{number}", namespace=namespace)
-        api.create(f"{place}/pods", {**pod, "spec": spec})
-    created, used = time.monotonic() - began, time.process_time() - cpu
+    before = cpu_by_program()
+    began = time.monotonic()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(partial(api.create, f"{place}/pods"), manifests))
+    created = time.monotonic() - began
     _watch_pods(api, f"{place}/pods", version, count, _is_running)
-    ran = time.monotonic() - began
+    ran, programs = time.monotonic() - began, cpu_by_program() - before
     version = api.list(f"{place}/pods")[1]
     api.delete(place)
     _watch_pods(api, f"{place}/pods", version, count, lambda change, pod: change == "DELETED")
     api.close()
     return {
         "pods": count, "created_per_s": round(count / created, 1), "pods_per_s": round(count / ran, 1),
-        "cpu_s": round(used, 1),
+        "cpu_ms_per_pod": per_pod(programs, count),
     }  # fmt: skip
 
 

@@ -1,0 +1,66 @@
+"""Count the requests that this process sends to Kubernetes API servers."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
+
+
+@dataclass
+class Requests:
+    """Times of responses by verb and kind of object, and the bodies of requests that create pods."""
+
+    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        self.times.clear()
+        self.bodies.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the number of requests, and how many pods were created per second."""
+        created = self.times.get("post pods", [])
+        rate = {"created_per_s": round((len(created) - 1) / (created[-1] - created[0]), 1)} if created else {}
+        return {**rate, "requests": {name: len(each) for name, each in self.times.items()}}
+
+    def add(self, method: str, path: str, body: bytes | None) -> None:
+        name = _describe(method, path)
+        self.times[name].append(time.monotonic())
+        if name == "post pods" and body is not None:
+            self.bodies.append(json.loads(body))
+
+
+@contextmanager
+def counted_requests() -> Iterator[Requests]:
+    import httpx
+
+    from pools.kubernetes.calls import Calls
+
+    requests, send, stream = Requests(), Calls.send, httpx.Client.stream
+
+    def counted_send(calls: Calls, method: str, path: str, query: Any, body: bytes | None, *rest: Any) -> Any:
+        response = send(calls, method, path, query, body, *rest)
+        requests.add(method, path, body)
+        return response
+
+    def counted_stream(client: httpx.Client, method: str, path: str, **named: Any) -> Any:
+        requests.add("watch" if "watch" in named["params"] else method, path, None)
+        return stream(client, method, path, **named)
+
+    Calls.send, httpx.Client.stream = counted_send, counted_stream  # type: ignore[method-assign, assignment]
+    try:
+        yield requests
+    finally:
+        Calls.send, httpx.Client.stream = send, stream  # type: ignore[method-assign]
+
+
+def _describe(method: str, path: str) -> str:
+    parts = path.strip("/").split("/")
+    kinds = [part for part in parts if part in KINDS]
+    is_list = method == "GET" and parts[-1] == kinds[-1]
+    return f"{'list' if is_list else method.lower()} {kinds[-1]}"
