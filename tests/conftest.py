@@ -23,6 +23,7 @@ from tests import database_cleanup, prepared
 from tests.behaviours import reject_unknown_behaviours
 from tests.distribution import starts_last
 from tests.processes import pytest_addoption, pytest_runtestloop
+from tests.samples import mark_further_cases
 
 __all__ = ["pytest_addoption", "pytest_runtestloop"]
 
@@ -44,13 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the longest groups to the front, so that no process works alone on one at the end.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Choose the cases that are heavy before `-m` selects tests, and order the tests afterwards.
 
-    This comes last because pytest-django moves tests without a database to the end.
+    The longest groups come first, so that no process works alone on one at the end. This is done last because
+    pytest-django moves tests without a database to the end.
     """
     reject_unknown_behaviours(items)
+    mark_further_cases(items)
+    yield
     items.sort(key=lambda item: starts_last(item.nodeid))
 
 

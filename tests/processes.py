@@ -8,6 +8,7 @@ its reports over another.
 import os
 import struct
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.capture import FDCapture
 
 from tests.distribution import PROCESS_VARIABLE, find_group
 
@@ -109,10 +111,12 @@ def _separate(config: pytest.Config, directory: Path) -> None:
     directory.mkdir(mode=0o700)
     config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
     config.pluginmanager.unregister(name="terminalreporter")
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    capture.stop_global_capturing()
-    capture.start_global_capturing()
-    capture.suspend_global_capture()
+    capture: Any = config.pluginmanager.getplugin("capturemanager")._global_capturing
+    for stream in (capture.out, capture.err):
+        if isinstance(stream, FDCapture):
+            # Log handlers keep the file object, so another file takes the place of the one behind it.
+            with tempfile.TemporaryFile() as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno())
 
 
 def _take(groups: list[Group], queue: int) -> Iterator[pytest.Item]:
@@ -154,6 +158,8 @@ class _Work:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: object
     ) -> None:
+        if when != "runtest":
+            return  # the first process has recorded it, too
         text = warnings.WarningMessage(
             UserWarning(f"{warning_message.category.__name__}: {warning_message.message}"),
             UserWarning,

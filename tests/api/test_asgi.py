@@ -71,6 +71,7 @@ async def test_body_size_of_page_requests_is_limited() -> None:
     assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
 
 
+@pytest.mark.heavy
 async def test_body_in_several_asgi_messages_is_accepted(secret: str) -> None:
     text = json.dumps(training(project="vision")).encode()
     wire = submission(secret, headers={"content-length": str(len(text))}, parts=(text[:10], text[10:]))
@@ -79,6 +80,7 @@ async def test_body_in_several_asgi_messages_is_accepted(secret: str) -> None:
     assert await Workload.objects.acount() == 1
 
 
+@pytest.mark.heavy
 async def test_chunked_submission_is_accepted(secret: str) -> None:
     text = json.dumps(training(project="vision")).encode()
     wire = submission(secret, parts=(text[:10], text[10:]))
@@ -94,6 +96,7 @@ async def test_large_body_requires_a_valid_token(secret: str) -> None:
     assert authorized.status == 404, authorized.body
 
 
+@pytest.mark.heavy
 async def test_large_body_is_accepted_from_a_live_browser_session(transactional_db: None) -> None:
     cookie = await sync_to_async(lambda: session_cookie(make_cast().dave.user))()
     parts, kind = (CHUNK,) * 40, {"content-type": "application/x"}

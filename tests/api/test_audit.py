@@ -50,6 +50,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("case", CHANGES, ids=lambda case: f"{case[0]} {case[1]}")
 def test_every_rest_write_creates_an_audit_row(
     scene: Scene, db: None, case: tuple[str, str, Any, Any]

@@ -87,6 +87,7 @@ def test_interrupted_upload_continues_with_the_missing_chunks(dave: Caller) -> N
     assert dave("PUT", TREE, {"files": files}).json()["missing"] == [digest(b"one")]
 
 
+@pytest.mark.heavy
 def test_file_with_several_chunks_is_returned_completely(dave: Caller) -> None:
     content = b"x" * CHUNK_BYTES + b"end"
     workload = submit(dave, upload(dave, {"weights.bin": content, "sub/empty": b""})).json()
@@ -132,6 +133,7 @@ def test_invalid_files_are_rejected(dave: Caller, entries: list[Any], message: s
     assert not CodeTree.objects.exists()
 
 
+@pytest.mark.heavy
 def test_error_for_too_much_code_names_the_largest_files(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_MIB, settings.BERTH_CODE_FILES = 1, 2
     large = {"path": "data.bin", "size": 2**31, "chunks": [digest(b"")] * 512}
@@ -150,6 +152,7 @@ def test_chunk_with_a_wrong_digest_is_rejected(dave: Caller) -> None:
     assert not CodeChunk.objects.exists()
 
 
+@pytest.mark.heavy
 def test_declared_size_must_match_the_chunks(dave: Caller) -> None:
     dave("PUT", CHUNKS, frames(b"one"))
     lie = {"path": "a", "size": 1, "chunks": [digest(b"one")]}
@@ -162,6 +165,7 @@ def test_code_storage_per_project_is_limited(dave: Caller, settings: Any) -> Non
     assert (answer.status_code, "Project vision stores 0.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
+@pytest.mark.heavy
 def test_file_lists_count_towards_the_storage_limit(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 1
     settings.BERTH_CODE_FILES = 10_000
@@ -221,6 +225,7 @@ def test_only_unused_code_is_deleted(dave: Caller, store: DiskStore) -> None:
     assert dave.get(f"workloads/{old.pk}/code").status_code == 409
 
 
+@pytest.mark.heavy
 def test_upload_or_submission_prevents_deletion_of_old_code(dave: Caller, store: DiskStore) -> None:
     files = {"a.py": b"one"}
     tree = upload(dave, files)
@@ -243,6 +248,7 @@ def test_deleting_a_project_deletes_its_code_files(
     assert list(store.keys(before=later)) == []
 
 
+@pytest.mark.heavy
 def test_files_of_a_killed_upload_are_deleted(dave: Caller, store: DiskStore) -> None:
     tree = upload(dave, {"a.py": b"one"})
     submit(dave, tree)
@@ -265,6 +271,7 @@ def test_damaged_chunk_aborts_the_download(dave: Caller, store: DiskStore, tmp_p
     assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"one"}
 
 
+@pytest.mark.heavy
 def test_verified_download_names_a_damaged_or_missing_chunk(
     cast: Cast, dave: Caller, store: DiskStore, tmp_path: Path
 ) -> None:
@@ -292,6 +299,7 @@ def test_upload_to_a_full_disk_returns_an_error_and_stores_nothing(
         assert dave("PUT", CHUNKS, frames(b"small")).status_code == 204, "the failed upload left space"
 
 
+@pytest.mark.heavy
 def test_edit_keeps_or_replaces_the_code_of_a_workload(dave: Caller) -> None:
     first, second = upload(dave, {"a.py": b"one"}), upload(dave, {"a.py": b"two"})
     workload = submit(dave, first).json()
@@ -302,6 +310,7 @@ def test_edit_keeps_or_replaces_the_code_of_a_workload(dave: Caller) -> None:
     assert read_archive(dave.get(f"workloads/{workload['id']}/code")) == {"a.py": b"two"}
 
 
+@pytest.mark.heavy
 def test_array_tasks_share_their_code(dave: Caller, caller: Callable[..., Caller]) -> None:
     tree = upload(dave, {"a.py": b"one"})
     document = training("sweep", project="vision") | {"array": {"tasks": 3}, "code": {"tree": tree}}

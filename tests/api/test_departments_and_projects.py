@@ -1,5 +1,7 @@
 """Tests for departments, projects and members over REST."""
 
+import pytest
+
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -43,6 +45,7 @@ def test_department_admin_creates_projects_only_in_their_department(bob: Caller)
     assert refused.json()["errors"][0]["path"] == "department"
 
 
+@pytest.mark.heavy
 def test_projects_are_filtered_by_department(alice: Caller, cast: Cast) -> None:
     projects = alice.get("projects", department="product").json()["items"]
     assert [project["name"] for project in projects] == ["ads", "search"]

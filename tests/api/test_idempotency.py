@@ -43,6 +43,7 @@ def test_two_users_can_use_the_same_key(dave: Caller, carol: Caller) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_rejected_request_can_be_corrected_with_the_same_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
@@ -51,6 +52,7 @@ def test_rejected_request_can_be_corrected_with_the_same_key(dave: Caller) -> No
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
 
 
+@pytest.mark.heavy
 def test_key_expires_after_a_day(dave: Caller) -> None:
     path = dave.post("workloads", TRAINING, Idempotency_Key="k1")["Location"]
     dave.post(f"{path}/cancel")

@@ -75,6 +75,7 @@ VISIBLE: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
 Case = tuple[str, str, Any, Any, str]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("case", MATRIX, ids=lambda case: f"{case[0]} {case[1]}")
 def test_endpoint_returns_the_expected_status_at_each_boundary_between_roles(
     scene: Scene, db: None, case: Case
@@ -104,6 +105,7 @@ def assert_statuses(scene: Scene, case: Case, users: Sequence[str]) -> None:
     assert statuses == {name: expected[name] for name in users}, f"{method} {path}"
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(("path", "_what", "name_of", "expected"), VISIBLE, ids=[case[0] for case in VISIBLE])
 def test_lists_contain_only_objects_visible_to_the_user(
     scene: Scene,

@@ -51,6 +51,7 @@ def test_cursor_outlives_the_row_it_points_to(cast: Cast, dave: Caller) -> None:
     assert second["next"] is None
 
 
+@pytest.mark.heavy
 def test_cursor_is_rejected_for_a_different_sort_order(cast: Cast, dave: Caller) -> None:
     for number in range(3):
         submit(cast, f"w{number}")
@@ -123,6 +124,7 @@ def test_list_query_count_does_not_grow_with_rows(cast: Cast, bob: Caller, name:
     assert counts[0] == counts[1] <= 10
 
 
+@pytest.mark.heavy
 def test_submission_query_count_does_not_grow_with_workloads(cast: Cast, dave: Caller) -> None:
     counts = []
     dave.get("whoami")  # the first use of a token writes a row

@@ -79,6 +79,7 @@ def test_error_names_the_invalid_schedule_value(
     assert not Schedule.objects.exists()
 
 
+@pytest.mark.heavy
 def test_due_run_appears_in_the_list_of_runs(cast: Cast, dave: Caller) -> None:
     put(dave, BODY)
     due = timezone.now() - timedelta(seconds=10)
@@ -125,6 +126,7 @@ def test_user_who_edits_a_schedule_becomes_its_owner(cast: Cast, dave: Caller, c
     assert entry.before == {"cron": "0 3 * * 1-5", "owner": "dave"}
 
 
+@pytest.mark.heavy
 def test_stale_schedule_edit_is_rejected(cast: Cast, dave: Caller) -> None:
     first = put(dave, BODY)
     assert put(dave, BODY).status_code == 412
@@ -134,6 +136,7 @@ def test_stale_schedule_edit_is_rejected(cast: Cast, dave: Caller) -> None:
     assert dave.get(PATH).status_code == 404
 
 
+@pytest.mark.heavy
 def test_error_for_a_missing_schedule_suggests_the_nearest_name(cast: Cast, dave: Caller) -> None:
     put(dave, BODY)
     answer = dave.get("projects/vision/schedules/nighty")

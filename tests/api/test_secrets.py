@@ -82,6 +82,7 @@ def test_no_response_contains_a_secret_value(cast: Cast, caller: Callable[..., C
     assert not any(TOKEN in f"{row.before}{row.after}" for row in Audit.objects.all())
 
 
+@pytest.mark.heavy
 def test_secret_list_is_paginated(cast: Cast, caller: Callable[..., Caller], put: Any) -> None:
     for name in ("a", "b", "c"):
         put("carol", f"{PROJECT}/{name}", {"value": TOKEN})
@@ -90,6 +91,7 @@ def test_secret_list_is_paginated(cast: Cast, caller: Callable[..., Caller], put
     assert [item["name"] for page in (first, second) for item in page["items"]] == ["a", "b", "c"]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("user", "place", "listed", "changed"),
     [
@@ -160,6 +162,7 @@ def test_log_of_an_unexpected_error_does_not_contain_the_value(
     assert "RuntimeError" in caplog.text and TOKEN not in caplog.text
 
 
+@pytest.mark.heavy
 def test_error_for_an_unknown_secret_suggests_the_nearest_name(
     cast: Cast, caller: Callable[..., Caller], put: Any
 ) -> None:

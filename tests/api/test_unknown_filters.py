@@ -110,6 +110,7 @@ def test_every_audit_action_of_a_channel_is_an_allowed_filter() -> None:
     assert actions <= set(ACTIONS)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("path", "parameter"), [(path, name) for path, name, *_ in FILTERS if name in HIDDEN]
 )
@@ -125,6 +126,7 @@ def test_hidden_object_is_refused_like_one_that_does_not_exist(
     assert {**refusal, "received": "", "allowed": ""} == {**missing, "received": "", "allowed": ""}
 
 
+@pytest.mark.heavy
 def test_unknown_id_in_a_filter_is_refused(objects: Cast, dave: Caller) -> None:
     hidden = objects.speech.workloads.get()
     for path, name, noun in (("events", "workload", "a workload"), ("pods", "workload", "a workload")):
@@ -134,6 +136,7 @@ def test_unknown_id_in_a_filter_is_refused(objects: Cast, dave: Caller) -> None:
     assert problem(dave.get("workloads", array=str(uuid.uuid4())))["path"] == "array"
 
 
+@pytest.mark.heavy
 def test_few_names_are_listed_and_many_are_described(objects: Cast, dave: Caller, alice: Caller) -> None:
     assert problem(dave.get("workloads", project="zzz"))["allowed"] == "vision"
     for number in range(9):
@@ -149,11 +152,13 @@ def test_account_without_a_role_learns_no_names(objects: Cast, frank: Caller) ->
             assert refusal["allowed"] in ("frank", *(f"a {noun} that you can see" for noun in nouns)), path
 
 
+@pytest.mark.heavy
 def test_every_unknown_name_of_a_request_is_reported(objects: Cast, dave: Caller) -> None:
     errors = dave.get("workloads", project="visoin", pool="loca").json()["errors"]
     assert [error["path"] for error in errors] == ["project", "pool"]
 
 
+@pytest.mark.heavy
 def test_history_of_a_deleted_project_and_pool_can_be_filtered(
     objects: Cast, alice: Caller, bob: Caller, carol: Caller
 ) -> None:

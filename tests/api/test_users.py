@@ -55,6 +55,7 @@ def test_deactivated_user_loses_sessions_and_tokens_but_not_workloads_or_roles(
     ]
 
 
+@pytest.mark.heavy
 def test_repeated_change_has_no_effect_and_no_audit_entry(cast: Cast, alice: Caller) -> None:
     for step in ("activate", "deactivate", "deactivate"):
         assert alice.post(f"users/dave/{step}").status_code == 200

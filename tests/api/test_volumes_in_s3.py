@@ -172,6 +172,7 @@ def test_invalid_volume_is_refused_with_its_field(
     assert NodePool.objects.get(name="local").volumes == []
 
 
+@pytest.mark.heavy
 def test_secret_of_another_kind_is_refused_with_the_command_that_sets_it(
     store: ObjectStore, cast: Cast, alice: Caller
 ) -> None:
@@ -192,6 +193,7 @@ def test_kubernetes_pools_refuse_volumes_in_s3(store: ObjectStore) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_server_without_boto3_refuses_volumes_in_s3(
     store: ObjectStore, cast: Cast, alice: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +244,7 @@ def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
     assert agent.get(f"{place}/objects").status_code == 401
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_hanging_store_gets_few_requests_and_holds_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
@@ -273,6 +276,7 @@ def test_hanging_store_gets_few_requests_and_holds_no_database_connection(
     assert agent.get(place).status_code == 200
 
 
+@pytest.mark.heavy
 def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     pod: Pod, store: ObjectStore, alice: Caller
 ) -> None:
@@ -333,6 +337,7 @@ def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(p
     assert (len(answer["objects"]), answer["waiting_for"]) == (2, "")
 
 
+@pytest.mark.heavy
 def test_pod_waits_neither_for_other_projects_nor_for_live_pods_nor_for_other_volumes(
     pod: Pod, cast: Cast
 ) -> None:
@@ -346,6 +351,7 @@ def test_pod_waits_neither_for_other_projects_nor_for_live_pods_nor_for_other_vo
     assert agent.get(place).json()["waiting_for"] == ""
 
 
+@pytest.mark.heavy
 def test_members_see_what_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
     row = pending_changes(
         pod, cast.vision, state="stored", file_count=3, size=7, deleted_count=1, skipped={"a": "is a link"}

@@ -26,10 +26,16 @@ def test_first(tmp_path): write("first", f"{os.getpid()} {tmp_path}")
 def test_second(): write("second", str(os.getpid()))
 """
 FAILS = """
+import logging
 import os
+
+log = logging.getLogger("own")
+log.propagate = False
+log.addHandler(logging.StreamHandler())  # writes to the file that captures the output of this import
 
 def test_fails():
     print("captured output")
+    log.warning("captured log")
     assert 1 == 2
 
 def test_ends_the_process(): os._exit(3)
@@ -85,6 +91,8 @@ def test_failures_and_ended_processes_fail_the_run(tmp_path: Path) -> None:
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
     assert "2 failed, 2 passed" in result.stdout
     assert "captured output" in result.stdout
+    assert "captured log" in result.stdout
+    assert "Logging error" not in result.stdout + result.stderr
     assert "The process that ran this test ended. Other tests of its group did not run." in result.stdout
 
 

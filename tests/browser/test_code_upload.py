@@ -94,6 +94,7 @@ def test_directory_without_git_is_sent_by_its_ignore_files(form: Page, tmp_path:
     assert scripts == ["run.sh"], "browsers do not show permissions, so scripts are executable"
 
 
+@pytest.mark.heavy
 def test_second_upload_sends_only_what_changed(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(root, {"train.py": "print(1)\n", "data.csv": "1,2\n" * 1000})
@@ -215,6 +216,7 @@ def test_single_files_are_selected_or_dropped(form: Page, tmp_path: Path) -> Non
     expect(form.locator("#code-summary")).to_have_text("1 file, 10 bytes.")
 
 
+@pytest.mark.heavy
 def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Page, tmp_path: Path) -> None:
     requests: list[str] = []
     form.on("request", lambda request: requests.append(request.url) if request.method == "PUT" else None)

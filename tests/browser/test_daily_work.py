@@ -196,6 +196,7 @@ def test_cancel_requires_confirmation_and_escape_closes_the_dialog(opened: Open,
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
@@ -233,6 +234,7 @@ def test_conflicting_quota_edit_preserves_both_changes(opened: Open, scene: Scen
     assert (quota.gpu_milli, quota.weight_gpu) == (7000, 5.0)
 
 
+@pytest.mark.heavy
 def test_node_is_drained_from_the_pool_page(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/node-pools/train")

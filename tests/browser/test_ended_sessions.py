@@ -30,6 +30,7 @@ def sign_in(page: Page, name: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+@pytest.mark.heavy
 def test_submission_can_be_completed_after_signing_in_again(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")

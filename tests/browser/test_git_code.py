@@ -41,6 +41,7 @@ def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
 def test_page_shows_the_fetch_and_then_the_commit(
     opened: Open, scene: Scene, settings: Any, viewport: Any

@@ -36,6 +36,7 @@ def metal_pool(scene: Scene) -> NodePool:
     return pool
 
 
+@pytest.mark.heavy
 def test_machine_page_fits_on_a_phone_and_its_dialogs_create_a_token_and_remove_a_machine(
     opened: Open, metal_pool: NodePool
 ) -> None:

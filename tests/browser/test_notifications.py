@@ -1,5 +1,6 @@
 """Browser test for sending a failed notification again."""
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import Delivery
@@ -7,6 +8,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
 
+@pytest.mark.heavy
 def test_failed_delivery_is_sent_again_from_the_list(opened: Open, scene: Scene) -> None:
     delivery = Delivery.objects.get(state="failed")
     with opened("ada") as (page, faults):

@@ -40,6 +40,7 @@ def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
@@ -120,6 +121,7 @@ def test_admin_site_shows_cards_with_the_labels_of_the_table(opened: Open) -> No
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/admin/scheduler/eviction/{present(scene.eviction).pk}/change/")

@@ -170,6 +170,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
     assert (quota.gpu_milli, quota.weight_gpu, quota.rank) == (0, 5.0, None)
 
 
+@pytest.mark.heavy
 def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, faults):
         open_settled(page, "/quotas")
@@ -189,6 +190,7 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_cell_range_is_pasted_from_and_copied_to_a_spreadsheet(opened: Open, scene: Scene) -> None:
     with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
         open_settled(page, "/quotas")

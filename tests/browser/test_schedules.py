@@ -1,5 +1,6 @@
 """Browser test for the form that creates schedules."""
 
+import pytest
 from playwright.sync_api import expect
 
 from projects.models import Schedule
@@ -7,6 +8,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 
 
+@pytest.mark.heavy
 def test_templates_to_choose_from_follow_the_project(opened: Open, scene: Scene) -> None:
     with_templates, without = (
         scene.projects["vision"],

@@ -12,6 +12,7 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 
 
+@pytest.mark.heavy
 def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: Scene) -> None:
     workload = create_service(scene)
     Service.objects.get(workload=workload).points.filter(reporting=0).delete()

@@ -33,6 +33,7 @@ def document(page: Page) -> str:
     return page.locator("#document").input_value()
 
 
+@pytest.mark.heavy
 def test_prediction_is_updated_with_the_form_before_submission(opened: Open, scene: Scene) -> None:
     others = Workload.objects.filter(project=scene.projects["vision"], phase="pending")
     others.update(phase="cancelled", held=False, ended_at=make.ago(minutes=1))

@@ -73,6 +73,7 @@ def test_terminal_runs_commands_resizes_and_survives_a_flood_of_output(
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_several_terminals_work_by_keyboard_and_end_with_the_session(
     opened: Open, workload: Workload
 ) -> None:

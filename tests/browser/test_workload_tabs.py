@@ -49,6 +49,7 @@ def test_tabs_work_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -
         expect(page.get_by_role("heading", name="Evictions of this workload")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["ablation-7"]
     with opened("ada") as (page, faults):

@@ -202,6 +202,7 @@ def test_invalid_requests_and_paths_are_refused_with_the_reason(site: Site, tmp_
     assert asyncio.run(copy()) == 1
 
 
+@pytest.mark.heavy
 def test_copy_on_a_terminal_shows_its_progress(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(2**20))
     screen = Screen(site, "cp", str(tmp_path / "large"), "train:")

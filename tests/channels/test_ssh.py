@@ -35,6 +35,7 @@ def test_command_transfers_input_output_variables_and_its_exit_code(user: SshUse
     assert (done.returncode, b"subsystem request failed" in done.stderr) == (255, True)
 
 
+@pytest.mark.heavy
 def test_shell_on_a_terminal_is_resized_and_interrupted(user: SshUser) -> None:
     screen = SshScreen(user, HOST)
     screen.type("stty size; tty; echo $((40 + 2)) $TERM\n")
@@ -64,6 +65,7 @@ class SshScreen(Screen):
         return self._user.start("ssh", *arguments, **options)
 
 
+@pytest.mark.heavy
 def test_sessions_share_a_connection_and_background_processes_end_with_it(
     user: SshUser, tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_sessions_share_a_connection_and_background_processes_end_with_it(
     assert set(after) == {"pod", "run", "seconds", "exit_code"}  # type: ignore[call-overload]
 
 
+@pytest.mark.heavy
 def test_signal_reaches_the_command_and_its_end_by_a_signal_is_reported(user: SshUser) -> None:
     import asyncio
 
@@ -140,6 +143,7 @@ def refuse(user: SshUser, host: str) -> str:
     return done.stderr.decode()
 
 
+@pytest.mark.heavy
 def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
     assert "Workload vision/other does not exist" in refuse(user, "other.vision.berth")
     assert "There is no pod worker-7" in refuse(user, f"worker-7.{HOST}")
@@ -158,6 +162,7 @@ def test_users_without_permission_are_refused(user: SshUser) -> None:
     assert "train is pending" in refuse(user, HOST)
 
 
+@pytest.mark.heavy
 def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site, tmp_path: Path) -> None:
     user = SshUser(site, tmp_path / "home")
     done = user.berth("ssh", "train", "--", "-o", "SetEnv=COLOR=red", "echo", "$COLOR")

@@ -36,6 +36,7 @@ def contents(tree: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
+@pytest.mark.heavy
 def test_scp_copies_directories_in_both_directions(user: SshUser, tree: Path, tmp_path: Path) -> None:
     done = user.run("-rp", str(tree), f"{HOST}:", program="scp")
     assert done.returncode == 0, done.stderr
@@ -92,6 +93,7 @@ def test_sftp_lists_changes_and_resumes_files(user: SshUser, tree: Path, tmp_pat
     assert b"empty" not in listed
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(shutil.which("rsync") is None, reason="needs rsync")
 def test_rsync_copies_in_both_directions(user: SshUser, tree: Path, tmp_path: Path) -> None:
     shell = ["-e", f"ssh -F {shlex.quote(str(user.config))}"]

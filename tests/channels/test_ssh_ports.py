@@ -54,6 +54,7 @@ def listens(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.heavy
 def test_several_connections_are_forwarded_to_the_pod_under_the_rules_of_port_forward(
     user: SshUser, program: int
 ) -> None:
@@ -76,6 +77,7 @@ def test_several_connections_are_forwarded_to_the_pod_under_the_rules_of_port_fo
     assert opened[0] == ("dave", "open_forward", {"pod": "worker-0", "run": 1, "port": str(program)})
 
 
+@pytest.mark.heavy
 def test_ports_that_cannot_be_forwarded_are_refused_with_the_reason(user: SshUser) -> None:
     unused = free_port()
     for target, reason in (

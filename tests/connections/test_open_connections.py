@@ -128,6 +128,7 @@ def change_password(cookie: str, user: User) -> None:
     passwords.change(actor=Actor.for_user(user), current="correct horse battery", new="another horse battery")
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     "end", sample([sign_out, delete_session, expire_session, deactivate, change_password], 2),
     ids=lambda end: end.__name__,

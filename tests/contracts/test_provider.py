@@ -277,6 +277,7 @@ def test_order_beyond_capacity_is_partly_filled_with_a_reason(
     assert raised.value.kind == ProviderErrorKind.CAPACITY
 
 
+@pytest.mark.every_case
 def test_terminated_instance_frees_capacity(provider: Provider) -> None:
     created = provider.provision(order(count=4)).instances
     provider.terminate("small", [created[1].instance_id])

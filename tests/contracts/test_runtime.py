@@ -51,6 +51,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     local.sweep()
 
 
+@pytest.mark.every_case
 def test_ended_pod_reports_its_exit_code(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     report = running(stage.runtime, "p-1")
@@ -92,6 +93,7 @@ def test_concurrently_started_pods_each_start_once(stage: Stage) -> None:
     assert stage.runtime.list_pods() == ("p-0", "p-1", "p-2")
 
 
+@pytest.mark.every_case
 def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")

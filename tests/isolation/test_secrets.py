@@ -60,6 +60,7 @@ def read_log(stage: LocalStage, pod_id: str = "p-1") -> str:
     return str(stage.runtime.read_log(pod_id, 0, 10_000).data.decode())
 
 
+@pytest.mark.every_case
 def test_pod_reads_its_secrets_from_a_variable_and_a_file(stage: LocalStage) -> None:
     stage.runtime.start(secret_order("p-1", SHOW))
     assert ended(stage.runtime, "p-1").exit_code == 0

@@ -80,6 +80,7 @@ def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_p
     dave_on_shared_berth.berth("delete", "digits")
 
 
+@pytest.mark.heavy
 def test_no_code_option_ignores_the_code_directory_in_a_document(
     dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:

@@ -37,6 +37,7 @@ def log_text(client: Client, workload_id: str, run: int | None = None) -> str:
     return client.workloads.log(workload_id, run=run).data.decode()
 
 
+@pytest.mark.heavy
 def test_commands_of_the_complete_example_lead_from_a_repository_to_the_best_model(
     dave_on_shared_berth: Terminal, repositories: Path, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_guide_example_keeps_shows_and_deletes_files_of_a_failed_pod(
     client.workloads.delete(crash.id)
 
 
+@pytest.mark.heavy
 def test_stop_rule_of_the_guide_cancels_the_worst_tasks(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
     return outputs
 
 
+@pytest.mark.heavy
 def test_failed_and_suspended_pods_leave_outputs_without_links(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     write = "mkdir out; echo kept > out/file; ln -s /etc/passwd out/link; echo ready"

@@ -42,6 +42,7 @@ def admin(shared_berth: Installation, store_port: int, tmp_path: Path) -> Iterat
     admin.berth("pool", "edit", "local", "--volume", "")
 
 
+@pytest.mark.heavy
 def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
     shared_berth: Installation, admin: Terminal, dave_on_shared_berth: Terminal, store_port: int,
     tmp_path: Path,

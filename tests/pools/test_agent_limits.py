@@ -40,12 +40,14 @@ def test_hanging_stop_script_times_out(
     assert "metal-0: stop script did not end within" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_node_upgrade_times_out_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     answer: dict[str, object] = {"node": "metal-0", "ordinal": 0}
     with pytest.raises(subprocess.TimeoutExpired):
         Upgrade(Server(""))._upgrade_node("exec sleep 60", answer, time.monotonic())
 
 
+@pytest.mark.heavy
 def test_slow_download_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Opener:
         def open(self, url: str, timeout: float) -> io.BytesIO:

@@ -61,12 +61,14 @@ def test_agent_whose_supervisor_was_killed_is_also_uninstalled(host: Host) -> No
     uninstall(host)
 
 
+@pytest.mark.heavy
 def test_agent_whose_supervisor_was_never_recorded_is_also_uninstalled(host: Host) -> None:
     assert host.install("--detached").returncode == 0
     (host.state / "supervisor.pid").unlink()  # as if `install` was killed just before it wrote the file
     uninstall(host)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["prepare", "start"])
 def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(host: Host, name: str) -> None:
     run_as_agent(host, f"Job({name!r}).start({BUSY.format(state=host.state)!r}, {host.env!r})")
@@ -74,6 +76,7 @@ def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(h
     uninstall(host)
 
 
+@pytest.mark.heavy
 def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> None:
     """Processes that the agent does not know, such as those of a plugin, may write until they end."""
     loop = f"mkdir {host.state}/late; for i in $(seq 300); do mkdir {host.state}/late/$i || exit; done"
@@ -86,6 +89,7 @@ def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> N
         late.wait()
 
 
+@pytest.mark.heavy
 def test_uninstallation_that_could_not_delete_all_files_can_be_repeated(host: Host) -> None:
     """Berth repeats it on SSH hosts, where only the agent's settings show that the files are Berth's."""
     assert host.install("--detached").returncode == 0

@@ -98,6 +98,7 @@ def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
         services.edit_pool(actor=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
 
 
+@pytest.mark.heavy
 def test_existing_nodes_keep_their_shape_after_a_pool_edit() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(1)
@@ -148,6 +149,7 @@ def test_concurrent_changes_to_a_node_conflict() -> None:
     assert not services.mark_node_emptied(other, at=stage.now)
 
 
+@pytest.mark.heavy
 def test_pools_are_read_with_their_nodes() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(3)

@@ -107,6 +107,7 @@ def test_suspended_task_frees_its_slot_and_is_queued_again_when_resumed(stage: S
     assert counts(array) == {"completed": 3}
 
 
+@pytest.mark.heavy
 def test_lowered_max_running_applies_once_enough_tasks_have_ended(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 8, "max_running": 4})
@@ -121,6 +122,7 @@ def test_lowered_max_running_applies_once_enough_tasks_have_ended(stage: Stage) 
     assert counts(array) == {"completed": 8}
 
 
+@pytest.mark.heavy
 def test_plan_from_before_max_running_was_lowered_starts_no_held_task(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 5, "max_running": 4})
@@ -133,6 +135,7 @@ def test_plan_from_before_max_running_was_lowered_starts_no_held_task(stage: Sta
     assert counts(array) == {"held": 4, "starting": 1}
 
 
+@pytest.mark.heavy
 def test_suspended_array_stops_and_continues_when_resumed(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 5, "max_running": 2})
@@ -166,6 +169,7 @@ def test_array_with_a_failed_task_fails_and_sends_one_notification(stage: Stage)
     assert delivery.content["message"] == "2 of 3 tasks completed and 1 failed."
 
 
+@pytest.mark.heavy
 def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
     Subscription.objects.create(
         user=None, to="ops@example.org", channel=Channel.MAIL, events=["unschedulable"]
@@ -178,6 +182,7 @@ def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
     assert Delivery.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_explanation_of_a_held_task_states_running_and_maximum_tasks(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 2})
@@ -204,6 +209,7 @@ def test_task_receives_its_index_and_parameters(stage: Stage) -> None:
     assert [envs[2][name] for name in names] == ["sweep", "2", "4", "1"]
 
 
+@pytest.mark.heavy
 def test_retried_tasks_run_as_new_attempts(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 4})
@@ -232,6 +238,7 @@ def test_cancelled_array_ends_after_its_running_tasks_stop(stage: Stage) -> None
     assert len(stage.runtime.running()) == 1
 
 
+@pytest.mark.heavy
 def test_cancelled_tasks_free_slots_for_later_tasks(stage: Stage) -> None:
     array = submit_array(stage, array={"tasks": 6, "max_running": 2})
     assert arrays.cancel(actor=stage.cast.dave, array=array, indexes=[0, 4]) == 2
@@ -239,6 +246,7 @@ def test_cancelled_tasks_free_slots_for_later_tasks(stage: Stage) -> None:
     assert arrays.cancel(actor=stage.cast.dave, array=array, indexes=[0, 4]) == 0, "already cancelled"
 
 
+@pytest.mark.heavy
 def test_held_tasks_fail_when_their_deadline_passes(stage: Stage) -> None:
     deadline = int(stage.clock.now().timestamp()) + 60
     array = submit_array(stage, array={"tasks": 5, "max_running": 1}, deadline=deadline)

@@ -41,6 +41,7 @@ def test_bundles_beyond_the_maximum_are_committed_in_later_ticks(
         assert stage.loop.has_more == (started < COUNT)
 
 
+@pytest.mark.heavy
 def test_stale_bundles_do_not_block_later_bundles(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     workloads = submit_copies(stage, COUNT)
@@ -73,6 +74,7 @@ def test_starts_beyond_the_maximum_are_dispatched_in_later_ticks(
         assert stage.loop.has_more == (started < COUNT)
 
 
+@pytest.mark.heavy
 def test_pods_that_cannot_start_do_not_block_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
     submit_copies(stage, COUNT)
@@ -82,6 +84,7 @@ def test_pods_that_cannot_start_do_not_block_others(stage: Stage, monkeypatch: p
     assert len(stage.runtime.running()) >= COUNT - MOST
 
 
+@pytest.mark.heavy
 def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
     workloads = submit_copies(stage, COUNT)
@@ -100,6 +103,7 @@ def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest
     assert len(stage.runtime.running()) == COUNT - MOST
 
 
+@pytest.mark.heavy
 def test_failed_commit_is_not_repeated_immediately(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     monkeypatch.setattr(tick, "rendezvous_for_plan", lambda *arguments: 1 / 0)
@@ -109,6 +113,7 @@ def test_failed_commit_is_not_repeated_immediately(stage: Stage, monkeypatch: py
     assert not stage.loop.has_more
 
 
+@pytest.mark.heavy
 def test_pod_reports_of_one_workload_are_recorded_in_one_tick(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +142,7 @@ def test_pod_reports_beyond_the_maximum_are_recorded_in_later_ticks(
     assert phases(workloads) == {Phase.COMPLETED}
 
 
+@pytest.mark.heavy
 def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "BATCH_SIZE", MOST)
     role = {"name": "worker", "replicas": 1, "gpu": 2}
@@ -148,6 +154,7 @@ def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.M
     assert not pending.filter(explained_at=None).exists()
 
 
+@pytest.mark.heavy
 def test_workload_that_ran_in_the_meantime_is_explained_again(stage: Stage) -> None:
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
@@ -162,6 +169,7 @@ def test_workload_that_ran_in_the_meantime_is_explained_again(stage: Stage) -> N
     assert row.explanation is not None
 
 
+@pytest.mark.heavy
 def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +184,7 @@ def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
     assert workload.explanation is not None
 
 
+@pytest.mark.heavy
 def test_queue_positions_are_updated_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_UPDATES", 2)
     role = {"name": "worker", "replicas": 1, "gpu": 2}
@@ -197,6 +206,7 @@ def test_queue_positions_are_updated_in_batches(stage: Stage, monkeypatch: pytes
     assert positions == [*range(1, len(others) + 1)]
 
 
+@pytest.mark.heavy
 def test_stale_bundles_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
     workloads = submit_copies(stage, COUNT)
@@ -234,6 +244,7 @@ def test_reasons_and_snapshots_of_long_queues_are_computed_in_batches(
     assert replay(cycle).identical
 
 
+@pytest.mark.heavy
 def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle_record, "FREE_SIZE", 1)
     stage.loop.memory.explained = Pace(per_second=1)

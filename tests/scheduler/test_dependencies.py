@@ -70,6 +70,7 @@ def test_cancelled_dependent_names_the_workload_that_failed(stage: Stage) -> Non
     assert event.data["reason"] == "DependencyNeverMet"
 
 
+@pytest.mark.heavy
 def test_dependent_that_accepts_any_outcome_is_not_cancelled(stage: Stage) -> None:
     first = running(stage, "first")
     chain = [
@@ -86,6 +87,7 @@ def test_dependent_that_accepts_any_outcome_is_not_cancelled(stage: Stage) -> No
     assert stage.phase(cleanup) == Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_dependent_waits_for_the_resubmitted_workload_instead_of_the_failed_one(stage: Stage) -> None:
     stage.finish(running(stage, "first"), 3)
     stage.tick(2)
@@ -98,6 +100,7 @@ def test_dependent_waits_for_the_resubmitted_workload_instead_of_the_failed_one(
     assert stage.phase(second) == Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_evicted_workload_does_not_wait_for_its_dependencies_again(stage: Stage) -> None:
     stage.finish(running(stage, "first"))
     stage.tick(2)
@@ -110,6 +113,7 @@ def test_evicted_workload_does_not_wait_for_its_dependencies_again(stage: Stage)
     assert (stage.phase(second), second.run) == (Phase.RUNNING, 2)
 
 
+@pytest.mark.heavy
 def test_pending_reason_states_phase_and_queue_position_of_the_dependency(stage: Stage) -> None:
     running(stage, "busy", roles=ALL)
     first = stage.submit("first", roles=ONE)
@@ -137,6 +141,7 @@ def test_reason_hides_the_state_of_another_projects_workload(stage: Stage) -> No
     )
 
 
+@pytest.mark.heavy
 def test_workload_can_depend_on_a_workload_in_another_project(stage: Stage) -> None:
     first = stage.submit("prepare", stage.cast.speech, roles=ONE)
     second = stage.submit("second", roles=ONE, after=after("speech/prepare"))
@@ -147,6 +152,7 @@ def test_workload_can_depend_on_a_workload_in_another_project(stage: Stage) -> N
     assert stage.phase(second) == Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_task_starts_after_the_same_task_of_the_other_array(stage: Stage) -> None:
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 3})
@@ -172,6 +178,7 @@ def test_task_starts_after_the_same_task_of_the_other_array(stage: Stage) -> Non
     )
 
 
+@pytest.mark.heavy
 def test_cancelled_tasks_do_not_occupy_slots_of_held_tasks(stage: Stage) -> None:
     """Tasks whose dependencies can never be met do not take the places of others."""
     large_node(stage)
@@ -217,6 +224,7 @@ def test_workload_can_depend_on_an_entire_array(stage: Stage, state: str, exit_c
     assert stage.phase(report) == phase
 
 
+@pytest.mark.heavy
 def test_edited_dependencies_apply_immediately(stage: Stage) -> None:
     running(stage, "first")
     second = stage.submit("second", roles=ONE, after=after("missing"))
@@ -230,6 +238,7 @@ def test_edited_dependencies_apply_immediately(stage: Stage) -> None:
     assert stage.phase(second) == Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_snapshot_contains_the_dependency(stage: Stage) -> None:
     running(stage, "first")
     stage.submit("second", roles=ONE, after=after(state="any"))

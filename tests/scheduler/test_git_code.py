@@ -108,6 +108,7 @@ def test_workload_waits_for_its_code_and_then_starts(scene: Scene, repository: R
     assert (git_code.url, git_code.ref, git_code.state) == (scene.server.url(), None, "fetched")
 
 
+@pytest.mark.heavy
 def test_commit_stays_the_same_for_all_restarts(scene: Scene, repository: Repository) -> None:
     workload = scene.submit(git={"ref": "main"}, retry=[{"on": [1], "max": 2}])
     scene.fetch()
@@ -128,6 +129,7 @@ def test_commit_stays_the_same_for_all_restarts(scene: Scene, repository: Reposi
     assert code_of(workload).commit == commit
 
 
+@pytest.mark.heavy
 def test_all_tasks_and_retried_tasks_of_an_array_get_one_commit(scene: Scene, repository: Repository) -> None:
     document = {
         "name": "sweep", "project": "vision", "command": "true", "roles": ONE, "array": {"tasks": 3},
@@ -150,6 +152,7 @@ def test_all_tasks_and_retried_tasks_of_an_array_get_one_commit(scene: Scene, re
     assert (again.attempt, again.code_id, again.code_wait) == (2, code, "")
 
 
+@pytest.mark.heavy
 def test_identical_files_are_stored_once(scene: Scene) -> None:
     first, second = scene.submit("one"), scene.submit("two", git={"ref": "main"})
     scene.fetch()
@@ -201,6 +204,7 @@ def test_workload_fails_with_the_reason_if_its_code_cannot_be_fetched(scene: Sce
     assert CodeFetch.objects.get().state == "failed"
 
 
+@pytest.mark.heavy
 def test_fetch_is_repeated_after_a_failure_until_the_last_attempt(scene: Scene, settings: Any) -> None:
     settings.BERTH_GIT_CA = ""
     workload = scene.submit()
@@ -217,6 +221,7 @@ def test_fetch_is_repeated_after_a_failure_until_the_last_attempt(scene: Scene, 
     assert "Berth tried 6 times" in workload.message
 
 
+@pytest.mark.heavy
 def test_suspended_workload_requests_its_code_again_when_it_is_resumed(
     scene: Scene, repository: Repository
 ) -> None:
@@ -235,6 +240,7 @@ def test_suspended_workload_requests_its_code_again_when_it_is_resumed(
     assert scene.stage.phase(suspended) == "running"
 
 
+@pytest.mark.heavy
 def test_cancelled_workload_needs_no_code(scene: Scene) -> None:
     workload = scene.submit()
     workloads.cancel(actor=scene.stage.cast.alice, workload=workload)
@@ -242,6 +248,7 @@ def test_cancelled_workload_needs_no_code(scene: Scene) -> None:
     assert scene.server.requests == []
 
 
+@pytest.mark.heavy
 def test_edit_keeps_the_commit_unless_it_changes_the_code(scene: Scene, repository: Repository) -> None:
     workload = scene.submit()
     alice = scene.stage.cast.alice
@@ -284,6 +291,7 @@ def test_fetch_begins_again_after_a_crash(scene: Scene, point: str) -> None:
     assert CodeTree.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_projects_may_fetch_two_at_a_time(scene: Scene) -> None:
     for name in ("one", "two", "three"):
         scene.submit(name, git={"directory": f"dir-{name}"})
@@ -296,6 +304,7 @@ def test_only_the_leader_fetches(scene: Scene) -> None:
     assert not scene.new_fetcher(leads=False).run_once()
 
 
+@pytest.mark.heavy
 def test_code_and_requests_are_collected_when_no_workload_needs_them(scene: Scene) -> None:
     workload = scene.submit()
     scene.fetch()

@@ -76,6 +76,7 @@ def test_allocation_over_the_group_quota_is_reclaimed_once(stage: Stage, h100: Q
     assert stage.phase(held[1]) == Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_stored_cycle_replays_the_same_decisions(stage: Stage, h100: QuotaGroup) -> None:
     stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
     stage.submit("second", pools=["cloud"], roles=TWO, preemptible=False)
@@ -84,6 +85,7 @@ def test_stored_cycle_replays_the_same_decisions(stage: Stage, h100: QuotaGroup)
     assert replay(cycle).identical
 
 
+@pytest.mark.heavy
 def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     """After the pool leaves the group, its quota there is 0, and workloads in it no longer count."""
     first = stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
@@ -94,6 +96,7 @@ def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGrou
     assert (stage.phase(first), stage.phase(second)) == (Phase.RUNNING, Phase.RUNNING)
 
 
+@pytest.mark.heavy
 def test_commit_detects_a_changed_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     view = observe(stage.clock.now(), SpecCache())
     assert locked_rows._changed_queues(view) == frozenset()
@@ -120,6 +123,7 @@ def test_reservation_is_dropped_if_it_would_exceed_the_group_limit(
     assert "ProjectLimit" in explanation(second)
 
 
+@pytest.mark.heavy
 def test_shares_and_usage_depend_on_the_remaining_group_quota(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
@@ -140,6 +144,7 @@ def test_shares_and_usage_depend_on_the_remaining_group_quota(
     assert {row.rate[0] for row in Usage.objects.filter(department=cast.research)} == {0.0}
 
 
+@pytest.mark.heavy
 def test_borrowing_is_measured_against_the_remaining_group_quota(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:

@@ -59,6 +59,7 @@ def test_name_of_two_mebibytes_fails_the_workload_with_a_short_message(
     assert workload.message == "The commit has a path with more than 1,024 characters."
 
 
+@pytest.mark.heavy
 def test_long_name_of_the_default_branch_is_left_out(scene: Scene, repository: Repository) -> None:
     name = "a" * 200 + "/" + "b" * 100
     git(repository.path, "branch", name, "main")
@@ -98,6 +99,7 @@ def test_address_with_a_token_or_an_invalid_ip_address_is_refused(scene: Scene, 
     assert "pass@" not in str(refused.value.problems)
 
 
+@pytest.mark.heavy
 def test_error_about_a_missing_key_does_not_repeat_the_section(scene: Scene) -> None:
     with pytest.raises(Invalid) as refused:
         scene.submit(git={"url": "git@git.example.org:o/r"})

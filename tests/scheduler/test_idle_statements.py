@@ -1,5 +1,7 @@
 """Tests that idle ticks and starts run few statements, and that idle cycles are not recorded again."""
 
+import pytest
+
 from berth.db.leader import TIMEOUT
 from projects.models import Phase, Project, Workload
 from scheduler.loop.cycle_record import RECORD_EVERY
@@ -43,6 +45,7 @@ def test_starting_a_workload_runs_few_statements(stage: Stage) -> None:
     assert counts["report"] <= REPORT_MAX, counts
 
 
+@pytest.mark.heavy
 def test_idle_cycle_is_recorded_once_per_minute(stage: Stage) -> None:
     statements(stage)
     before = Cycle.objects.count()
@@ -53,6 +56,7 @@ def test_idle_cycle_is_recorded_once_per_minute(stage: Stage) -> None:
     assert Cycle.objects.count() == before + 1
 
 
+@pytest.mark.heavy
 def test_new_project_is_recorded_in_the_next_idle_cycle(stage: Stage) -> None:
     statements(stage)
     project = Project.objects.create(department=stage.cast.vision.department, name="robotics")

@@ -85,6 +85,7 @@ def test_only_the_latest_failed_pods_keep_their_files(stage: Stage, monkeypatch:
     assert [pod.run for pod in kept_pods(workload, stage.clock.now())] == [3, 2]
 
 
+@pytest.mark.heavy
 def test_tasks_of_an_array_share_the_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
     single, _ = failed(stage)
@@ -99,6 +100,7 @@ def test_tasks_of_an_array_share_the_limit(stage: Stage, monkeypatch: pytest.Mon
     assert [pod.workload_id for pod in kept_pods(single, stage.clock.now())] == [single.pk]
 
 
+@pytest.mark.heavy
 def test_pod_that_still_runs_after_its_end_is_stopped_and_keeps_its_files(stage: Stage) -> None:
     workload = stage.submit(roles=ONE, keep_failed_pod="30m")
     stage.tick(2)
@@ -124,6 +126,7 @@ def test_crash_while_the_failure_is_recorded_keeps_the_files_once(stage: Stage, 
     assert [row.pk for row in kept_pods(workload, stage.clock.now())] == [pod.pk]
 
 
+@pytest.mark.heavy
 def test_early_deletion_of_files_is_audited_once(stage: Stage) -> None:
     workload, pod = failed(stage)
     carol, now = stage.cast.carol, stage.clock.now()
@@ -147,6 +150,7 @@ def test_viewers_cannot_read_or_delete_the_files(stage: Stage) -> None:
         release_files(actor=stage.cast.erin, workload=workload, now=now)
 
 
+@pytest.mark.heavy
 def test_files_of_a_deleted_workload_are_deleted(stage: Stage) -> None:
     workload, pod = failed(stage)
     workloads.delete(actor=stage.cast.carol, workload=workload)
@@ -168,6 +172,7 @@ def test_time_above_the_limit_is_refused(stage: Stage, settings: Any) -> None:
     stage.submit(roles=ONE, keep_failed_pod="1m", image="docker.io/library/python:3.12")
 
 
+@pytest.mark.heavy
 def test_lowered_limit_applies_to_later_failures(stage: Stage, settings: Any) -> None:
     workload = stage.submit(roles=ONE, keep_failed_pod="30m")
     settings.BERTH_KEEP_FAILED_POD_SECONDS = 300

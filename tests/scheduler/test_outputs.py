@@ -133,6 +133,7 @@ def test_crash_while_files_are_copied_is_made_up_for(
     assert CodeChunk.objects.count() >= stored > 0
 
 
+@pytest.mark.heavy
 def test_files_of_a_node_that_is_gone_are_reported(producer: Producer) -> None:
     producer.end()
     producer.stage.runtime.lose_all_pods()
@@ -140,6 +141,7 @@ def test_files_of_a_node_that_is_gone_are_reported(producer: Producer) -> None:
     assert (outputs.state, outputs.message) == ("failed", "The pod's files no longer exist.")
 
 
+@pytest.mark.heavy
 def test_unreachable_node_is_tried_again_until_the_time_is_up(producer: Producer) -> None:
     producer.end()
     failure = RuntimeFailure("the node does not respond")
@@ -155,6 +157,7 @@ def test_unreachable_node_is_tried_again_until_the_time_is_up(producer: Producer
     assert late.collect(GIVE_UP.total_seconds()).state == "failed"
 
 
+@pytest.mark.heavy
 def test_outputs_that_are_too_large_are_refused_with_their_size(producer: Producer, settings: Any) -> None:
     settings.BERTH_OUTPUTS_MIB = 1
     producer.end()
@@ -167,6 +170,7 @@ def test_outputs_that_are_too_large_are_refused_with_their_size(producer: Produc
     assert not CodeChunk.objects.exists()
 
 
+@pytest.mark.heavy
 def test_outputs_respect_the_storage_limit_of_the_project(producer: Producer, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 1
     producer.end()
@@ -175,6 +179,7 @@ def test_outputs_respect_the_storage_limit_of_the_project(producer: Producer, se
     assert "has 1 MiB for code and outputs" in outputs.message
 
 
+@pytest.mark.heavy
 def test_only_a_few_chunks_are_in_memory(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     write_chunks = code.write_chunks
@@ -190,6 +195,7 @@ def test_only_a_few_chunks_are_in_memory(producer: Producer, monkeypatch: pytest
     assert written == [4, 2]
 
 
+@pytest.mark.heavy
 def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
     producer.end()
     producer.collector._stop_requested.set()
@@ -198,6 +204,7 @@ def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
     assert PodOutputs.objects.get().state == "waiting"
 
 
+@pytest.mark.heavy
 def test_pod_without_declared_files_says_so(producer: Producer) -> None:
     producer.leave({"scratch": b""})
     producer.end()

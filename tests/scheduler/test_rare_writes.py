@@ -158,6 +158,7 @@ def test_statement_count_for_reservations_does_not_grow_with_workloads(stage: St
     assert_constant(run)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "changes",
     sample(
@@ -194,6 +195,7 @@ def test_statement_count_for_addresses_and_start_failures_does_not_grow_with_wor
     assert_constant(run)
 
 
+@pytest.mark.heavy
 def test_statement_count_for_secrets_does_not_grow_with_pods(stage: Stage) -> None:
     content = SecretContent("s3cret")
     set_project_secret(
@@ -214,6 +216,7 @@ def test_statement_count_for_secrets_does_not_grow_with_pods(stage: Stage) -> No
     assert_constant(run)
 
 
+@pytest.mark.heavy
 def test_statement_count_for_scale_up_does_not_grow_with_workloads(stage: Stage) -> None:
     def run(size: int) -> Counts:
         counts: Counts = {}
@@ -317,6 +320,7 @@ def test_reservation_that_cannot_be_dropped_does_not_block_dropping_the_others(
     assert drop_stale_reservations(now, stage.loop.context) == 1
 
 
+@pytest.mark.heavy
 def test_start_failure_that_cannot_be_stored_does_not_block_other_starts(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,6 +333,7 @@ def test_start_failure_that_cannot_be_stored_does_not_block_other_starts(
     assert logged(caplog, "could not be written")
 
 
+@pytest.mark.heavy
 def test_image_that_cannot_be_recorded_does_not_stop_the_others(
     stage: Stage, runs_images: None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,6 +134,7 @@ def test_pod_that_changed_nothing_needs_no_object_store(writer: Writer) -> None:
     assert (row.state, row.message, writer.events()) == ("stored", "", [])
 
 
+@pytest.mark.heavy
 def test_node_keeps_the_files_until_they_are_stored(writer: Writer) -> None:
     writer.end()
     writer.stage.clock.advance(3600)
@@ -193,6 +194,7 @@ def test_crash_after_everything_was_stored_is_made_up_for(writer: Writer) -> Non
     assert len(writer.events()) == 1
 
 
+@pytest.mark.heavy
 def test_another_leader_interrupts_the_transfer(writer: Writer) -> None:
     writer.end()
     writer.collector._stop_requested.set()
@@ -201,6 +203,7 @@ def test_another_leader_interrupts_the_transfer(writer: Writer) -> None:
     assert writer.row.state == "waiting"
 
 
+@pytest.mark.heavy
 def test_long_transfer_continues_in_the_next_turn(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.leave({"results/a": b"1", "results/large": LARGE, "results/z": b"2"})
     writer.end()
@@ -227,6 +230,7 @@ def _stop_after(run: Any, count: int) -> Any:
     return limited
 
 
+@pytest.mark.heavy
 def test_unreachable_node_or_store_is_tried_again_until_the_time_is_up(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +254,7 @@ def test_unreachable_node_or_store_is_tried_again_until_the_time_is_up(
     )
 
 
+@pytest.mark.heavy
 def test_parts_of_an_upload_that_is_given_up_are_deleted(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +272,7 @@ def test_parts_of_an_upload_that_is_given_up_are_deleted(
     assert "Uploads" not in writer.store.client.list_multipart_uploads(Bucket=writer.bucket)
 
 
+@pytest.mark.heavy
 def test_files_of_a_node_that_is_gone_are_reported(writer: Writer) -> None:
     writer.end()
     writer.stage.runtime.lose_all_pods()
@@ -274,6 +280,7 @@ def test_files_of_a_node_that_is_gone_are_reported(writer: Writer) -> None:
     assert (row.state, row.message) == ("failed", "The pod's files no longer exist.")
 
 
+@pytest.mark.heavy
 def test_pod_that_never_started_has_no_files_to_lose(writer: Writer) -> None:
     writer.end()
     Pod.objects.update(started_at=None)
@@ -299,6 +306,7 @@ def test_project_that_may_no_longer_write_is_refused(writer: Writer, changes: di
     assert writer.objects() == {"results/old": b"old"}
 
 
+@pytest.mark.heavy
 def test_bad_credentials_are_reported_without_the_bucket(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

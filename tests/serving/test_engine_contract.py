@@ -143,6 +143,7 @@ def error_kind(call: Callable[[], object]) -> ErrorKind:
     return caught.value.kind
 
 
+@pytest.mark.every_case
 def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) -> None:
     engine = stage.begin()
     stage.adapter.health(engine)

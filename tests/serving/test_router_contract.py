@@ -91,6 +91,7 @@ def stage(request: pytest.FixtureRequest, start: Starts, tmp_path: Path) -> Iter
             yield HttpStage(address, start)
 
 
+@pytest.mark.every_case
 def test_registered_engines_receive_requests(stage: Stage) -> None:
     one, other = stage.engine(), stage.engine()
     assert listed(stage.client) == {}

@@ -120,6 +120,7 @@ def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
 def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
     offline_setup: VisitSetup, change: str

@@ -95,6 +95,7 @@ def test_pod_cannot_set_or_clear_cookies_of_other_hosts(visit_setup: VisitSetup)
     assert answer.headers["content-security-policy"] == "frame-ancestors 'self'"
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(("headers", "method", "status"), [
     ({"Origin": "https://elsewhere.example.org"}, "POST", 403),
     ({"Origin": "null"}, "GET", 403),
@@ -246,6 +247,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
     User.objects.filter(username="dave").update(is_active=False)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
 def test_open_visit_is_closed_when_access_is_revoked(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]

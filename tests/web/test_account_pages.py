@@ -24,6 +24,7 @@ def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> No
     assert "Member" in text and "vision" in text and 'href="/account/password"' in text
 
 
+@pytest.mark.heavy
 def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
     User.objects.create_superuser("admin", password=OLD)
     browser = Client()
@@ -42,6 +43,7 @@ def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignI
     assert Audit.objects.get(action="set_password").actor == "dave"
 
 
+@pytest.mark.heavy
 def test_password_dialog_redirects_to_reconnect_live_updates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/account/password", FORM, headers=HTMX)
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
@@ -97,6 +99,7 @@ def test_anonymous_visitor_is_redirected_to_the_login_page(db: None) -> None:
         assert Client().get(path).headers["Location"] == f"/login?next={path}"
 
 
+@pytest.mark.heavy
 def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     guess = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
@@ -124,6 +127,7 @@ def test_admin_site_refuses_a_platform_admin_who_is_not_staff(cast: Cast, sign_i
     assert sign_in("alice").get("/admin/", follow=True).status_code == 200
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/eviction/", "/admin/pools/node/"])
 def test_admin_site_refuses_staff_without_a_role(cast: Cast, sign_in: SignIn, path: str) -> None:
     User.objects.filter(username="dave").update(is_staff=True)
@@ -134,6 +138,7 @@ def test_admin_site_refuses_staff_without_a_role(cast: Cast, sign_in: SignIn, pa
     assert 'aria-label="Main"' in text
 
 
+@pytest.mark.heavy
 def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
     User.objects.create_user("root", is_superuser=True)
     User.objects.create_user("left", is_superuser=True, is_active=False)
@@ -145,6 +150,7 @@ def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_server_error_page_leads_back_and_mentions_changes_only_after_one(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -49,6 +50,7 @@ def test_quota_change_is_one_sentence_with_the_changed_values(cast: Cast, sign_i
     assert (second.link, second.changes) == ("/quotas?pool=local", [])
 
 
+@pytest.mark.heavy
 def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
@@ -58,6 +60,7 @@ def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, s
     assert sentence(budget) == "alice created the budget of vision: 4,500 GPU-hours a month"
 
 
+@pytest.mark.heavy
 def test_changed_document_is_shown_as_a_diff(cast: Cast, sign_in: SignIn) -> None:
     text = "command: python train.py\nroles:\n  - {name: worker, replicas: 1, gpu: 1}\n"
     for command in ("train.py", "train.py --fast"):
@@ -72,6 +75,7 @@ def test_changed_document_is_shown_as_a_diff(cast: Cast, sign_in: SignIn) -> Non
     assert ("added", "command: python train.py --fast") in document.diff
 
 
+@pytest.mark.heavy
 def test_deleted_workload_is_not_linked(cast: Cast, sign_in: SignIn) -> None:
     document = {"name": "run", "command": "true", "roles": [{"name": "worker", "replicas": 1, "gpu": 1}]}
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=document)

@@ -109,6 +109,7 @@ def assert_runs_no_inline_script(answer: HttpResponseBase) -> None:
     assert INLINE_SCRIPT.findall(answer.content.decode()) == []
 
 
+@pytest.mark.heavy
 def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: Cast) -> None:
     make.node(cast.pool, labels={"zone": "a"})
     make.quota(cast.vision, cast.pool, 0, over_quota=False)
@@ -117,6 +118,7 @@ def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: 
     assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in text
 
 
+@pytest.mark.heavy
 def test_rate_limited_search_for_a_change_shows_when_to_retry(
     admin_client: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +198,7 @@ def test_times_are_shown_to_the_second_in_the_users_time_zone(admin_client: Clie
     assert admin_client.get(f"{address}?at_to_0=2026-13-99&at_to_1=x").context["cl"].result_count == 1
 
 
+@pytest.mark.heavy
 def test_cycle_page_lists_the_steps_of_its_plan(admin_client: Client) -> None:
     step = {
         "do": "stop",
@@ -235,6 +238,7 @@ def test_history_rows_cannot_be_added_changed_or_deleted(
         )
 
 
+@pytest.mark.heavy
 def test_eviction_page_shows_the_underlying_numbers(admin_client: Client, running_workload: Workload) -> None:
     row = Eviction.objects.get()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
@@ -269,6 +273,7 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     assert lines[0]["preemptor_project"] == "ads"
 
 
+@pytest.mark.heavy
 def test_replay_action_compares_a_cycle_with_its_replay(admin_client: Client) -> None:
     train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
     snapshot = load(
@@ -305,6 +310,7 @@ def test_department_created_in_the_admin_site_is_audited(admin_client: Client) -
     assert (row.actor, row.action) == ("alice", "create")
 
 
+@pytest.mark.heavy
 def test_quota_edit_in_the_admin_site_creates_a_new_version_and_audit_row(
     admin_client: Client, running_workload: Workload
 ) -> None:

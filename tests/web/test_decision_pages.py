@@ -92,6 +92,7 @@ def test_decision_list_applies_its_filters(
     assert missing not in text
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("user", ["alice", "erin"])
 def test_decision_filters_search_only_the_latest_cycles_of_a_period(
     cast: Cast, sign_in: SignIn, reclaim: Eviction, monkeypatch: pytest.MonkeyPatch, user: str
@@ -119,6 +120,7 @@ def test_decisions_hide_the_names_of_other_tenants(cast: Cast, sign_in: SignIn, 
     assert sign_in("frank").get(f"/decisions/{reclaim.cycle}").status_code == 404
 
 
+@pytest.mark.heavy
 def test_new_project_with_a_reused_name_sees_no_older_decisions(
     cast: Cast, sign_in: SignIn, reclaim: Eviction
 ) -> None:
@@ -127,6 +129,7 @@ def test_new_project_with_a_reused_name_sees_no_older_decisions(
     assert "2 pods on node-1" not in page(sign_in("erin"), "/decisions")
 
 
+@pytest.mark.heavy
 def test_replay_of_a_cycle_without_a_snapshot_explains_the_problem(
     cast: Cast, sign_in: SignIn, reclaim: Eviction
 ) -> None:

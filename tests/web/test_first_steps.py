@@ -75,6 +75,7 @@ def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> N
     assert all(alice.get(path).status_code == 200 for path in paths())
 
 
+@pytest.mark.heavy
 def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
     def shown() -> str:
         answer = sign_in("alice").get("/submit")
@@ -91,12 +92,14 @@ def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: C
     assert "<textarea" in shown() and "project: vision" in shown()
 
 
+@pytest.mark.heavy
 def test_submit_page_without_pools_tells_a_member_whom_to_ask(cast: Cast, sign_in: SignIn) -> None:
     cast.pool.delete()
     text = sign_in("dave").get("/submit").content.decode()
     assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text
 
 
+@pytest.mark.heavy
 def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()
@@ -138,6 +141,7 @@ def test_page_links_to_its_documentation_chapter(cast: Cast, sign_in: SignIn) ->
         assert f'href="/docs/{chapter}"' in sign_in("dave").get(reverse(name)).content.decode()
 
 
+@pytest.mark.heavy
 def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
     cast: Cast, sign_in: SignIn
 ) -> None:
@@ -169,6 +173,7 @@ def test_an_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: 
     assert "GPUs allocated" in sign_in("alice").get("/").content.decode()
 
 
+@pytest.mark.heavy
 def test_a_new_member_sees_the_overview_below_their_first_steps(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("dave").get("/").content.decode()
     assert "Submit your first workload" in text and "GPUs by project" in text

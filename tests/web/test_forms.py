@@ -79,6 +79,7 @@ def test_invalid_quota_shows_an_error_on_its_field_and_preserves_the_input(
     assert answer.context["form"][field].value() == changes[field]
 
 
+@pytest.mark.heavy
 def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
     cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
@@ -99,6 +100,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
     assert (quota.gpu_milli, quota.rank, quota.version) == (4000, 5, 3)
 
 
+@pytest.mark.heavy
 def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2).delete()
@@ -116,6 +118,7 @@ def test_deleting_a_quota_requires_confirmation(cast: Cast, alice: Client) -> No
     assert not Quota.objects.exists()
 
 
+@pytest.mark.heavy
 def test_quota_form_keeps_a_separate_cpu_weight(cast: Cast, alice: Client) -> None:
     quota = make.quota(cast.vision, cast.pool, 2, weight_cpu=7.0)
     alice.post("/quotas/projects/vision/local", quota_fields(gpu="3", version="1"), headers=HTMX)
@@ -176,6 +179,7 @@ def test_viewer_gets_the_missing_role_instead_of_a_submission_form(sign_in: Sign
     assert "<textarea" not in text and "my-project" not in text
 
 
+@pytest.mark.heavy
 def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in: SignIn) -> None:
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     text = answer.content.decode()
@@ -191,6 +195,7 @@ def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in: Sign
         assert ("Submit workload" in text) is sees_submit, name
 
 
+@pytest.mark.heavy
 def test_cloned_document_has_a_new_name(cast: Cast, sign_in: SignIn) -> None:
     like = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
@@ -357,6 +362,7 @@ def test_form_error_states_the_value_and_the_allowed_values(
     assert not Budget.objects.exists()
 
 
+@pytest.mark.heavy
 def test_form_error_shortens_a_long_value_and_escapes_it(alice: Client) -> None:
     answer = alice.post("/departments/new", {"name": "vision", "rank": "<b>" + "9" * 500})
     [message] = errors(answer)["rank"]
@@ -364,6 +370,7 @@ def test_form_error_shortens_a_long_value_and_escapes_it(alice: Client) -> None:
     assert "&lt;b&gt;999" in answer.content.decode()
 
 
+@pytest.mark.heavy
 def test_grant_form_suggests_the_nearest_role(alice: Client) -> None:
     answer = alice.post("/access/grant", {"username": "dave", "scope": "projects/vision", "role": "membr"})
     assert errors(answer)["role"] == ['"membr" is not available. Did you mean member?']

@@ -120,6 +120,7 @@ def read_export(client: Client, address: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(streamed(answer).decode())))
 
 
+@pytest.mark.every_case
 @every_list
 def test_export_contains_only_visible_rows(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     mine = str(read_export(sign_in(page.reader), page.address(format="csv")))
@@ -162,6 +163,7 @@ def test_list_and_export_can_be_sorted_in_both_directions(
     assert client.get(page.address(sort="no-such-column")).status_code == 200
 
 
+@pytest.mark.heavy
 @sampled_lists
 def test_export_link_preserves_the_query_of_the_page(cast: Cast, sign_in: SignIn, page: ListPage) -> None:
     text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
@@ -171,6 +173,7 @@ def test_export_link_preserves_the_query_of_the_page(cast: Cast, sign_in: SignIn
     assert "<th scope=" in text and 'class="table-wrap' in text
 
 
+@pytest.mark.heavy
 def test_export_headers_name_units(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("alice")
     heads = {
@@ -193,6 +196,7 @@ def test_exported_cells_escape_formulas(cast: Cast, sign_in: SignIn) -> None:
             assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
+@pytest.mark.heavy
 def test_pool_charts_can_be_exported(cast: Cast, sign_in: SignIn) -> None:
     make.node(cast.pool)
     client = sign_in("dave")

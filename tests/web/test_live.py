@@ -285,6 +285,7 @@ def test_change_notification_fits_into_a_postgres_notification() -> None:
     assert set(note["ids"]) == ids
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("name", "sees"), [("alice", True), ("bob", True), ("dave", True), ("grace", False), ("frank", False)]
 )

@@ -26,6 +26,7 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
     assert not Subscription.objects.exists()
 
 
+@pytest.mark.heavy
 def test_standalone_form_has_a_main_heading(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert "<h1>New subscription</h1>" in dave.get("/notifications/new").content.decode()
@@ -66,6 +67,7 @@ def test_test_message_is_queued_at_most_once_a_minute(cast: Cast, sign_in: SignI
     assert "Test message" in carol.get("/notifications").content.decode()
 
 
+@pytest.mark.heavy
 def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: SignIn) -> None:
     hook = "slack:https://hooks.slack.com/services/T000/B000/secretsecret"
     subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed", "pending"], pending_minutes=240)
@@ -108,6 +110,7 @@ def test_failed_delivery_is_sent_again_by_those_who_may_change_the_subscription(
     assert (delivery.state, delivery.attempts) == ("delivered", 1)
 
 
+@pytest.mark.heavy
 def test_delivery_of_a_deleted_subscription_is_not_sent_again(cast: Cast, sign_in: SignIn) -> None:
     delivery = Delivery.objects.create(
         kind="failed", to="team@example.org", channel="mail", content={}, state="failed",

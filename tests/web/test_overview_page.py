@@ -44,6 +44,7 @@ def figure(client: Client, title: str) -> tuple[str, str]:
     return match[1].replace("&amp;", "&"), re.sub(r"<[^>]+>", " ", match[2])
 
 
+@pytest.mark.heavy
 def test_every_figure_leads_to_the_rows_behind_it(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.workload(cast.vision, "never-started")
     make.workload(
@@ -62,6 +63,7 @@ def test_every_figure_leads_to_the_rows_behind_it(cast: Cast, sign_in: SignIn, r
     assert parse_qs(urlsplit(figure(client, "Median wait, 24 h")[0]).query)["sort"] == ["-wait"]
 
 
+@pytest.mark.heavy
 def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     for kind, count in (("reclaim", 2), ("consolidate", 1)):
         for _ in range(count):
@@ -76,6 +78,7 @@ def test_devices_link_to_visible_workloads_only(cast: Cast, sign_in: SignIn, run
     assert f"/workloads/{running.pk}" not in sign_in("grace").get("/").content.decode()
 
 
+@pytest.mark.heavy
 def test_legend_explains_bars_that_continue(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("dave")
@@ -121,6 +124,7 @@ def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn
     assert waits == ["7200", "600", ""]
 
 
+@pytest.mark.heavy
 def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
     for number in range(60):
         make.workload(

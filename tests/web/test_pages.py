@@ -93,6 +93,7 @@ def test_workload_is_visible_only_to_users_of_its_project(
         assert log.status_code == status, name
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("step", ["cancel", "suspend"])
 def test_only_members_and_admins_can_act_on_a_workload(
     step: str, cast: Cast, sign_in: SignIn, running: Workload
@@ -145,6 +146,7 @@ def test_missing_page_keeps_the_navigation_of_a_signed_in_user(sign_in: SignIn) 
     assert (answer.status_code, 'id="nav"' in answer.content.decode()) == (404, False)
 
 
+@pytest.mark.heavy
 def test_every_font_file_in_the_style_sheet_is_shipped(sign_in: SignIn) -> None:
     assert "/static/berth/css/fonts.css" in sign_in("alice").get("/").content.decode()
     sheet = Path(finders.find("berth/css/fonts.css") or "")
@@ -260,6 +262,7 @@ def test_invalid_query_parameters_are_ignored(sign_in: SignIn) -> None:
             assert client.get(path + query).status_code == 200, path + query
 
 
+@pytest.mark.heavy
 def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in: SignIn) -> None:
     for number in range(120):
         make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
@@ -280,6 +283,7 @@ def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in: SignIn
     assert names(by_name)[0] == "job-119"
 
 
+@pytest.mark.heavy
 def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.eviction(running, None, cast.pool, kind="drain")
     make.eviction(running, None, cast.pool, rule="=cmd()")
@@ -292,6 +296,7 @@ def test_filtered_evictions_are_exported_as_csv(cast: Cast, sign_in: SignIn, run
     assert Eviction.objects.count() == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("kind", "title"), [("preempt", "Preempted"), ("shrink", "Scaled down")])
 def test_eviction_titles_state_what_happened(
     kind: str, title: str, cast: Cast, sign_in: SignIn, running: Workload
@@ -327,6 +332,7 @@ def test_query_count_does_not_grow_with_projects(
         assert count_queries(path) <= few[path], path
 
 
+@pytest.mark.heavy
 def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
     Workload.objects.filter(pk=running.pk).update(first_started_at=make.ago(minutes=1))
@@ -336,6 +342,7 @@ def test_idle_projects_are_counted_on_the_overview(cast: Cast, sign_in: SignIn, 
     assert "?project=vision" in text
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("tumbling", "period"), [(True, "within each"), (False, "within the last")])
 def test_fair_share_page_names_the_usage_window(
     cast: Cast, sign_in: SignIn, tumbling: bool, period: str
@@ -344,6 +351,7 @@ def test_fair_share_page_names_the_usage_window(
     assert period in sign_in("alice").get("/fair-share").content.decode()
 
 
+@pytest.mark.heavy
 def test_large_fair_share_page_expands_one_department_at_a_time(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +364,7 @@ def test_large_fair_share_page_expands_one_department_at_a_time(
     assert "?project=ads" not in opened
 
 
+@pytest.mark.heavy
 def test_overview_charts_the_busiest_projects(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     assert "1 is visible to you" in page.content.decode()
 
 
+@pytest.mark.heavy
 def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     queue(cast.vision, "here", "ProjectLimit")
@@ -71,6 +72,7 @@ def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: S
     assert "No scheduler is running." not in client.get("/queue").content.decode()
 
 
+@pytest.mark.heavy
 def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> None:
     for pool in ("local-2", "spare"):
         make.pool(pool)
@@ -85,6 +87,7 @@ def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> No
     assert [row.name for row, *_ in context["rows"]] == expected[::-1]
 
 
+@pytest.mark.heavy
 def test_reason_begins_with_the_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
@@ -125,6 +128,7 @@ def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_
     assert "Pool" in csv.splitlines()[0].split(",")
 
 
+@pytest.mark.heavy
 def test_headings_are_repeated_on_later_pages(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     for position in range(60):
@@ -162,6 +166,7 @@ def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_
     assert counts[0] == counts[1]
 
 
+@pytest.mark.heavy
 def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "first", "ProjectLimit")
     explanation = {"pool": "local", "queue_position": 4}
@@ -181,6 +186,7 @@ def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: S
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
 
 
+@pytest.mark.heavy
 def test_an_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn) -> None:
     for name, minutes in (("late", 5), ("early", -5)):
         starts = make.ago(minutes=minutes).isoformat()

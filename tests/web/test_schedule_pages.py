@@ -124,6 +124,7 @@ def test_skipped_run_has_a_coloured_state(cast: Cast, sign_in: SignIn) -> None:
         assert '<span class="chip warn">Skipped</span>' in sign_in("erin").get(page).content.decode()
 
 
+@pytest.mark.heavy
 def test_name_in_use_is_reported_on_its_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
@@ -167,6 +168,7 @@ def test_cron_expressions_are_described_in_words(expression: str, words: str) ->
     assert describe_cron(expression) == words
 
 
+@pytest.mark.heavy
 def test_pages_show_when_a_failed_submission_is_repeated(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     assert "retry" not in text(sign_in("erin").get("/schedules"))
@@ -207,6 +209,7 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
     assert "changed since you read it" in text(stale)
 
 
+@pytest.mark.heavy
 def test_hidden_source_of_the_workload_is_not_saved(cast: Cast, sign_in: SignIn) -> None:
     schedule = create(cast)
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
@@ -229,6 +232,7 @@ def template_field(answer: Any) -> str:
     return str(answer.content.decode().partition('name="template"')[2].partition("</select>")[0])
 
 
+@pytest.mark.heavy
 def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, sign_in: SignIn) -> None:
     for project, name in ((cast.vision, "train"), (cast.vision, "evaluate"), (cast.speech, "transcribe")):
         set_template(actor=cast.bob, project=project, name=name, text=TEXT)
@@ -247,11 +251,13 @@ def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, si
     assert '"transcribe" is not available. Choose one of evaluate, train.' in text(answer)
 
 
+@pytest.mark.heavy
 def test_schedule_form_says_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/schedules/templates", {"project": "vision"})
     assert options(answer) == ["No templates in vision"]
 
 
+@pytest.mark.heavy
 def test_schedule_form_marks_a_deleted_template(cast: Cast, sign_in: SignIn) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     schedule = create(cast, text="", template="train")
@@ -264,6 +270,7 @@ def test_schedule_form_marks_a_deleted_template(cast: Cast, sign_in: SignIn) -> 
     assert (answer.status_code, "Does not exist" in text(answer)) == (422, True)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("values", "message"),
     [

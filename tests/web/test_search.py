@@ -51,6 +51,7 @@ def test_search_results_include_pages_objects_and_projects(
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
+@pytest.mark.heavy
 def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     exact = make.workload(cast.vision, "probe", submitted_at=make.ago(hours=9))
     for number in range(9):
@@ -81,6 +82,7 @@ def test_search_offers_forms_to_users_who_may_fill_them_in(cast: Cast, sign_in: 
     assert not {"/node-pools/new", "/schedules/new", "/access/grant"} & set(links(sign_in("erin"), ""))
 
 
+@pytest.mark.heavy
 def test_search_finds_schedules_and_quota_groups(cast: Cast, sign_in: SignIn) -> None:
     other = make.pool("spare")
     groups.create_group(actor=cast.alice, name="pair", pools=[cast.pool, other])
@@ -91,6 +93,7 @@ def test_search_finds_schedules_and_quota_groups(cast: Cast, sign_in: SignIn) ->
     assert links(sign_in("grace"), "weekly") == []
 
 
+@pytest.mark.heavy
 def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     alice, dave = sign_in("alice"), sign_in("dave")
@@ -107,6 +110,7 @@ def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: Sign
     assert links(alice, "queue nowhere") == []
 
 
+@pytest.mark.heavy
 def test_without_words_actions_come_before_pages(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/search", {"q": ""}, headers=HTMX).content.decode()
     assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Actions", "Pages"]
@@ -117,6 +121,7 @@ def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None
     assert Client().get("/search", {"q": "rack7"}, headers=HTMX).status_code == 401
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("words", ["%", "_", "'\"><script>", "\0", "x " * 500, "\\", "☃"])
 def test_unusual_search_text_causes_no_error(cast: Cast, sign_in: SignIn, words: str) -> None:
     answer = sign_in("alice").get("/search", {"q": words}, headers=HTMX)

@@ -54,6 +54,7 @@ def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: S
     assert not ProjectSecret.objects.exists()
 
 
+@pytest.mark.heavy
 def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in: SignIn) -> None:
     secret = set_secret(cast)
     document = training("bert", secrets=[{"name": "hf-token", "env": "HF_TOKEN"}])
@@ -97,6 +98,7 @@ def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> No
     assert not PoolSecret.objects.exists()
 
 
+@pytest.mark.heavy
 def test_platform_admin_sets_and_replaces_an_s3_key_of_a_pool(cast: Cast, sign_in: SignIn) -> None:
     alice, address = sign_in("alice"), "/secrets/new/s3_key"
     form = {"owner": "pool/local", "name": "s3-reader", "username": "AKIAEXAMPLE", "value": TOKEN}
@@ -159,6 +161,7 @@ def test_invalid_form_does_not_contain_the_secret_value(
     assert (answer.status_code, message in text(answer)) == (422, True)
 
 
+@pytest.mark.heavy
 def test_confirmation_lists_the_live_workloads_that_use_the_secret(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast)
     uses = {"secrets": [{"name": "hf-token", "env": "HF_TOKEN"}]}
@@ -170,6 +173,7 @@ def test_confirmation_lists_the_live_workloads_that_use_the_secret(cast: Cast, s
     assert "vision/reader" in page and "vision/by-role" in page and "vision/other" not in page
 
 
+@pytest.mark.heavy
 def test_csv_export_contains_no_secret_value(cast: Cast, sign_in: SignIn) -> None:
     set_secret(cast, registry="docker.io", username="berth")
     answer = sign_in("dave").get("/secrets?format=csv")

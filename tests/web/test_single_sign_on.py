@@ -156,6 +156,7 @@ def test_inactive_account_is_rejected(provider: Provider) -> None:
     assert (sign_in(client).status_code, user_name(client)) == (403, None)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     "forged_claims",
     [

@@ -60,6 +60,7 @@ def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sig
     assert "/workloads?project=vision&amp;state=all" in page.content.decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_chart_has_a_readout_and_marks_partial_periods(sign_in: SignIn) -> None:
     page = sign_in("alice").get("/usage?span=7d")
@@ -70,6 +71,7 @@ def test_chart_has_a_readout_and_marks_partial_periods(sign_in: SignIn) -> None:
     assert "partial day" in page.content.decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_every_time_range_and_step_is_accepted(sign_in: SignIn) -> None:
     client = sign_in("alice")
@@ -97,6 +99,7 @@ def test_search_filters_totals_chart_and_export(sign_in: SignIn) -> None:
     assert "No matches" in no_matches and "<script>" not in no_matches.split("u-search")[1][:200]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_usage_chart_adds_up_to_the_total(sign_in: SignIn) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
@@ -104,6 +107,7 @@ def test_usage_chart_adds_up_to_the_total(sign_in: SignIn) -> None:
     assert [line.name for line in context["lines"]] == ["vision", "ads"]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_unknown_time_zone_falls_back_to_utc(sign_in: SignIn) -> None:
     client = sign_in("alice")
@@ -190,6 +194,7 @@ def test_chart_columns_are_stacked_and_fill_the_scale() -> None:
     assert [mark for _, mark in drawn.marks] == ["4", "3", "2", "1", "0"]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_largest_projects_are_listed_and_the_export_has_all_projects(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
@@ -203,6 +208,7 @@ def test_largest_projects_are_listed_and_the_export_has_all_projects(
     assert "vision" in file and "ads" in file
 
 
+@pytest.mark.heavy
 def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.web.usage.pages.BUDGETS_PER_PAGE", 1)
     for owner in (cast.vision, cast.ads):
@@ -215,6 +221,7 @@ def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pyte
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("used")
 def test_each_project_has_one_color_on_all_pages(cast: Cast, sign_in: SignIn) -> None:
     client, node = sign_in("alice"), make.node(cast.pool)

@@ -67,6 +67,7 @@ def test_table_of_users_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None
     assert "Superuser" not in page and "Last sign-in" not in page
 
 
+@pytest.mark.heavy
 def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")
     page = admin.get("/access?people-search=frank").content.decode()
@@ -77,6 +78,7 @@ def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
     assert len(lines) == 2 and lines[1].startswith("frank,frank@example.org,No role,,,active,")
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("name", ["bob", "carol", "dave"])
 def test_other_users_neither_see_nor_change_accounts(cast: Cast, sign_in: SignIn, name: str) -> None:
     client = sign_in(name)

@@ -51,6 +51,7 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
+@pytest.mark.heavy
 def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     client, address = sign_in("erin"), f"/workloads/{pod.workload_id}"
     assert "GPU utilization" not in page(client, address), "nothing is measured yet"
@@ -63,6 +64,7 @@ def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_i
     assert sign_in("grace").get(f"{address}/utilization?part=strip").status_code == 404
 
 
+@pytest.mark.heavy
 def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     at = make.ago(minutes=20)
     make.used(pod, 25, at=at)
@@ -71,6 +73,7 @@ def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, po
         assert "25 %" in text and f'datetime="{at.isoformat()}"' in text, path
 
 
+@pytest.mark.heavy
 def test_workload_list_shows_since_when_a_workload_is_not_measured(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
@@ -88,6 +91,7 @@ def test_workload_list_shows_since_when_a_workload_is_not_measured(
     assert "25 %" in text and "not measured" not in text
 
 
+@pytest.mark.heavy
 def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/resources")
     assert text.count("not measured") >= 4
@@ -98,6 +102,7 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     assert "0 %" not in text
 
 
+@pytest.mark.heavy
 def test_pending_workload_has_no_utilization(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(cast.vision, "waits")
     text = page(sign_in("dave"), f"/workloads/{pending.pk}/resources")
@@ -158,11 +163,13 @@ def test_overview_separates_allocated_from_used(cast: Cast, sign_in: SignIn, pod
     assert (used, idle, unmeasured) == (0.8, 0.2, 0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("span", ["1h", "7d", "", "x", "%00", "-1"])
 def test_every_time_range_is_accepted(cast: Cast, sign_in: SignIn, pod: Pod, span: str) -> None:
     assert sign_in("dave").get(f"/workloads/{pod.workload_id}/utilization?span={span}").status_code == 200
 
 
+@pytest.mark.heavy
 def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     make.past_utilization(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
@@ -179,6 +186,7 @@ def filled_ranges(text: str, kind: str) -> list[int]:
     return [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", path[1]) if int(y) < HEIGHT]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["used", "line"])
 def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Pod, kind: str) -> None:
     now = make.ago()
@@ -190,6 +198,7 @@ def test_chart_axis_is_proportional_to_time(cast: Cast, sign_in: SignIn, pod: Po
     assert max(places) == 1000
 
 
+@pytest.mark.heavy
 def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     now = make.ago()
     for minute in (0, 1, 30, 31):
@@ -200,6 +209,7 @@ def test_chart_leaves_gaps_between_samples_empty(cast: Cast, sign_in: SignIn, po
     assert line[1].count("M") == 2, "the line of allocated GPUs is not drawn through the gap"
 
 
+@pytest.mark.heavy
 def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     long_ago = timezone.now() - timedelta(hours=3)
     NodePool.objects.update(created_at=long_ago)
@@ -212,6 +222,7 @@ def test_overview_shows_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in: Si
     assert readouts(answer)[0][3] == 1.0, "one GPU is allocated and not measured"
 
 
+@pytest.mark.heavy
 def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in: SignIn) -> None:
     workload = workloads.submit(actor=cast.dave, document=document(), project=cast.vision)
     service = Service.objects.get(workload=workload)
@@ -232,6 +243,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_resources_without_a_request_say_so(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     Allocation.objects.filter(pod=pod).update(cpu_milli=0, memory_mib=0)
     make.used(pod, 25, cpu=4, memory=12)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from projects.models import Audit, Workload
 from tests.api.arrays.test_arrays import counts, problem, submit
 from tests.api.conftest import Caller
@@ -39,6 +41,7 @@ def test_tasks_are_suspended_and_resumed(dave: Caller) -> None:
     assert (answer.status_code, problem(answer)) == (422, ("indexes", "names a task that does not exist"))
 
 
+@pytest.mark.heavy
 def test_suspended_array_can_be_cancelled(dave: Caller) -> None:
     array = submit(dave)
     path = f"arrays/{array['id']}"
@@ -70,6 +73,7 @@ def test_max_running_of_an_active_array_can_be_changed(dave: Caller) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_invalid_change_of_max_running_is_rejected(carol: Caller, dave: Caller) -> None:
     array = submit(dave, array={"tasks": 3, "max_running": 1})
     path = f"arrays/{array['id']}"

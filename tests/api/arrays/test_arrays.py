@@ -112,6 +112,7 @@ def test_error_for_an_invalid_array_names_the_key(
     assert not WorkloadArray.objects.exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
@@ -133,6 +134,7 @@ def test_array_is_rejected_if_its_documents_exceed_the_total_size_limit(dave: Ca
     assert (answer.status_code, problem(answer)) == (422, ("array", "is too large"))
 
 
+@pytest.mark.heavy
 def test_array_is_rejected_where_a_single_workload_is_required(cast: Cast, dave: Caller) -> None:
     answer = dave.post("workloads", document())
     assert (answer.status_code, problem(answer)) == (422, ("array", "creates several workloads"))
@@ -166,12 +168,14 @@ def test_repeated_submission_is_stored_once(dave: Caller) -> None:
     assert (WorkloadArray.objects.count(), Workload.objects.count()) == (1, 3)
 
 
+@pytest.mark.heavy
 def test_tasks_count_against_the_rate_limit(dave: Caller) -> None:
     before = int(dave.post(PATH, document("one"))["RateLimit-Remaining"])
     after = int(dave.post(PATH, document("many", array={"tasks": 500}))["RateLimit-Remaining"])
     assert before - after == 10
 
 
+@pytest.mark.heavy
 def test_dry_run_predicts_the_first_task_and_stores_nothing(dave: Caller) -> None:
     result = dave("POST", PATH, document(array={"tasks": ["7-9"], "max_running": 2}), dry_run="true").json()
     assert (result["tasks"], result["max_running"]) == (3, 2)
@@ -231,6 +235,7 @@ def test_ended_array_is_deleted_with_all_attempts(dave: Caller) -> None:
     assert Event.objects.filter(kind="deleted").count() == 4
 
 
+@pytest.mark.heavy
 def test_retry_is_validated_like_a_submission(cast: Cast, dave: Caller) -> None:
     array = submit(dave)
     dave.post(f"arrays/{array['id']}/cancel")
@@ -243,6 +248,7 @@ def test_retry_is_validated_like_a_submission(cast: Cast, dave: Caller) -> None:
     assert Workload.objects.filter(array=array["id"]).count() == 3
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("action", ["cancel", "retry", "suspend", "resume"])
 def test_another_member_cannot_change_an_array(carol: Caller, dave: Caller, action: str) -> None:
     array = submit(carol)
@@ -274,6 +280,7 @@ def test_query_count_of_a_change_is_independent_of_the_number_of_tasks(
     assert numbers[0] == numbers[1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("step", ["cancel", "retry"])
 def test_request_for_more_tasks_than_an_array_can_have_is_rejected(dave: Caller, step: str) -> None:
     array = submit(dave)
@@ -282,6 +289,7 @@ def test_request_for_more_tasks_than_an_array_can_have_is_rejected(dave: Caller,
     assert answer.json()["errors"][0]["allowed"] == "at most 10000 indexes"
 
 
+@pytest.mark.heavy
 def test_retry_is_rejected_while_a_live_workload_uses_the_arrays_name(dave: Caller) -> None:
     array = submit(dave)
     Workload.objects.filter(array=array["id"]).update(phase="failed", ended_at=make.ago(minutes=1))
@@ -292,6 +300,7 @@ def test_retry_is_rejected_while_a_live_workload_uses_the_arrays_name(dave: Call
     assert WorkloadArray.objects.get().state == "failed"
 
 
+@pytest.mark.heavy
 def test_list_includes_costs_only_on_request(cast: Cast, dave: Caller) -> None:
     cast.pool.price_per_gpu_hour = 3600
     cast.pool.save()

@@ -27,6 +27,7 @@ def test_client_address_that_sends_many_invalid_tokens_is_throttled(cast: Cast) 
     assert request_with("berth_x", "203.0.113.8").status_code == 401, "each address has its own limit"
 
 
+@pytest.mark.heavy
 def test_invalid_token_counter_survives_many_other_counters(cast: Cast) -> None:
     for number in range(3):
         request_with(f"berth_{number}")

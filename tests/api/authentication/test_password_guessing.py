@@ -48,6 +48,7 @@ def test_successful_sign_ins_are_not_rate_limited(sign_in: SignIn) -> None:
     assert {sign_in("dave", PASSWORD, "203.0.113.1") for _ in range(LIMIT + 5)} == {200}
 
 
+@pytest.mark.heavy
 def test_rate_limit_per_address_covers_all_user_names() -> None:
     guesses = [sign_in_by_rest(f"name{n}", "wrong", "198.51.100.1") for n in range(LIMIT + 1)]
     assert guesses == [401] * LIMIT + [429]
@@ -67,6 +68,7 @@ def test_password_guesses_from_many_addresses_reduce_the_limit_per_address() -> 
     )
 
 
+@pytest.mark.heavy
 def test_spelling_variants_of_a_user_name_share_one_limit() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACK_FACTOR // 10)]
     for address in addresses:
@@ -87,6 +89,7 @@ def test_spelling_variants_of_a_user_name_share_one_limit() -> None:
     assert late == [401] * TRIES_UNDER_ATTACK + [429]
 
 
+@pytest.mark.heavy
 def test_addresses_in_one_ipv6_network_share_one_limit() -> None:
     guesses = [sign_in_by_rest("dave", "wrong", f"2001:db8:0:1::{n:x}") for n in range(1, LIMIT + 3)]
     assert guesses == [401] * LIMIT + [429] * 2
@@ -102,6 +105,7 @@ def test_admin_site_checks_no_passwords(cast: Cast) -> None:
         assert browser.get("/account").status_code == 302, "not signed in"
 
 
+@pytest.mark.heavy
 def test_admin_site_checks_no_password_in_the_session_of_a_user_without_access() -> None:
     browser = Client()
     assert browser.login(username="dave", password=PASSWORD)

@@ -57,6 +57,7 @@ def test_manually_issued_token_is_not_replaced(cast: Cast, dave: Caller) -> None
     assert dave.get("whoami").status_code == 200
 
 
+@pytest.mark.heavy
 def test_replacement_token_keeps_the_original_expiry(cast: Cast) -> None:
     here = sign_in()
     end = timezone.now().replace(microsecond=0) + timedelta(hours=1)
@@ -109,12 +110,14 @@ def test_guesses_of_the_current_password_are_throttled(cast: Cast, dave: Caller,
     assert change(dave).status_code == 429, "even the correct password is rejected from this address"
 
 
+@pytest.mark.heavy
 def test_invalid_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
     assert {change(dave, new="short").status_code for _ in range(8)} == {422}
     assert change(dave).status_code == 200
 
 
+@pytest.mark.heavy
 def test_user_without_password_is_directed_to_single_sign_on(cast: Cast, dave: Caller) -> None:
     user = User.objects.get(username="dave")
     user.set_unusable_password()
@@ -153,6 +156,7 @@ def test_password_set_by_an_admin_revokes_sign_in_tokens(cast: Cast) -> None:
     assert Audit.objects.get(action="set_password").actor == "alice"
 
 
+@pytest.mark.heavy
 def test_password_set_by_a_management_command_revokes_sign_in_tokens(cast: Cast, dave: Caller) -> None:
     here = sign_in()
     user = User.objects.get(username="dave")
@@ -162,6 +166,7 @@ def test_password_set_by_a_management_command_revokes_sign_in_tokens(cast: Cast,
     assert dave.get("whoami").status_code == 200
 
 
+@pytest.mark.heavy
 def test_token_list_marks_tokens_created_by_sign_in(cast: Cast, dave: Caller) -> None:
     sign_in()
     named = {token["name"]: token["interactive"] for token in dave.get("tokens").json()["items"]}
@@ -169,6 +174,7 @@ def test_token_list_marks_tokens_created_by_sign_in(cast: Cast, dave: Caller) ->
     assert list(named.values()) == [True]
 
 
+@pytest.mark.heavy
 def test_token_name_alone_does_not_mark_a_sign_in_token(cast: Cast) -> None:
     token, secret = tokens.issue(
         actor=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None

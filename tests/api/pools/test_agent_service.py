@@ -177,6 +177,7 @@ def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
     assert not host.unit.exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_restarted_agent_restarts_its_node_if_the_node_has_died(host: Host, metal_pool: NodePool) -> None:
     """After a reboot, the node's processes are gone and the boot ID is different."""
@@ -225,6 +226,7 @@ def test_changed_service_settings_are_applied_without_stopping_pods(
     poll_until(lambda: (host.place / "starts").read_text() == "started\nstarted\n")
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_rejected_agent_is_not_restarted(host: Host) -> None:
     host.install()
@@ -234,6 +236,7 @@ def test_rejected_agent_is_not_restarted(host: Host) -> None:
     assert "The agent is installed" in again.stdout, "the installation can be repeated"
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_python("3.9") is None, reason="no Python 3.9 on this machine")
 @pytest.mark.django_db(transaction=True)
 def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: NodePool) -> None:
@@ -263,6 +266,7 @@ def test_rejected_token_installs_nothing(host: Host) -> None:
     assert not (host.place / "systemctl.log").exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert host.install("--join-later").returncode == 0
@@ -287,6 +291,7 @@ def test_installation_by_an_unprivileged_user_is_rejected(tmp_path: Path) -> Non
     assert "Repeat the command with sudo." in host.install().stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -80,6 +80,7 @@ def test_agent_killed_during_an_upgrade_restarts_the_old_version_and_retries(
     assert (serving.place / "starts").read_text() == "started\n"
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
     serving: Host, alice: Caller, monkeypatch: pytest.MonkeyPatch
@@ -99,6 +100,7 @@ def test_failed_upgrade_keeps_the_old_agent_and_reports_the_reason(
     assert serving.is_running("pod")
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_of_a_free_machine_upgrades_automatically(host: Host) -> None:
     write_agent(host.place, report_seconds=0.2, version=OLD)

@@ -103,6 +103,7 @@ def test_pool_reports_no_free_nodes_if_another_pool_uses_them(
     assert second.nodes.count() == 0
 
 
+@pytest.mark.heavy
 def test_slurm_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Caller, page: Client) -> None:
     stage.settle()
     stage.slurm.set(down=True)
@@ -133,6 +134,7 @@ def test_slurmrestd_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: 
     assert find_problem(alice, page, "small", "provider") == ""
 
 
+@pytest.mark.heavy
 def test_allocation_shorter_than_the_boot_is_shown_with_its_limit(
     stage: SlurmStage, alice: Caller, page: Client
 ) -> None:

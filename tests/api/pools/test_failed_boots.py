@@ -115,6 +115,7 @@ def test_repeated_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) 
     assert history[0]["data"]["stopped"] is True
 
 
+@pytest.mark.heavy
 def test_retry_edit_and_resume_start_provisioning_immediately(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1)
     for action in ("retry", "edit", "resume"):
@@ -160,6 +161,7 @@ def test_terminated_machine_that_never_joined_counts_as_a_failed_boot(cloud: Ec2
     assert "instance is gone" in cloud.answer["last_error"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("is_noticed", sample([True, False], 1))
 def test_spot_interruption_during_a_boot_is_not_counted_as_failed(cloud: Ec2Pool, is_noticed: bool) -> None:
     cloud.create("spot", boot_failure_limit=1, nodes=1, boot_timeout=900)
@@ -233,6 +235,7 @@ def assert_page_shows_the_failure_and_retries(cast: Cast) -> None:
     assert NodePool.objects.get(name="cloud").boot_failures == 0
 
 
+@pytest.mark.heavy
 def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
     assert boot_retry_delay(50) == MAX_DELAY
@@ -240,6 +243,7 @@ def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
     assert [should_stop_provisioning(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
 
 
+@pytest.mark.heavy
 def test_reason_ending_in_punctuation_gets_no_second_period(cast: Cast) -> None:
     for number, output in enumerate(("Is the driver installed and running.", "Error:", "Error: .")):
         node = make.node(cast.pool, ordinal=number, client_token=f"order-{number}")

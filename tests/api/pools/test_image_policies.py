@@ -44,6 +44,7 @@ def test_error_for_an_invalid_policy_names_the_field(edit: Edit) -> None:
     assert error["allowed"].startswith("REGISTRY/NAME")
 
 
+@pytest.mark.heavy
 def test_pool_with_plugins_cannot_require_images(edit: Edit) -> None:
     NodePool.objects.filter(name="local").update(environment={"pip": ["numpy"]})
     (error,) = edit({"mode": "require"}).json()["errors"]
@@ -66,6 +67,7 @@ def test_workload_that_violates_its_pools_policy_is_rejected(edit: Edit, dave: C
     assert error["allowed"] == "an image"
 
 
+@pytest.mark.heavy
 def test_workload_without_a_pool_is_limited_to_pools_that_accept_its_image(edit: Edit, dave: Caller) -> None:
     make.pool("pods", provider="static", runtime="ray", image_policy={"mode": "require", "patterns": []})
     edit({"mode": "forbid"})
@@ -78,6 +80,7 @@ def test_workload_without_a_pool_is_limited_to_pools_that_accept_its_image(edit:
     assert error["message"] == "cannot be used: the image policy of pool local forbids container images"
 
 
+@pytest.mark.heavy
 def test_pool_with_an_environment_rejects_images(edit: Edit, dave: Caller) -> None:
     environment = Environment.objects.create(
         digest="d" * 64, image={}, script="", created_at=make.ago(hours=1), phases=[]

@@ -77,6 +77,7 @@ def test_error_for_an_invalid_inventory_names_the_field(
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
 
 
+@pytest.mark.heavy
 def test_each_node_has_the_capacity_of_its_machine(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
     """The pool's node size is the minimum that a machine must provide."""
     eight = [f"GPU-{letter}" for letter in "hijklmno"]
@@ -98,6 +99,7 @@ def test_each_node_has_the_capacity_of_its_machine(alice: Caller, cast: Cast, me
     assert "1 free joined machine (0 large enough)" in alice.get("node-pools/metal/history").content.decode()
 
 
+@pytest.mark.heavy
 def test_machine_that_returns_with_different_hardware_gets_a_new_node(
     alice: Caller, metal_pool: NodePool
 ) -> None:

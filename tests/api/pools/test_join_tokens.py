@@ -95,6 +95,7 @@ def test_machine_cannot_join_with_a_revoked_token(alice: Caller, metal_pool: Nod
     assert Audit.objects.filter(action="revoke_join_token").count() == 1
 
 
+@pytest.mark.heavy
 def test_revoking_a_token_does_not_remove_its_machines(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     [used] = alice.get(TOKENS).json()["items"]
@@ -138,6 +139,7 @@ def test_only_platform_admins_see_tokens_and_machines(
     assert alice.get(f"node-pools/local/join-tokens/{token['id']}").status_code == 404
 
 
+@pytest.mark.heavy
 def test_machine_without_a_node_is_removed_immediately(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     assert listed(alice)["box-1"]["state"] == "free"
@@ -183,6 +185,7 @@ def test_machine_with_a_node_is_drained_before_it_is_removed(alice: Caller, meta
     assert list(kinds) == ["ready", "interruption", "uncordon", "interruption", "terminate"]
 
 
+@pytest.mark.heavy
 def test_machine_being_removed_gets_no_new_node(alice: Caller, metal_pool: NodePool) -> None:
     join(alice)
     join(alice, "box-2")

@@ -163,6 +163,7 @@ def test_valid_machine_is_accepted_from_a_throttled_client_address(
     assert [report_in(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
 
 
+@pytest.mark.heavy
 def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal_pool: NodePool) -> None:
     """A reinstalled machine may never have received the response that contained its secret."""
     former = join(alice)
@@ -176,6 +177,7 @@ def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, m
     assert Machine.objects.filter(name="box-1", departed_at=None).count() == 1
 
 
+@pytest.mark.heavy
 def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
     for days in (40, 1):
         at = timezone.now() - timedelta(days=days, hours=2)
@@ -184,6 +186,7 @@ def test_expired_tokens_are_deleted(alice: Caller, cast: Cast, metal_pool: NodeP
     assert JoinToken.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_silent_machine_is_marked_lost_and_recovers_with_its_next_report(
     alice: Caller, metal_pool: NodePool
 ) -> None:
@@ -199,6 +202,7 @@ def test_silent_machine_is_marked_lost_and_recovers_with_its_next_report(
     assert Node.objects.filter(pool=metal_pool, state="ready").count() == 1
 
 
+@pytest.mark.heavy
 def test_machine_too_small_for_a_node_is_not_used(alice: Caller, metal_pool: NodePool) -> None:
     join(alice, memory_mib=8000)
     reconcile_pool(metal_pool, nodes_desired=1)
@@ -276,6 +280,7 @@ def test_spot_interruption_reported_by_a_machine_is_recorded(ordered_node: Node)
     assert report_in(secret).status_code == 401
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("provider", "failures"), [("slurm", 1), ("aws", 0)])
 def test_boot_fails_if_its_slurm_allocation_ends_but_not_if_its_spot_machine_is_interrupted(
     ordered_node: Node, provider: str, failures: int
@@ -289,6 +294,7 @@ def test_boot_fails_if_its_slurm_allocation_ends_but_not_if_its_spot_machine_is_
     assert (reason in ordered_node.pool.boot_error) == bool(failures)
 
 
+@pytest.mark.heavy
 def test_early_end_of_a_slurm_allocation_is_recorded_unless_it_was_announced(ordered_node: Node) -> None:
     NodePool.objects.update(provider="slurm")
     Node.objects.update(state="ready", instance_id="5-abcdef12")

@@ -54,6 +54,7 @@ def test_token_admits_its_maximum_number_of_machines_and_rejects_others(alice: C
     assert prefixes == {listed["prefix"], another["prefix"]}
 
 
+@pytest.mark.heavy
 def test_error_for_a_revoked_or_expired_token_states_when_it_ended(alice: Caller, token: str) -> None:
     JoinToken.objects.update(expires_at="2026-01-02T03:04:00Z")
     assert join(token, 1).json()["detail"] == "This join token expired at 2026-01-02 03:04 UTC."
@@ -78,6 +79,7 @@ def test_reinstalled_machine_replaces_its_registration_and_counts_once(alice: Ca
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_machine_that_rejoins_before_it_is_lost_keeps_its_node(token: str, metal_pool: NodePool) -> None:
     join(token, 1)
     reconcile_pool(metal_pool, nodes_desired=1)
@@ -98,6 +100,7 @@ def test_token_cannot_replace_a_machine_that_still_reports(token: str, metal_poo
     assert report_in(secret).status_code == 200
 
 
+@pytest.mark.heavy
 def test_removed_machine_needs_a_valid_token_to_rejoin(alice: Caller, token: str) -> None:
     join(token, 1)
     alice.post(f"{MACHINES}/box-1/remove", {})
@@ -110,6 +113,7 @@ def test_removed_machine_needs_a_valid_token_to_rejoin(alice: Caller, token: str
     assert Machine.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_machine_belongs_to_only_one_pool_at_a_time(alice: Caller, cast: Cast, token: str) -> None:
     services.create_pool(actor=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake")
     join(token, 1)

@@ -94,6 +94,7 @@ def test_node_with_a_failed_installation_is_marked_lost_with_the_reason(
     assert (Node.objects.count(), report_in(secret).json()["digest"]) == (2, digest)
 
 
+@pytest.mark.heavy
 def test_script_failure_outside_any_phase_is_reported(secret: str) -> None:
     digest = report_in(secret).json()["digest"]
     report(secret, digest, exit_code=2, output="sh: syntax error")
@@ -102,6 +103,7 @@ def test_script_failure_outside_any_phase_is_reported(secret: str) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_report_for_a_different_environment_is_ignored(secret: str) -> None:
     assert report(secret, "0" * 64, PIP, exit_code=0).status_code == 200
     assert (node().phases, node().prepared_at) == ([], None)
@@ -121,6 +123,7 @@ def test_invalid_report_is_rejected(secret: str, booted: dict[str, Any], path: s
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
 
 
+@pytest.mark.heavy
 def test_machine_downloads_the_worker_code(client: Any, db: None) -> None:
     answer = client.get("/api/v1/machines/worker.tar")
     assert answer.status_code == 200

@@ -121,6 +121,7 @@ def test_platform_admins_create_edit_and_delete_a_pool(alice: Caller, bob: Calle
     assert alice.get("node-pools/big").status_code == 404
 
 
+@pytest.mark.heavy
 def test_new_pool_holds_nodes_for_large_workloads_after_ten_minutes_by_default(alice: Caller) -> None:
     values = {"name": "big", "provider": "fake", "runtime": "fake", "nodes_min": 1, "nodes_max": 1, "cpu": 1}
     assert alice("POST", "node-pools", values).json()["reservation_after"] == 600
@@ -226,6 +227,7 @@ def test_node_is_cordoned_drained_uncordoned_and_terminated(alice: Caller, bob: 
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-02", "SKY-10", "SKY-11", "SKY-19")
 @pytest.mark.parametrize(
     ("nodes", "stored"),
@@ -271,6 +273,7 @@ def test_error_for_an_invalid_number_of_nodes_names_the_field(
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
 
 
+@pytest.mark.heavy
 def test_pool_is_drained_and_resumed(alice: Caller, node: Node) -> None:
     NodePool.objects.filter(name="local").update(nodes_min=1, nodes_desired=1)
     drained = alice.post("node-pools/local/drain", {"reason": "moving house"}).json()

@@ -38,6 +38,7 @@ def test_provisioning_outcomes_and_scaling_decisions_are_counted(cast: Cast) -> 
         assert line in lines
 
 
+@pytest.mark.heavy
 def test_costs_are_exported_for_pools_with_a_price(cast: Cast) -> None:
     make.node(cast.pool, state="draining", drain_started_at=make.ago(hours=1), created_at=make.ago(hours=3))
     assert not [line for line in metric_lines() if line.startswith("berth_pool_cost_per_hour{")]

@@ -35,6 +35,7 @@ def test_plugins_keep_their_order_and_tokens_are_never_returned(alice: Caller, f
     assert environment["script"].startswith("#!/bin/sh\n")
 
 
+@pytest.mark.heavy
 def test_response_is_a_valid_request_body(alice: Caller) -> None:
     alice.post("node-pools", POOL)
     before = alice.get("node-pools/train").json()
@@ -86,6 +87,7 @@ def test_available_plugins_are_listed_with_their_parameters(frank: Caller, alice
     assert alice.get("plugins").json()["refused"] == {}
 
 
+@pytest.mark.heavy
 def test_pool_without_plugins_has_no_environment(alice: Caller, cast: Cast) -> None:
     answer = alice.get(f"node-pools/{cast.pool.name}/environment")
     assert answer.status_code == 404

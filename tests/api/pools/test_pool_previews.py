@@ -54,6 +54,7 @@ def test_dry_run_shows_nodes_and_creates_nothing(cast: Cast, alice: Caller, valu
     assert not NodePool.objects.filter(name="prod").exists()
 
 
+@pytest.mark.heavy
 def test_dry_run_reports_an_unresponsive_cluster_as_an_error(
     cast: Cast, alice: Caller, values: dict[str, Any], cluster: FakeCluster
 ) -> None:
@@ -65,6 +66,7 @@ def test_dry_run_reports_an_unresponsive_cluster_as_an_error(
     assert preview["nodes"] == []
 
 
+@pytest.mark.heavy
 def test_dry_run_rejects_the_same_values_as_creation(
     cast: Cast, alice: Caller, values: dict[str, Any]
 ) -> None:
@@ -93,6 +95,7 @@ def test_only_platform_admins_may_preview(cast: Cast, carol: Caller, values: dic
     assert carol.post(PATH, values).status_code == 403
 
 
+@pytest.mark.heavy
 def test_preview_is_empty_for_a_provider_without_a_preview(cast: Cast, alice: Caller) -> None:
     preview = alice.post(PATH, {"name": "small", "nodes": 1}).json()
     assert (preview["source"], preview["nodes"], preview["findings"]) == ("", [], [])

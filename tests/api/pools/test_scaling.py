@@ -63,6 +63,7 @@ def test_viewer_cannot_scale_and_sees_no_workload_names(cast: Cast, erin: Caller
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
 
+@pytest.mark.heavy
 def test_preview_names_the_disruption_budget_that_blocks_drains(
     cast: Cast, alice: Caller, nodes: list[Node]
 ) -> None:
@@ -79,6 +80,7 @@ def test_preview_names_the_disruption_budget_that_blocks_drains(
     ]
 
 
+@pytest.mark.heavy
 def test_consolidation_blocked_by_a_budget_is_reported(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     changes = {"node_consolidation": "when_underutilized", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
@@ -145,6 +147,7 @@ def test_lower_maximum_previews_and_drains_the_excess_nodes(
     assert list(drained) == sorted(draining)
 
 
+@pytest.mark.heavy
 def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> None:
     raised = edit(alice, {"nodes_min": 3})
     assert (raised.status_code, raised.json()["nodes_desired"], raised.json()["draining"]) == (200, 3, [])
@@ -154,6 +157,7 @@ def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> N
     assert (both.status_code, both.json()["nodes_desired"]) == (200, 6)
 
 
+@pytest.mark.heavy
 def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
     for path in ("node-pools/local", "node-pools/local?dry_run=true"):
@@ -162,6 +166,7 @@ def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller
         assert [item["path"] for item in refused.json()["errors"]] == ["ready_threshold"]
 
 
+@pytest.mark.heavy
 def test_edit_and_its_preview_are_refused_alike(alice: Caller, nodes: list[Node]) -> None:
     for changes, status in (
         ({"volumes": [{"name": "data", "source": "/data", "projects": ["visionx"]}]}, 422),

@@ -56,12 +56,14 @@ def test_error_for_an_unusable_token_does_not_repeat_it(
     assert "s3cret" not in response.content.decode()
 
 
+@pytest.mark.heavy
 def test_token_of_another_provider_is_rejected(alice: Caller, body: dict[str, Any]) -> None:
     other = {**body, "provider": "static", "provider_settings": {}}
     [problem] = alice.post("node-pools", other).json()["errors"]
     assert (problem["path"], problem["message"]) == ("slurm_token", "is not used by the provider static")
 
 
+@pytest.mark.heavy
 def test_preview_uses_a_token_that_is_not_stored(
     alice: Caller, body: dict[str, Any], rest: FakeSlurmRest
 ) -> None:
@@ -74,6 +76,7 @@ def test_preview_uses_a_token_that_is_not_stored(
     assert rest.slurm.jobs == []
 
 
+@pytest.mark.heavy
 def test_preview_explains_how_a_new_pool_gets_the_key_of_its_login_node(
     alice: Caller, body: dict[str, Any]
 ) -> None:

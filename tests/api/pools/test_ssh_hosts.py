@@ -67,6 +67,7 @@ def test_preview_shows_host_facts_and_fingerprints_and_stores_nothing(
     assert not PoolSecret.objects.exists()
 
 
+@pytest.mark.heavy
 def test_preview_reports_hosts_that_do_not_respond(
     alice: Caller, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ def test_host_list_shows_problems_and_only_the_presented_key_can_be_accepted(
     assert server.private_key not in json.dumps(alice.get("audit").json())
 
 
+@pytest.mark.heavy
 def test_edit_preserves_accepted_keys_and_errors_name_the_host(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
@@ -149,6 +151,7 @@ def test_unusable_keys_are_rejected_and_never_reach_workloads(
     assert wrong.json()["errors"][0]["path"] == "ssh_key"
 
 
+@pytest.mark.heavy
 def test_key_of_the_hosts_may_be_a_secret_that_is_set_after_the_pool_is_created(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:

@@ -59,6 +59,7 @@ def test_node_with_a_failed_start_script_is_marked_lost_with_exit_code_and_outpu
     assert "metal-0" not in {row["name"] for row in alice.get("nodes").json()["items"]}
 
 
+@pytest.mark.heavy
 def test_machine_with_a_failed_start_script_is_selected_last(alice: Caller, metal_pool: NodePool) -> None:
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
@@ -85,6 +86,7 @@ def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal_pool
     assert (node.state, node.phases[0]["state"], node.phases[0]["exit_code"]) == ("ready", "done", 0)
 
 
+@pytest.mark.heavy
 def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal_pool: NodePool) -> None:
     """Both reports name the same machine and node. Only the instance differs."""
     secret = join(alice)
@@ -158,6 +160,7 @@ def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) 
     assert stopped.exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_restarts_a_node_after_all_its_processes_were_killed(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,6 +198,7 @@ def test_agent_restarts_a_node_after_all_its_processes_were_killed(
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_of_a_slurm_job_ends_and_deletes_its_files_if_the_jobs_script_is_killed(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert not Workload.objects.exists()
 
 
+@pytest.mark.heavy
 def test_dry_run_lists_the_errors_in_an_invalid_document(gpu_node: None, dave: Caller) -> None:
     prediction = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
     assert (prediction.status_code, prediction.json()["outcome"]) == (200, "invalid")
@@ -80,6 +81,7 @@ def test_explanation_lists_the_last_cycles_blockers_and_queue_status(
     assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
+@pytest.mark.heavy
 def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     cast: Cast, gpu_node: None, dave: Caller
 ) -> None:
@@ -96,6 +98,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     }  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_workload_that_is_not_pending_has_no_smallest_change(
     cast: Cast, gpu_node: None, dave: Caller
 ) -> None:

@@ -69,6 +69,7 @@ def test_unschedulable_workload_does_not_block_others_in_the_same_cycle(
     assert (queue["requested"]["gpu"], queue["share"]["gpu"]) == (1, 1), "only the small workload counts"
 
 
+@pytest.mark.heavy
 def test_dry_run_with_a_hundred_thousand_replicas_reports_unschedulable(
     cluster: Cluster, dave: Caller
 ) -> None:
@@ -78,6 +79,7 @@ def test_dry_run_with_a_hundred_thousand_replicas_reports_unschedulable(
     assert answer["outcome"] == "unschedulable"
 
 
+@pytest.mark.heavy
 def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, dave: Caller) -> None:
     submit(dave, "first", replicas=2, gpu=1, memory_mib="6Gi")
     cluster.run(5)
@@ -87,6 +89,7 @@ def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, 
     assert message == "6144 MiB of memory requested, 4096 free, 2048 missing."
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RAI-53")
 def test_reason_for_an_unplaceable_role_counts_nodes_per_obstacle(cluster: Cluster, dave: Caller) -> None:
     first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]

@@ -1,5 +1,7 @@
 """Tests for pool queues and the eviction matrix over REST."""
 
+import pytest
+
 from projects.models import Workload
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -28,6 +30,7 @@ def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
     assert second["next"] is None
 
 
+@pytest.mark.heavy
 def test_reserved_workload_is_listed_first_without_a_position(cast: Cast, alice: Caller) -> None:
     pending(cast, "first", 1)
     Workload.objects.filter(pk=pending(cast, "reserved", 4).pk).update(phase="reserved")
@@ -53,6 +56,7 @@ def test_unknown_pool_and_invalid_cursor_are_rejected(alice: Caller) -> None:
     assert alice.get("node-pools/local/queue", cursor="abc").status_code == 422
 
 
+@pytest.mark.heavy
 def test_eviction_matrix_counts_only_evictions_that_match_the_filter(
     cast: Cast, alice: Caller, dave: Caller
 ) -> None:

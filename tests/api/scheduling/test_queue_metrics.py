@@ -29,6 +29,7 @@ def test_metrics_include_pending_workloads_by_reason_and_the_longest_pending_tim
     assert metrics["berth_longest_wait_seconds"] == pytest.approx(5400, abs=30)
 
 
+@pytest.mark.heavy
 def test_pending_time_quantiles_cover_workloads_started_in_the_last_day(cast: Cast) -> None:
     other = make.pool("other")
     hour_ago = make.ago(hours=1)
@@ -64,6 +65,7 @@ def test_queue_metrics_cover_quota_fair_share_and_demand(cast: Cast) -> None:
     assert f"berth_queue_quota_gpus{{{of_department}}}" not in metrics, "an unlimited quota is not exported"
 
 
+@pytest.mark.heavy
 def test_service_metrics_cover_engines_scale_requests_and_missing_metrics(cast: Cast) -> None:
     workload = make.workload(cast.ads, "llm", phase=Phase.RUNNING, kind="service")
     service = Service.objects.create(workload=workload, role="engine", initial_engines=2, next_number=3)

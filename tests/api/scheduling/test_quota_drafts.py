@@ -64,6 +64,7 @@ def test_conflict_names_the_other_user_and_the_current_value(
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=preview_tag(bob)).status_code == 200
 
 
+@pytest.mark.heavy
 def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision: Quota, bob: Caller) -> None:
     etag = preview_tag(bob)
     quotas.remove_quota(actor=cast.alice, quota=vision)
@@ -74,6 +75,7 @@ def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_applying_a_draft_requires_its_base_version(vision: Quota, bob: Caller) -> None:
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT).status_code == 428
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match='"7.1"').status_code == 412
@@ -90,6 +92,7 @@ def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
     assert QuotaChange.objects.filter(actor="bob").count() == 1
 
 
+@pytest.mark.heavy
 def test_version_in_the_response_does_not_cover_later_changes(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +110,7 @@ def test_version_in_the_response_does_not_cover_later_changes(
     assert gpu_quotas()["vision"] == 5000
 
 
+@pytest.mark.heavy
 def test_draft_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
     same = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 4}}]}
     assert bob.post("quotas/preview", same).json()["changes_nothing"] is True
@@ -131,6 +135,7 @@ def test_revert_restores_deleted_and_deletes_created_quotas(cast: Cast, vision: 
     assert gpu_quotas() == {"speech": 1000}
 
 
+@pytest.mark.heavy
 def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Caller) -> None:
     made = bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").json()["change"]["id"]
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})

@@ -70,6 +70,7 @@ def test_pools_with_different_gpu_models_are_rejected(cloud: NodePool, cast: Cas
     assert "cloud: H100, old: A100" in str(answer.json())
 
 
+@pytest.mark.heavy
 def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, alice: Caller) -> None:
     hosts = factories.pool("hosts", gpu_model="")
     factories.node(hosts, gpu_model="A100")
@@ -77,6 +78,7 @@ def test_gpu_models_of_joined_nodes_are_checked(metal: NodePool, cast: Cast, ali
     assert problems(answer) == [("pools", "have different GPU models")]
 
 
+@pytest.mark.heavy
 def test_pool_in_a_group_cannot_change_to_another_gpu_model(
     h100: dict[str, Any], cloud: NodePool, alice: Caller
 ) -> None:
@@ -109,6 +111,7 @@ def test_invalid_group_is_rejected(
     assert not QuotaGroup.objects.exists()
 
 
+@pytest.mark.heavy
 def test_pool_cannot_have_the_name_of_a_group(h100: dict[str, Any], alice: Caller) -> None:
     answer = alice.post("node-pools", {"name": "h100", "nodes_max": 1})
     assert problems(answer) == [("name", "is the name of a quota group")]
@@ -127,6 +130,7 @@ def test_group_quota_is_set_read_listed_and_deleted(h100: dict[str, Any], cast: 
     assert not Quota.objects.exists()
 
 
+@pytest.mark.heavy
 def test_group_quota_response_includes_the_status_in_each_pool(
     h100: dict[str, Any], cast: Cast, metal: NodePool, bob: Caller
 ) -> None:
@@ -148,6 +152,7 @@ def test_owner_cannot_have_quotas_for_both_a_pool_and_its_group(
     assert problems(answer) == [("pool", "overlaps with speech's quota in quota group h100")]
 
 
+@pytest.mark.heavy
 def test_draft_replaces_pool_quotas_with_a_group_quota(h100: dict[str, Any], cast: Cast, bob: Caller) -> None:
     for pool in ("metal", "cloud"):
         assert put(bob, f"quotas/projects/vision/{pool}", {"gpu": 8}, NEW).status_code == 201
@@ -177,6 +182,7 @@ def test_draft_replaces_pool_quotas_with_a_group_quota(h100: dict[str, Any], cas
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_draft_with_quotas_for_a_pool_and_its_group_is_rejected(
     h100: dict[str, Any], cast: Cast, bob: Caller
 ) -> None:
@@ -185,6 +191,7 @@ def test_draft_with_quotas_for_a_pool_and_its_group_is_rejected(
     assert [path for path, _ in problems(answer)] == ["changes[0].pool", "changes[1].pool"]
 
 
+@pytest.mark.heavy
 def test_pool_with_quotas_joins_a_group_unless_an_owner_has_quotas_in_both(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
@@ -229,6 +236,7 @@ def test_change_of_pools_is_previewed_then_applied_with_its_tag(
     assert problems(answer) == [("pools", "have different GPU models")]
 
 
+@pytest.mark.heavy
 def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:

@@ -1,5 +1,6 @@
 """Tests for setting quotas over REST."""
 
+import pytest
 from django.utils import timezone
 
 from projects.models import Audit, Quota
@@ -78,6 +79,7 @@ def test_error_names_the_invalid_amount_and_nothing_is_stored(bob: Caller) -> No
     assert not Audit.objects.filter(action="set_quota").exists()
 
 
+@pytest.mark.heavy
 def test_quota_above_the_department_quota_returns_the_same_warning_as_the_preview(
     cast: Cast, alice: Caller, bob: Caller
 ) -> None:
@@ -98,6 +100,7 @@ def test_quota_above_the_department_quota_returns_the_same_warning_as_the_previe
     assert "projects_above_department" in [warning["code"] for warning in of_department.json()["warnings"]]
 
 
+@pytest.mark.heavy
 def test_quota_includes_fair_share_and_allocation_from_the_last_cycle(
     cast: Cast, carol: Caller, bob: Caller
 ) -> None:

@@ -78,6 +78,7 @@ def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> Non
     assert alice.get("evictions", kind="revenge").status_code == 422
 
 
+@pytest.mark.heavy
 def test_eviction_csv_escapes_formulas(evictions: list[Eviction], alice: Caller) -> None:
     answer = alice.get("evictions", format="csv")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
@@ -87,6 +88,7 @@ def test_eviction_csv_escapes_formulas(evictions: list[Eviction], alice: Caller)
     assert rows[2]["gpus"] == "2.5"
 
 
+@pytest.mark.heavy
 def test_workload_lists_evictions_as_victim_and_as_preemptor(
     cast: Cast, evictions: list[Eviction], dave: Caller
 ) -> None:
@@ -144,6 +146,7 @@ def test_metrics_require_a_token_even_from_loopback(
         assert Client().get("/metrics", headers={"Authorization": sent}).status_code == status, sent
 
 
+@pytest.mark.heavy
 def test_metrics_ignore_scrape_configuration_parameters(db: None, settings: Any) -> None:
     headers = {"Authorization": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/metrics", {"collect[]": "nodes"}, headers=headers).status_code == 200

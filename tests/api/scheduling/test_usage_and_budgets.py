@@ -61,6 +61,7 @@ def test_report_is_grouped_by_user_and_paginated(
     assert third["next"] is None
 
 
+@pytest.mark.heavy
 def test_csv_report_escapes_formulas(alice: Caller, create_usage_hour: Callable[..., UsageHour]) -> None:
     create_usage_hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
     answer = alice.get("usage", group_by=["project", "user"], format="csv")
@@ -132,6 +133,7 @@ def test_forecast_extrapolates_the_last_seven_days(
     assert status.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
+@pytest.mark.heavy
 def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour: Callable[..., UsageHour]) -> None:
     """At half past the hour, the first of the seven days' hours counts in full for both usage and time."""
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
@@ -142,6 +144,7 @@ def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour: Callab
     assert status.pace == pytest.approx(2)
 
 
+@pytest.mark.heavy
 def test_each_budget_warning_is_sent_once_per_month(
     cast: Cast, create_usage_hour: Callable[..., UsageHour]
 ) -> None:

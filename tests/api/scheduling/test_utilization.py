@@ -47,6 +47,7 @@ def test_workload_utilization_includes_pods_and_devices(cast: Cast, dave: Caller
     assert dave.get(path, span=4 * 3600, run=2).json()["over_time"] == []
 
 
+@pytest.mark.heavy
 def test_utilization_of_an_idle_workload_states_when_it_became_idle(cast: Cast, dave: Caller) -> None:
     since = make.ago(hours=3)
     pod = create_running_pod(cast, cast.vision, "train", [0])
@@ -77,6 +78,7 @@ def test_node_utilization_includes_all_gpus_and_pods(cast: Cast, dave: Caller) -
     assert dave.get("utilization/nodes", pool="none").status_code == 422
 
 
+@pytest.mark.heavy
 def test_cluster_utilization_is_reported_by_pool_and_hour(cast: Cast, dave: Caller) -> None:
     pod = create_running_pod(cast, cast.ads, "theirs", [0, 1])
     pod.allocation.bound_at = make.ago(hours=3)
@@ -117,6 +119,7 @@ def test_invalid_time_span_is_rejected(cast: Cast, dave: Caller, span: str) -> N
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "span")
 
 
+@pytest.mark.heavy
 def test_utilization_of_a_completed_workload_ends_at_its_completion(cast: Cast, dave: Caller) -> None:
     pod = create_running_pod(cast, cast.vision, "train", [])
     make.past_utilization(pod, make.ago(hours=30), step=3600, cpu=700)

@@ -35,6 +35,7 @@ def test_utilization_is_exported_by_pool_and_device(cast: Cast) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_unmeasured_utilization_has_no_value(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.place(work, make.node(cast.pool), [0])
@@ -43,6 +44,7 @@ def test_unmeasured_utilization_has_no_value(cast: Cast) -> None:
     assert metric_lines("berth_pool_gpus_measured{") == ['berth_pool_gpus_measured{pool="local"} 0.0']
 
 
+@pytest.mark.heavy
 def test_workloads_with_idle_gpus_are_counted(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.used(make.place(work, make.node(cast.pool), [0]), 1, busy_at=make.ago(hours=2))

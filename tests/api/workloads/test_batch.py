@@ -59,6 +59,7 @@ def test_query_count_does_not_grow_with_documents(
     assert answer.json()["stored"] == count
 
 
+@pytest.mark.heavy
 def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
     cast: Cast, dave: Caller, django_assert_num_queries: Any
 ) -> None:
@@ -117,6 +118,7 @@ def test_repeated_batch_is_stored_once(dave: Caller) -> None:
     assert names() == ["a", "b"]
 
 
+@pytest.mark.heavy
 def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
     dave.post("workloads", training("b", project="vision"))
     result = dave.post(f"{PATH}?dry_run=true", {"items": bad_and_good(cast)}).json()
@@ -127,6 +129,7 @@ def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
     assert names() == ["b"]
 
 
+@pytest.mark.heavy
 def test_dependency_within_the_batch_causes_no_warning(dave: Caller) -> None:
     items = [
         *documents("a", after=[{"workload": "b"}]),
@@ -137,6 +140,7 @@ def test_dependency_within_the_batch_causes_no_warning(dave: Caller) -> None:
     assert warnings == [[], [], ["The dependency vision/gone does not exist yet."]]
 
 
+@pytest.mark.heavy
 def test_batch_wakes_the_scheduler_once(
     dave: Caller, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
@@ -147,6 +151,7 @@ def test_batch_wakes_the_scheduler_once(
     wake.assert_called_once_with("scheduler")
 
 
+@pytest.mark.heavy
 def test_fifty_documents_count_as_one_request(dave: Caller, settings: Any) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "write": 5}
     first = dave.post(PATH, {"items": documents(numbered(101))})
@@ -173,6 +178,7 @@ def test_only_json_batches_may_exceed_the_default_body_size(dave: Caller) -> Non
     assert dave("POST", "workloads", ("application/json", text)).status_code == 413
 
 
+@pytest.mark.heavy
 def test_too_deeply_nested_document_does_not_affect_the_others(dave: Caller) -> None:
     deep: Any = "x"
     for _ in range(60):

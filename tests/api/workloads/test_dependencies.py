@@ -39,6 +39,7 @@ def problem(answer: Any) -> dict[str, str]:
     return refusal
 
 
+@pytest.mark.heavy
 def test_error_for_the_former_key_names_its_replacement(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
@@ -76,6 +77,7 @@ def test_error_for_a_dependency_cycle_names_its_workloads(cast: Cast, dave: Call
     assert refusal["received"] == "vision/c -> vision/a -> vision/b -> vision/c"
 
 
+@pytest.mark.heavy
 def test_dependency_cycle_through_an_array_task_is_rejected(cast: Cast, dave: Caller) -> None:
     sweep = training("sweep", project="vision", array={"tasks": 3}, after=wait_for("report"))
     assert dave.post("arrays", sweep).status_code == 201
@@ -95,11 +97,13 @@ def test_error_for_a_cycle_through_a_hidden_project_does_not_name_it(
     assert "speech" not in refusal["received"] and refusal["message"] == "forms a cycle"
 
 
+@pytest.mark.heavy
 def test_array_cannot_wait_for_its_own_task(dave: Caller) -> None:
     sweep = training("sweep", project="vision", array={"tasks": 3}, after=wait_for("sweep-1"))
     assert problem(dave.post("arrays", sweep))["received"] == "vision/sweep -> vision/sweep"
 
 
+@pytest.mark.heavy
 def test_edit_that_closes_a_cycle_is_rejected_and_replaced_dependencies_are_ignored(
     cast: Cast, dave: Caller
 ) -> None:
@@ -114,6 +118,7 @@ def test_edit_that_closes_a_cycle_is_rejected_and_replaced_dependencies_are_igno
     assert (answer.status_code, answer.json()["spec"]["after"]) == (200, wait_for("a"))
 
 
+@pytest.mark.heavy
 def test_batch_rejects_only_the_document_that_closes_the_cycle(dave: Caller) -> None:
     answer = dave.post("workloads:batch", {"items": [document("a", "b"), document("b", "a")]}).json()
     assert (answer["stored"], answer["refused"]) == (1, 1)
@@ -139,6 +144,7 @@ def test_dependency_on_a_workload_that_ended_in_another_state_is_rejected(
     assert dave.post("workloads", document("second", "first", state="any")).status_code == 201
 
 
+@pytest.mark.heavy
 def test_batch_may_depend_on_a_failed_workload_that_it_resubmits(cast: Cast, dave: Caller) -> None:
     finish(submit(cast), "failed")
     items = [document("second", "first"), training("first", project="vision")]
@@ -179,6 +185,7 @@ def test_dependents_in_hidden_projects_are_not_listed(cast: Cast, bob: Caller, d
     assert [row["name"] for row in dave.get(path).json()["awaited_by"]] == ["own"]
 
 
+@pytest.mark.heavy
 def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, dave: Caller) -> None:
     sweep = arrays.submit(
         actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3})
@@ -194,6 +201,7 @@ def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, da
     assert (status["name"], status["phase"]) == ("sweep-2", "pending")
 
 
+@pytest.mark.heavy
 def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller) -> None:
     arrays.submit(actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3}))
     same = wait_for("sweep", tasks="same")
@@ -203,6 +211,7 @@ def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller
     assert WorkloadArray.objects.filter(name="eval").count() == 0
 
 
+@pytest.mark.heavy
 def test_tasks_key_is_rejected_for_a_dependency_on_a_single_workload(cast: Cast, dave: Caller) -> None:
     submit(cast)
     same = wait_for("first", tasks="same")
@@ -221,6 +230,7 @@ def test_awaited_workload_cannot_be_deleted(cast: Cast, dave: Caller, alice: Cal
     assert alice("DELETE", f"workloads/{first.pk}").status_code == 204
 
 
+@pytest.mark.heavy
 def test_older_workload_with_the_same_name_can_be_deleted(cast: Cast, alice: Caller) -> None:
     older = submit(cast)
     finish(older, Phase.CANCELLED)
@@ -240,6 +250,7 @@ def test_dependencies_of_a_started_workload_cannot_be_edited(cast: Cast, dave: C
     assert problem(answer)["path"] == "after"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [1, 20])
 def test_statement_count_does_not_depend_on_the_number_of_dependencies(
     cast: Cast, dave: Caller, count: int, django_assert_max_num_queries: Callable[..., Any]

@@ -56,6 +56,7 @@ def test_edit_updates_document_and_columns_and_is_audited(dave: Caller, pending:
     assert dave.get(f"workloads/{pending}").json()["spec"] == edited["spec"]
 
 
+@pytest.mark.heavy
 def test_null_in_a_patch_removes_the_key(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"max_runtime": None}).json()
     assert "max_runtime" not in answer["spec"]
@@ -63,6 +64,7 @@ def test_null_in_a_patch_removes_the_key(dave: Caller, pending: str) -> None:
     assert answer["increases"] == ["an unlimited run time instead of 3600 seconds"]
 
 
+@pytest.mark.heavy
 def test_edit_to_a_larger_request_resets_the_queue_time(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"roles": [{"name": "worker", "replicas": 3, "gpu": 1, "cpu": 2}]}).json()
     assert answer["increases"] == ["3 GPUs instead of 2 GPUs", "6 CPUs instead of no CPU"]
@@ -82,6 +84,7 @@ def test_edit_to_a_smaller_request_preserves_the_queue_time(dave: Caller, pendin
     assert Workload.objects.get(pk=pending).requeued_at is None
 
 
+@pytest.mark.heavy
 def test_preview_of_an_edit_stores_nothing(dave: Caller, pending: str) -> None:
     before = Workload.objects.values().get(pk=pending)
     answer = dave(
@@ -94,6 +97,7 @@ def test_preview_of_an_edit_stores_nothing(dave: Caller, pending: str) -> None:
     assert not Event.objects.filter(workload_id=pending, kind="edited").exists()
 
 
+@pytest.mark.heavy
 def test_edit_without_changes_stores_nothing(dave: Caller, pending: str) -> None:
     assert patch(dave, pending, {"priority": 50}).json()["changes"] == []
     assert Workload.objects.get(pk=pending).edits == 0
@@ -152,6 +156,7 @@ def test_only_pending_and_suspended_workloads_are_editable(
     assert words in answer.json().get("detail", "")
 
 
+@pytest.mark.heavy
 def test_task_of_an_array_is_not_editable(dave: Caller, cast: Cast) -> None:
     array = dave.post("arrays", training("sweep", project="vision", array={"tasks": 2})).json()
     (task, *_) = dave.get("workloads", array=array["id"]).json()["items"]
@@ -183,6 +188,7 @@ def test_audit_entry_of_an_edit_is_short_and_hides_environment_variables(dave: C
     assert len(records) < 5000
 
 
+@pytest.mark.heavy
 def test_audit_entry_hides_environment_variables_of_added_roles(dave: Caller, pending: str) -> None:
     roles = [{"name": "a", "env": {"PASSWORD": "hunter2"}}, {"name": "b"}]
     assert patch(dave, pending, {"roles": roles}).status_code == 200
@@ -192,6 +198,7 @@ def test_audit_entry_hides_environment_variables_of_added_roles(dave: Caller, pe
     assert "hunter2" not in f"{event.message} {event.data} {entry.before} {entry.after}"
 
 
+@pytest.mark.heavy
 def test_edit_repairs_a_workload_with_an_unreadable_document(dave: Caller, pending: str) -> None:
     row = Workload.objects.get(pk=pending)
     Workload.objects.filter(pk=pending).update(spec={**row.spec, "oldkey": 1})
@@ -201,11 +208,13 @@ def test_edit_repairs_a_workload_with_an_unreadable_document(dave: Caller, pendi
     assert "oldkey" not in answer.json()["spec"]
 
 
+@pytest.mark.heavy
 def test_merge_patch_media_type_is_accepted(dave: Caller, pending: str) -> None:
     answer = dave("PATCH", f"workloads/{pending}", ("application/merge-patch+json", b'{"priority": 60}'))
     assert answer.json()["priority"] == 60
 
 
+@pytest.mark.heavy
 def test_burst_delay_after_an_edit_counts_from_the_submission(dave: Caller, cast: Cast) -> None:
     NodePool.objects.create(name="cloud", provider="fake", runtime="fake", nodes_max=4, gpus_per_node=2)
     document = training("burst", project="vision", pools=["local", "cloud"], burst_after=600)

@@ -84,6 +84,7 @@ def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> No
     assert list(entries) == [("dave", "train", {"pod": "worker-0", "run": 1})] * 2
 
 
+@pytest.mark.heavy
 def test_file_that_becomes_shorter_ends_the_download(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
     answer = files(dave, pod, "/download", path="pod/code/b.bin")
     runtime.files[str(pod.pk)]["pod/code/b.bin"] = b"\0"
@@ -91,6 +92,7 @@ def test_file_that_becomes_shorter_ends_the_download(dave: Caller, pod: Pod, run
         b"".join(answer)
 
 
+@pytest.mark.heavy
 def test_missing_files_pods_and_nodes_are_named(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
     assert "no file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]
     assert files(dave, pod, path="none").status_code == 404

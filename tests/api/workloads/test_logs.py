@@ -84,6 +84,7 @@ def test_pod_is_selected_by_role_index_and_run(cast: Cast, dave: Caller, runtime
         assert dave.get(path, **query).status_code == 404
 
 
+@pytest.mark.heavy
 def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, runtime: FakeRuntime) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert "not started" in dave.get(f"workloads/{workload.pk}/logs").json()["detail"]
@@ -92,6 +93,7 @@ def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, ru
     assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
 
 
+@pytest.mark.heavy
 def test_runtime_error_returns_503(
     cast: Cast, dave: Caller, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_beginning_of_a_secret_is_withheld_until_the_next_bytes_or_the_end(
     assert (last.content, last["X-Complete"]) == (TOKEN[:4].encode(), "true")
 
 
+@pytest.mark.heavy
 def test_log_of_a_workload_with_many_secrets_needs_one_more_query(
     cast: Cast,
     dave: Caller,
@@ -192,6 +193,7 @@ def test_large_secret_does_not_displace_a_token() -> None:
     assert not build_masker([TOKEN, TOKEN]).is_partial
 
 
+@pytest.mark.heavy
 def test_warning_about_secrets_with_too_many_lines_is_logged_once(
     cast: Cast, pod: Pod, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +206,7 @@ def test_warning_about_secrets_with_too_many_lines_is_logged_once(
     assert str(pod.workload_id) in record.message
 
 
+@pytest.mark.heavy
 def test_user_who_sets_a_short_secret_is_warned(cast: Cast, dave: Caller) -> None:
     (warning,) = dave("PUT", "secrets/pin", {"value": "12345"}).json()["warnings"]
     assert "do not mask" in warning

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from django.utils import timezone
 
 from projects.models import Metric, MetricsReader, Pod, Workload, WorkloadArray
@@ -27,6 +28,7 @@ def test_metrics_are_listed_by_name_with_exact_extremes_and_a_sample(cast: Cast,
     assert dave.get(path, points=501).json()["errors"][0]["path"] == "points"
 
 
+@pytest.mark.heavy
 def test_comparison_contains_visible_workloads_in_the_requested_order(cast: Cast, dave: Caller) -> None:
     ours, others = make.workload(cast.vision, "ours"), make.workload(cast.ads, "theirs")
     second = make.workload(cast.vision, "second")
@@ -67,6 +69,7 @@ def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> N
     assert dave.get(path).json()["errors"][0]["path"] == "name"
 
 
+@pytest.mark.heavy
 def test_tasks_that_have_just_ended_are_counted_until_their_reports_are_read(
     cast: Cast, dave: Caller
 ) -> None:

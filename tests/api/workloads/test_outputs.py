@@ -101,6 +101,7 @@ def test_directory_is_downloaded_as_an_archive(dave: Caller, pods: list[Pod]) ->
             assert archive.getnames() == names
 
 
+@pytest.mark.heavy
 def test_missing_files_and_pods_are_named(cast: Cast, dave: Caller, pods: list[Pod]) -> None:
     assert download(dave, pods[0], path="results/none").status_code == 404
     assert download(dave, pods[0], path="../etc").status_code == 404
@@ -114,6 +115,7 @@ def test_missing_files_and_pods_are_named(cast: Cast, dave: Caller, pods: list[P
     assert download(dave, pods[0], pod="\u00b2-\u00b2").status_code == 404
 
 
+@pytest.mark.heavy
 def test_pools_on_kubernetes_accept_outputs(cast: Cast, dave: Caller) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(runtime="kubernetes", provider="kubernetes")
     document = training("train", project="vision", image="docker.io/library/busybox:1", outputs=["results"])
@@ -122,6 +124,7 @@ def test_pools_on_kubernetes_accept_outputs(cast: Cast, dave: Caller) -> None:
     assert created.json()["spec"]["outputs"] == ["results"]
 
 
+@pytest.mark.heavy
 def test_service_refuses_outputs(dave: Caller) -> None:
     document = training("train", project="vision", kind="service", outputs=["results"])
     errors = dave.post("workloads", document).json()["errors"]

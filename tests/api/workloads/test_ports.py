@@ -38,6 +38,7 @@ def test_link_uses_a_separate_host_for_each_port(dave: Caller, interactive_workl
     assert answer.headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.heavy
 def test_every_request_creates_a_new_link_despite_the_idempotency_key(
     dave: Caller, interactive_workload: str
 ) -> None:
@@ -61,6 +62,7 @@ def test_request_for_a_missing_port_pending_workload_or_unknown_field_is_rejecte
     assert dave.post(interactive_workload, {"port": 5432}).status_code == 422
 
 
+@pytest.mark.heavy
 def test_error_names_the_setting_if_no_apps_origin_is_configured(
     dave: Caller, interactive_workload: str, settings: Settings
 ) -> None:
@@ -71,6 +73,7 @@ def test_error_names_the_setting_if_no_apps_origin_is_configured(
     assert not PortLink.objects.exists()
 
 
+@pytest.mark.heavy
 def test_workload_page_opens_a_port(cast: Cast, interactive_workload: str, client: Client) -> None:
     workload_id = interactive_workload.split("/")[1]
     client.force_login(cast.dave.user)

@@ -57,6 +57,7 @@ def worker(session: str, node: int = 0) -> Caller:
     return Caller(secrets.for_pod(str(Pod.objects.get(workload_id=session, rank=node).pk)))
 
 
+@pytest.mark.heavy
 def test_session_runs_in_the_image_that_it_requests(dave: Caller, cast: Cast) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(runtime="local")
     image = {"image": "ghcr.io/org/python:3.11", "image_pull_policy": "always"}
@@ -87,6 +88,7 @@ def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running_sess
     assert unpack_frames(dave.get(f"sessions/{running_session}/results", after=1).content) == []
 
 
+@pytest.mark.heavy
 def test_error_after_the_response_began_is_logged(
     dave: Caller, running_session: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -117,6 +119,7 @@ def test_worker_can_access_only_its_own_session(dave: Caller, carol: Caller, run
         assert other.get(path).status_code == 401
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("path", ["hello", "orders", "results", "leave"])
 def test_worker_endpoints_require_a_live_pods_secret(db: None, path: str) -> None:
     method = "GET" if path == "orders" else "POST"
@@ -164,6 +167,7 @@ def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: 
     assert dave.post(f"sessions/{running_session}/calls", body).status_code == status
 
 
+@pytest.mark.heavy
 def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
     refused = dave.post(f"sessions/{running_session}/calls", call)
@@ -173,6 +177,7 @@ def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, ru
     assert [node["node"] for node in broadcast["nodes"]] == [0]
 
 
+@pytest.mark.heavy
 def test_acknowledgement_of_future_results_is_rejected(dave: Caller, running_session: str) -> None:
     assert dave.get(f"sessions/{running_session}/results", after=1).status_code == 422
 
@@ -211,6 +216,7 @@ async def test_long_poll_returns_when_a_call_arrives() -> None:
     assert unpack_frames(wire.body)[1][1] == b"closed"
 
 
+@pytest.mark.heavy
 def test_session_uses_secrets_by_name(cast: Cast, dave: Caller) -> None:
     uses = build_options("local", 1, "vision", {"secrets": [{"name": "token", "env": "TOKEN"}]}).body()
     body = {**BODY, "secrets": uses["secrets"]}

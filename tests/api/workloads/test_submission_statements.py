@@ -23,6 +23,7 @@ def test_submission_runs_seven_queries(dave: Caller, django_assert_num_queries: 
         assert submit(dave, "second").status_code == 201
 
 
+@pytest.mark.heavy
 def test_query_count_is_independent_of_the_role_tree(dave: Caller, django_assert_num_queries: Any) -> None:
     submit(dave, "first")
     group = {"name": "g", "groups": [{"name": "h", "need": 1, "roles": [{"name": n} for n in "abc"]}]}
@@ -51,6 +52,7 @@ def test_submission_with_a_duplicate_name_stores_nothing(dave: Caller) -> None:
     assert (WorkloadRole.objects.count(), Event.objects.count()) == before
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", ["größe", 'a "quoted" \\ text', "%s {} $1"])
 def test_special_characters_are_stored_unchanged(dave: Caller, text: str) -> None:
     assert submit(dave, "texts", env={"TEXT": text}, labels={"label": text}).status_code == 201

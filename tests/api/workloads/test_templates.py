@@ -46,6 +46,7 @@ def test_template_is_created_read_and_edited_with_an_etag(cast: Cast, dave: Call
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_saving_an_unchanged_template_preserves_its_version(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     again = dave(
@@ -55,6 +56,7 @@ def test_saving_an_unchanged_template_preserves_its_version(cast: Cast, dave: Ca
     assert Audit.objects.filter(object_type="template").count() == 1
 
 
+@pytest.mark.heavy
 def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
     assert dave("DELETE", VISION_TEMPLATES, headers={"If-Match": tag}).status_code == 204
@@ -64,6 +66,7 @@ def test_recreated_template_has_a_new_version(cast: Cast, dave: Caller) -> None:
     assert Audit.objects.filter(action="delete_template").count() == 1
 
 
+@pytest.mark.heavy
 def test_json_document_is_stored_as_text(cast: Cast, dave: Caller) -> None:
     document = {"roles": [{"gpu": 1, "replicas": 2, "name": "worker"}], "command": ["a", "b"], "name": "x"}
     made = dave("PUT", VISION_TEMPLATES, {"document": document}, headers=NEW)
@@ -106,6 +109,7 @@ def test_invalid_template_name_is_rejected(cast: Cast, dave: Caller) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
 
 
+@pytest.mark.heavy
 def test_templates_are_paginated_by_name(cast: Cast, dave: Caller, carol: Caller) -> None:
     for number in range(5):
         save(dave, f"projects/vision/templates/t{number}")

@@ -92,6 +92,7 @@ def test_workload_is_suspended_resumed_cancelled_and_deleted(dave: Caller) -> No
     assert dave.get(path).status_code == 404
 
 
+@pytest.mark.heavy
 def test_actions_reject_unknown_fields(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
     refused = dave.post(f"{path}/cancel", {"force": True})
@@ -124,6 +125,7 @@ def test_workloads_are_filtered_sorted_and_searched(cast: Cast, bob: Caller) -> 
     assert names(search=str(Workload.objects.get(name="asr").pk)) == ["asr"]
 
 
+@pytest.mark.heavy
 def test_list_omits_the_spec(cast: Cast, dave: Caller) -> None:
     workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert "spec" not in dave.get("workloads").json()["items"][0]
@@ -139,6 +141,7 @@ def test_workload_events_are_listed_oldest_first(cast: Cast, dave: Caller) -> No
     assert newest == story[::-1]
 
 
+@pytest.mark.heavy
 def test_audit_names_actor_action_and_request(alice: Caller) -> None:
     alice("PATCH", "projects/vision", {"rank": 7}, headers={"X-Request-Id": "mine-1"})
     change = alice.get("audit", object_name="vision").json()["items"][0]
@@ -172,6 +175,7 @@ def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
 
 
+@pytest.mark.heavy
 def test_workload_with_an_image_is_limited_to_pools_that_run_images(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="docker.io/org/torch")
@@ -183,6 +187,7 @@ def test_workload_with_an_image_is_limited_to_pools_that_run_images(cast: Cast, 
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 
 
+@pytest.mark.heavy
 def test_document_with_an_image_may_omit_the_command(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = {"name": "a", "project": "vision", "roles": [{}], "image": "docker.io/org/torch"}
@@ -202,6 +207,7 @@ def test_submission_warns_about_limits_that_are_not_enforced(cast: Cast, dave: C
     assert not [warning for warning in plain["warnings"] if "limits" in warning]
 
 
+@pytest.mark.heavy
 def test_limits_and_their_sources_are_shown_before_and_after_the_workload_starts(
     cast: Cast, dave: Caller
 ) -> None:
@@ -217,6 +223,7 @@ def test_limits_and_their_sources_are_shown_before_and_after_the_workload_starts
     assert (pod["limits"], pod["memory_peak_mib"]) == (shown, 310)
 
 
+@pytest.mark.heavy
 def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Caller) -> None:
     trainer = {"entrypoint": "true", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
     manifest = {"kind": "TrainingJob", "metadata": {"name": "old", "namespace": "vision"},
@@ -226,12 +233,14 @@ def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Cal
     assert "limits of role trainer are not enforced" in answer.json()["warnings"][-1]
 
 
+@pytest.mark.heavy
 def test_enforced_limits_give_no_warning(cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
     answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
     assert not [warning for warning in answer["warnings"] if "limits" in warning]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("limits", "ignores", "warned"),
     [(["memory", "cpu", "processes"], False, False), (["processes"], False, True), ([], True, False)],

@@ -200,6 +200,7 @@ def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
         assert expected in shown.inner_text()
 
 
+@pytest.mark.heavy
 def test_first_page_groups_changes_by_the_users_days(opened: Open) -> None:
     zone = "Pacific/Kiritimati" if datetime.now(UTC).hour >= 10 else "Pacific/Pago_Pago"  # not the day of UTC
     with opened("ada", timezone_id=zone) as (page, faults):
@@ -213,6 +214,7 @@ def test_first_page_groups_changes_by_the_users_days(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_theme_follows_the_system_until_the_user_chooses_one(opened: Open) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with opened("ada", color_scheme="dark") as (page, faults):

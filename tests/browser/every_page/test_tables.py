@@ -1,5 +1,6 @@
 """Browser tests for tables and charts: sorting, search and CSV export."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
@@ -50,6 +51,7 @@ def test_list_is_searched_while_typing_without_a_reload(opened: Open) -> None:
         assert faults == []
 
 
+@pytest.mark.heavy
 def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/")

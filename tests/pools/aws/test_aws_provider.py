@@ -68,6 +68,7 @@ def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Account) -> None:
     assert base64.b64decode(reference["LaunchTemplateSpecificationUserData"]).decode() == USER_DATA
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("purchase", "tags_requests"),
     sample([("on_demand", [False]), ("spot", [True]), ("spot_then_on_demand", [True, False])], 2),
@@ -87,6 +88,7 @@ def test_only_spot_launches_tag_spot_requests(
     assert recorded_requests(place, "DeleteLaunchTemplate") == []
 
 
+@pytest.mark.heavy
 def test_existing_resources_are_not_created_again(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order("t-1"))
@@ -199,6 +201,7 @@ def test_failed_launch_is_not_retried_and_is_classified(place: Ec2Account, code:
     assert place.proxy.count("CreateFleet") == 1, "the SDK must not repeat launches"
 
 
+@pytest.mark.heavy
 def test_throttled_listing_is_retried_by_the_sdk(place: Ec2Account) -> None:
     place.proxy.next("DescribeInstances", Fault("RequestLimitExceeded"))
     assert place.provider().list_instances("small") == ()
@@ -221,6 +224,7 @@ def test_launch_outcome_is_uncertain_without_a_response(place: Ec2Account) -> No
     assert failure.value.kind == Kind.TIMEOUT
 
 
+@pytest.mark.heavy
 def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
     """If the tags are not visible yet, the client token prevents a duplicate launch."""
     place.proxy.next("CreateFleet", Fault(after=True))
@@ -239,6 +243,7 @@ def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
     assert len(place.proxy.living()) == 2
 
 
+@pytest.mark.heavy
 def test_order_is_completed_after_the_pool_settings_change(place: Ec2Account) -> None:
     place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError):
@@ -247,6 +252,7 @@ def test_order_is_completed_after_the_pool_settings_change(place: Ec2Account) ->
     assert {instance.instance_id for instance in again.instances} == place.proxy.living()
 
 
+@pytest.mark.heavy
 def test_booting_and_interrupted_machines_are_reported(place: Ec2Account) -> None:
     place.proxy.boots_immediately = False
     provider = place.provider(purchase="spot")
@@ -261,6 +267,7 @@ def test_booting_and_interrupted_machines_are_reported(place: Ec2Account) -> Non
     assert second.interruption.at == now + timedelta(minutes=2)
 
 
+@pytest.mark.heavy
 def test_interruptions_are_queried_only_for_spot_machines(place: Ec2Account) -> None:
     provider = place.provider()
     provider.provision(order())

@@ -97,6 +97,7 @@ def test_node_shows_progress_and_is_ready_once_its_environment_is_built(
     assert node(stage).prepared_at is not None
 
 
+@pytest.mark.heavy
 def test_node_with_a_failed_environment_is_marked_lost_and_replaced_later(
     stage: Stage, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_node_with_a_failed_environment_is_marked_lost_and_replaced_later(
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == ""
 
 
+@pytest.mark.heavy
 def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -> None:
     scripts.now = InstallStatus(Progress(), ready=True)
     run_ticks(stage, 2)
@@ -132,6 +134,7 @@ def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -
     assert not Environment.objects.filter(pk=after).exists()
 
 
+@pytest.mark.heavy
 def test_slow_installation_counts_towards_the_boot_timeout(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
     scripts.now = InstallStatus(PIP_RUNS)
@@ -140,6 +143,7 @@ def test_slow_installation_counts_towards_the_boot_timeout(stage: Stage, scripts
     assert "not ready within 900 s" in ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason
 
 
+@pytest.mark.heavy
 def test_interrupted_installation_is_restarted(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
     scripts.begun.clear()  # as if the machine had crashed

@@ -90,6 +90,7 @@ def test_pool_claims_the_selected_nodes_with_their_individual_capacity(fleet: Fl
     assert set(pool.nodes.values_list("labels__gpus", flat=True)) == {"yes"}
 
 
+@pytest.mark.heavy
 def test_foreign_pods_reduce_the_usable_capacity(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")
@@ -139,6 +140,7 @@ def test_node_change_wakes_the_scheduler_and_is_stored_before_the_pools_next_tic
     assert (first.state, first.obstacle) == (state, obstacle)
 
 
+@pytest.mark.heavy
 def test_kubelet_that_only_repeats_its_status_does_not_make_a_listing_due(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready", obstacle="")
@@ -164,6 +166,7 @@ def test_removed_node_is_marked_lost_and_another_node_is_claimed(fleet: Fleet) -
     assert NodeClaim.objects.filter(ended_at=None).count() == 1
 
 
+@pytest.mark.heavy
 def test_node_belongs_to_only_one_pool(fleet: Fleet) -> None:
     first, second = fleet.create(), fleet.create("second", nodes=1)
     fleet.settle(first, state="ready")
@@ -173,6 +176,7 @@ def test_node_belongs_to_only_one_pool(fleet: Fleet) -> None:
     assert "2 nodes of the cluster selected, 0 free, 0 large enough" in second.last_error
 
 
+@pytest.mark.heavy
 def test_pods_of_another_installation_count_as_foreign(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready", foreign_devices=[])
@@ -261,6 +265,7 @@ def test_unusable_kubeconfig_is_rejected(
     assert [problem.path for problem in raised.value.problems] == [f"kubeconfig.{path}"]
 
 
+@pytest.mark.heavy
 def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) -> None:
     fleet.create()
     pool = fleet.create("second")
@@ -271,6 +276,7 @@ def test_unusable_stored_kubeconfig_does_not_affect_other_pools(fleet: Fleet) ->
     assert "certificate-authority-data" in getattr(pools["second"], "reason", "")
 
 
+@pytest.mark.heavy
 def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
     pool = fleet.create()
     former = fleet.access.for_pool(pool).cluster

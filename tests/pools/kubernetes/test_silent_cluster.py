@@ -117,6 +117,7 @@ class CountedCalls:
                 self.unfinished -= 1
 
 
+@pytest.mark.heavy
 def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +172,7 @@ def test_repeated_start_of_a_created_pod_calls_nothing(
     assert ("POST", "pods") in calls.all, "a new process does not know whether the secrets exist"
 
 
+@pytest.mark.heavy
 def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
     assert k8s.runtime.list_pods() == ()
 
 
+@pytest.mark.heavy
 def test_background_start_reports_its_refusal(k8s: SilentStage) -> None:
     k8s.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", "exceeded quota: compute")
     k8s.runtime.begin_start(k8s.long("p-1"))

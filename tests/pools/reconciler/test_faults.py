@@ -27,6 +27,7 @@ def test_partial_delivery_is_used_and_the_rest_is_requested() -> None:
     stage.check()
 
 
+@pytest.mark.heavy
 def test_surplus_instances_are_terminated() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", ExtraInstances(more=2))
@@ -58,6 +59,7 @@ def test_provider_error_is_reported_and_the_call_is_retried_at_the_next_tick() -
     stage.check()
 
 
+@pytest.mark.heavy
 def test_provider_error_is_cleared_once_no_request_is_outstanding() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(2)
@@ -72,6 +74,7 @@ def test_provider_error_is_cleared_once_no_request_is_outstanding() -> None:
     stage.check()
 
 
+@pytest.mark.heavy
 def test_successful_listing_clears_the_error_of_a_failed_one() -> None:
     stage = Stage(pool(2))
     stage.settle()
@@ -100,6 +103,7 @@ def test_provider_call_with_a_lost_response_is_retried_without_duplicates() -> N
     stage.check()
 
 
+@pytest.mark.heavy
 @shows("SKY-58")
 def test_unneeded_instances_are_terminated_after_a_lost_response() -> None:
     stage = Stage(pool((0, 8)))
@@ -154,6 +158,7 @@ def test_unknown_instance_is_terminated() -> None:
     assert stage.history()[-3:] == ["orphan", "terminate", "error"]
 
 
+@pytest.mark.heavy
 def test_unknown_instances_are_not_terminated_while_paused() -> None:
     """A restored older database must not terminate instances that are missing from the database."""
     stage = Stage(pool(1))
@@ -226,6 +231,7 @@ def test_interrupted_machine_is_drained_and_replaced_immediately() -> None:
     stage.check()
 
 
+@pytest.mark.heavy
 def test_draining_node_gets_the_deadline_of_an_interruption() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(3)
@@ -242,6 +248,7 @@ def test_draining_node_gets_the_deadline_of_an_interruption() -> None:
     assert stage.states() == {0: "ready", 1: "ready", 2: "draining", 3: "ready"}
 
 
+@pytest.mark.heavy
 def test_overdue_drain_is_reported_once() -> None:
     stage = Stage(pool((0, 8), drain_timeout=300))
     stage.resize(2)
@@ -256,6 +263,7 @@ def test_overdue_drain_is_reported_once() -> None:
     assert stage.nodes_desired == 1
 
 
+@pytest.mark.heavy
 @shows("SKY-78")
 def test_node_lost_while_draining_is_terminated() -> None:
     stage = Stage(pool((0, 8)))
@@ -288,6 +296,7 @@ def test_clock_set_back_stops_no_node() -> None:
     stage.check()
 
 
+@pytest.mark.heavy
 def test_clock_jump_does_not_end_ready_nodes() -> None:
     stage = Stage(pool(2))
     stage.reconcile()
@@ -299,6 +308,7 @@ def test_clock_jump_does_not_end_ready_nodes() -> None:
     stage.check()
 
 
+@pytest.mark.heavy
 def test_paused_pool_keeps_its_size() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(2)

@@ -181,6 +181,7 @@ def test_pool_is_scaled_to_desired_nodes_set_by_another_process() -> None:
     assert stage.states() == dict.fromkeys(range(3), "ready")
 
 
+@pytest.mark.heavy
 @shows("SKY-39")
 def test_all_nodes_of_an_expired_pool_are_terminated() -> None:
     stage = Stage(pool(2, expires_at="2026-01-01T01:00:00Z"))
@@ -194,6 +195,7 @@ def test_all_nodes_of_an_expired_pool_are_terminated() -> None:
     assert not selectors.is_operational(stage.pool)
 
 
+@pytest.mark.heavy
 @shows("SKY-67")
 def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     stage = Stage(pool((0, 8)))
@@ -209,6 +211,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     assert [node.ordinal for node in selectors.overdue_drains(stage.now)] == [2, 1]
 
 
+@pytest.mark.heavy
 def test_query_count_does_not_grow_with_the_number_of_drained_nodes() -> None:
     counts = []
     for most in (3, 7):
@@ -236,6 +239,7 @@ def test_reconcile_pass_over_a_settled_pool_reads_only_the_pool_and_its_nodes() 
     assert len(statements) == 2
 
 
+@pytest.mark.heavy
 @shows("SKY-71", "SKY-72", "SKY-73")
 def test_late_completion_of_a_reverted_drain_is_ignored() -> None:
     stage = Stage(pool((0, 8)))

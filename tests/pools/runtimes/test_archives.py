@@ -192,6 +192,7 @@ def test_malicious_archive_is_refused_and_writes_nothing_outside(
     assert not [path for path in target.iterdir() if path.name.startswith(".berth")]
 
 
+@pytest.mark.heavy
 def test_long_and_repeated_extended_headers_do_not_change_the_copy(tmp_path: Path) -> None:
     unused = [b"%d k%06d=\n" % (12, number) for number in range(EXTENDED_MAX // 12)]
     header = resized(member("x" * 200), len(b"".join(unused)))[:512]
@@ -244,6 +245,7 @@ def test_incomplete_copy_keeps_the_previous_file_and_leaves_nothing_else(tmp_pat
         unpack(bytes(1024), target)
 
 
+@pytest.mark.heavy
 def test_archive_of_gnu_tar_is_unpacked(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:

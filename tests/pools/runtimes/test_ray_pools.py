@@ -49,6 +49,7 @@ def test_ray_runtime_is_rejected_with_the_fake_provider() -> None:
         pool(provider="fake", runtime="ray")
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db
 def test_local_runtime_is_rejected_if_nodes_are_remote_machines() -> None:
     for make in (
@@ -103,6 +104,7 @@ def test_static_node_without_ray_is_never_ready_and_reports_the_reason(tmp_path:
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.django_db
 def test_nodes_of_a_cluster_share_a_secret_and_lost_nodes_are_skipped() -> None:
     metal = pool(provider="static", runtime="ray")

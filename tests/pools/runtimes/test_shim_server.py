@@ -148,6 +148,7 @@ def test_pods_survive_the_loss_of_the_shim_server_and_new_pods_start(stage: Loca
         assert ended(stage.runtime, pod_id).exit_code == code
 
 
+@pytest.mark.heavy
 def test_pod_requested_again_after_the_server_was_killed_starts_once(stage: LocalStage) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
@@ -160,6 +161,7 @@ def test_pod_requested_again_after_the_server_was_killed_starts_once(stage: Loca
     assert stage.runtime.read_log("p-1", 0, 100).data == b"ran\n"
 
 
+@pytest.mark.heavy
 def test_unresponsive_shim_server_is_replaced(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
@@ -182,6 +184,7 @@ def test_pod_starts_without_a_shim_server(stage: LocalStage, monkeypatch: pytest
     assert stage.runtime._starter.server_pid is None
 
 
+@pytest.mark.heavy
 def test_pod_start_can_be_retried_after_forks_fail(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def test_pod_start_can_be_retried_after_forks_fail(
     assert ended(stage.runtime, "p-1").exit_code == 3
 
 
+@pytest.mark.heavy
 def test_shim_server_exits_when_the_runtime_is_killed_and_its_pods_continue(stage: LocalStage) -> None:
     starter = start_in_another_process(stage.root, LocalStage.SHELL, after=KILL_STARTER)
     assert starter.wait() == -signal.SIGKILL

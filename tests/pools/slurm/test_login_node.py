@@ -62,6 +62,7 @@ def test_jobs_are_submitted_and_cancelled_through_the_login_node(slurm: FakeSlur
     assert slurm.queue() == []
 
 
+@pytest.mark.heavy
 def test_preview_uses_an_unsaved_key(slurm: FakeSlurm, server: SshServer) -> None:
     login = {
         "address": server.address, "port": server.port, "user": "root", "host_key": server.host_key,
@@ -97,6 +98,7 @@ def test_unreachable_login_node_raises_a_timeout_error(slurm: FakeSlurm, server:
     assert "cannot be reached" in raised.value.message
 
 
+@pytest.mark.heavy
 def test_error_for_a_missing_ssh_client_states_the_remedy(
     slurm: FakeSlurm, server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

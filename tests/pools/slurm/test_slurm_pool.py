@@ -117,6 +117,7 @@ def test_node_with_an_expiring_allocation_is_drained_and_replaced(slurm: FakeSlu
     assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED", "RUNNING"]
 
 
+@pytest.mark.heavy
 def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
@@ -137,6 +138,7 @@ def test_node_whose_slurm_job_was_ended_is_lost_and_replaced(slurm: FakeSlurm) -
         stage.check()
 
 
+@pytest.mark.heavy
 def test_nodes_are_kept_while_slurm_is_unresponsive(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(2)
@@ -183,6 +185,7 @@ def test_duplicate_job_of_an_order_is_cancelled(slurm: FakeSlurm) -> None:
     assert [job["State"] for job in slurm.jobs] == ["RUNNING", "CANCELLED"]
 
 
+@pytest.mark.heavy
 def test_allocation_shorter_than_the_notice_period_counts_as_a_failed_boot(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)

@@ -57,6 +57,7 @@ async def test_command_that_does_not_end_times_out(server: SshServer, tmp_path: 
     end.touch()
 
 
+@pytest.mark.heavy
 async def test_endless_output_is_truncated(server: SshServer) -> None:
     async with connect(server.endpoint()) as connection:
         finished = await connection.run("head -c 3000000 /dev/zero")
@@ -74,6 +75,7 @@ async def test_changed_host_key_is_rejected_before_authentication(server: SshSer
     assert server.log.count("Accepted publickey") == logins
 
 
+@pytest.mark.heavy
 async def test_server_without_a_key_of_the_pinned_type_is_rejected(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other", "ecdsa")
     error = await refusal(server.endpoint(host_key=other))
@@ -110,6 +112,7 @@ async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshSe
     assert (await refusal(server.endpoint(user="not-a-user"))).kind is SshErrorKind.LOGIN
 
 
+@pytest.mark.heavy
 async def test_error_explains_an_unusable_private_key(server: SshServer, tmp_path: Path) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")
     for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "format of OpenSSH")):

@@ -98,6 +98,7 @@ def test_host_with_an_unexpected_key_is_rejected_and_left_unchanged(
     stage.wait_for("box-1", HostState.JOINED)
 
 
+@pytest.mark.heavy
 def test_host_without_a_pinned_key_shows_its_fingerprint(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_hanging_host_does_not_delay_other_hosts(stage: SshPool, server: SshServ
         assert stage.state("hangs") is HostState.INSTALLING
 
 
+@pytest.mark.heavy
 def test_host_problems_are_reported_with_the_reason(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:

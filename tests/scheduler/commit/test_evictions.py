@@ -88,6 +88,7 @@ def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     assert "ReservationDropped" in reasons
 
 
+@pytest.mark.heavy
 def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     waits = []
@@ -106,6 +107,7 @@ def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
     assert low.preemptions == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("RAI-31", "RAI-32")
 def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
@@ -146,6 +148,7 @@ def test_elastic_victim_is_scaled_down_before_other_victims_are_stopped(stage: S
         assert not Eviction.objects.filter(entire_workload=True).exists()
 
 
+@pytest.mark.heavy
 def test_reservation_that_exceeds_a_new_limit_is_dropped(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
@@ -160,6 +163,7 @@ def test_reservation_that_exceeds_a_new_limit_is_dropped(stage: Stage) -> None:
     assert high.reason == "ProjectLimit"
 
 
+@pytest.mark.heavy
 def test_higher_priority_workload_cannot_use_reserved_resources(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)

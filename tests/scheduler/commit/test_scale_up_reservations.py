@@ -115,6 +115,7 @@ def _wait_for_second_run(stage: Stage, workload: Workload, seconds: float = 0) -
     return Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
 
 
+@pytest.mark.heavy
 def test_moved_workload_keeps_its_reservation(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
@@ -134,6 +135,7 @@ def test_moved_workload_keeps_its_reservation(stage: Stage) -> None:
     assert (pod.run, pod.node_id, pod.allocation.devices) == (2, promise.node_id, promise.devices)
 
 
+@pytest.mark.heavy
 def test_cancelled_workload_loses_its_reservation_for_a_move(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()

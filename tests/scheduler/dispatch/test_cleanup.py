@@ -71,6 +71,7 @@ def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
+@pytest.mark.heavy
 def test_workspace_deletion_is_requeued_only_if_it_was_lost(stage: Stage) -> None:
     control.delete(actor=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
@@ -87,6 +88,7 @@ def test_workspace_deletion_is_idempotent(stage: Stage) -> None:
     assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
+@pytest.mark.heavy
 def test_failed_cleanup_is_retried_later(stage: Stage) -> None:
     workload = ended(stage)
     control.delete(actor=stage.cast.alice, workload=workload)
@@ -99,6 +101,7 @@ def test_failed_cleanup_is_retried_later(stage: Stage) -> None:
     assert not Leftover.objects.filter(name=str(workload.pk)).exists()
 
 
+@pytest.mark.heavy
 def test_workload_that_never_ran_needs_no_cleanup(stage: Stage) -> None:
     workload = control.cancel(actor=stage.cast.alice, workload=stage.submit())
     control.delete(actor=stage.cast.alice, workload=workload)

@@ -55,6 +55,7 @@ def test_workload_that_loses_all_pods_at_once_has_one_record(stage: Stage) -> No
     assert Eviction.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_record_counts_all_pods_if_an_eviction_stops_the_entire_workload(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
@@ -76,6 +77,7 @@ def fail(stage: Stage, workload: Workload, index: int) -> None:
     stage.tick()
 
 
+@pytest.mark.heavy
 def test_second_record_counts_the_pods_that_fail_after_the_eviction_of_their_peer(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
@@ -98,6 +100,7 @@ def test_second_record_counts_the_pods_that_fail_after_the_eviction_of_their_pee
     assert (Eviction.objects.count(), workload.restarts) == (2, 0)
 
 
+@pytest.mark.heavy
 def test_replacement_of_an_evicted_pod_that_fails_is_a_failure(stage: Stage) -> None:
     workload = running_gang(stage)
     stage.clock.advance(60)
@@ -111,6 +114,7 @@ def test_replacement_of_an_evicted_pod_that_fails_is_a_failure(stage: Stage) -> 
     assert Eviction.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 0)
@@ -150,6 +154,7 @@ def test_pod_that_is_lost_with_its_node_is_not_evicted(stage: Stage, cause: PodC
     assert not Eviction.objects.exists()
 
 
+@pytest.mark.heavy
 def test_pod_that_is_evicted_while_berth_stops_it_is_not_on_record(stage: Stage) -> None:
     workload = running_gang(stage)
     stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(workload))

@@ -85,6 +85,7 @@ def test_image_reference_with_a_digest_needs_no_registry_lookup(stage: Stage) ->
     assert (stage.registries.requests, RunImage.objects.get().digest) == ([], FIRST)
 
 
+@pytest.mark.heavy
 def test_transient_lookup_failure_is_shown_and_retried_later(stage: Stage) -> None:
     fault = RegistryFault.UNREACHABLE
     stage.registries.digests[IMAGE] = failure(fault)
@@ -119,6 +120,7 @@ def test_permanent_lookup_failure_fails_the_workload_with_its_reason(stage: Stag
     assert (workload.gpu_milli_now, orders(stage, workload)) == (0, [])
 
 
+@pytest.mark.heavy
 def test_unresponsive_registry_fails_the_workload_after_the_start_timeout(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
@@ -128,6 +130,7 @@ def test_unresponsive_registry_fails_the_workload_after_the_start_timeout(stage:
     assert workload.message.endswith(f": Looking up the digest of {IMAGE}.")
 
 
+@pytest.mark.heavy
 def test_digest_that_arrives_after_cancellation_is_discarded(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
@@ -179,6 +182,7 @@ def test_scheduler_crash_neither_loses_nor_duplicates_the_digest(stage: Stage, n
     assert len(stage.registries.requests) == 1
 
 
+@pytest.mark.heavy
 def test_digest_lookup_lost_in_a_scheduler_crash_is_repeated(stage: Stage) -> None:
     workload = stage.submit(image=IMAGE)
     stage.tick(2)
@@ -200,6 +204,7 @@ def test_digest_lookup_and_pull_use_the_projects_credentials(stage: Stage) -> No
     assert stage.registries.requests == [(IMAGE, order.registry_auth)]
 
 
+@pytest.mark.heavy
 def test_pods_of_an_idle_role_need_no_image(stage: Stage) -> None:
     roles = [{"name": "worker", "gpu": 1}, {"name": "ps", "cpu": 1, "idle": True}]
     workload = started(stage, roles=roles)
@@ -234,6 +239,7 @@ def test_pull_progress_is_updated_at_most_once_a_second(stage: Stage) -> None:
     assert workload.message == "All required pods of the gang are running."
 
 
+@pytest.mark.heavy
 def test_progressing_pull_may_exceed_the_start_timeout(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     stage.registries.digests[IMAGE] = FIRST

@@ -178,6 +178,7 @@ def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
     assert stage.pool().nodes_desired == 2
 
 
+@pytest.mark.heavy
 def test_node_with_a_non_preemptible_workload_is_not_released(stage: PoolStage) -> None:
     submit_one_per_node(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilized")
@@ -238,6 +239,7 @@ def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolSt
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))
 
 
+@pytest.mark.heavy
 def test_new_demand_reverts_the_drain(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilized")

@@ -60,6 +60,7 @@ def test_evicted_gang_receives_the_signal_before_sigterm(stage: Stage) -> None:
     assert len(signal_events(low)) == 1
 
 
+@pytest.mark.heavy
 def test_suspended_workload_receives_the_signal_and_cancellation_ends_the_lead(stage: Stage) -> None:
     workload = running(stage)
     control.suspend(actor=stage.cast.alice, workload=workload, now=stage.clock.now())
@@ -84,6 +85,7 @@ def test_other_stop_reasons_send_no_signal(stage: Stage, ending: str) -> None:
     assert (notices(stage), signal_events(workload)) == ([], [])
 
 
+@pytest.mark.heavy
 def test_only_the_scaled_down_replica_receives_the_signal(stage: Stage) -> None:
     roles = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
     elastic = running(stage, "elastic", kind="elastic", roles=roles, priority=50)
@@ -96,6 +98,7 @@ def test_only_the_scaled_down_replica_receives_the_signal(stage: Stage) -> None:
     assert signal_events(elastic)[0].data["pods"] == 2
 
 
+@pytest.mark.heavy
 def test_imminent_node_interruption_shortens_the_lead_time(stage: Stage) -> None:
     Node.objects.exclude(name="local-0").delete()
     roles = [{"name": "worker", "replicas": 1, "gpu": 1}]

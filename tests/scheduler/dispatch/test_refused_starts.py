@@ -92,6 +92,7 @@ def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> Non
     assert waits == [timedelta(seconds=40), timedelta(seconds=80)]
 
 
+@pytest.mark.heavy
 def test_refusals_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
     refuse(stage, 1000)
     ended = stage.submit("ended", **GANG)
@@ -159,6 +160,7 @@ def test_refused_replacement_of_a_required_replica_is_retried(
     assert len(stage.pods(workload, "running")) == 2
 
 
+@pytest.mark.heavy
 def test_workload_restarted_after_failed_starts_explains_why(stage: Stage) -> None:
     workload = stage.submit(**GANG, restart_policy={"kind": "on_failure", "max_restarts": 3})
     stage.tick(2)

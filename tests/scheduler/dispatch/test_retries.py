@@ -75,6 +75,7 @@ def test_failure_without_a_matching_rule_ends_the_workload(stage: Stage) -> None
     assert (workload.exit_code, workload.restarts, workload.retries) == (1, 0, {})
 
 
+@pytest.mark.heavy
 def test_first_matching_rule_applies(stage: Stage) -> None:
     workload = running(stage, {"on": [2], "action": "fail"}, {"on": ["pod_failed"]})
     assert fail(stage, workload, exit_code=1) == Phase.PENDING
@@ -114,6 +115,7 @@ def test_backoff_is_at_most_an_hour(stage: Stage) -> None:
     assert restart(stage, workload) == timedelta(hours=1)
 
 
+@pytest.mark.heavy
 def test_timeline_states_the_failure_before_each_restart(stage: Stage) -> None:
     workload = running(stage, {"on": ["KILL"], "max": 2})
     assert fail(stage, workload, signal=9) == Phase.PENDING
@@ -178,6 +180,7 @@ def test_memory_grows_with_each_restart_up_to_its_maximum(stage: Stage) -> None:
     assert workload.reason == "OutOfMemory"
 
 
+@pytest.mark.heavy
 def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage) -> None:
     NodePool.objects.update(runtime="local")
     rule = {"on": ["out_of_memory"], "memory_factor": 1.5, "memory_max_mib": 130, "other_node": True}
@@ -198,6 +201,7 @@ def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage)
     assert counts[1] <= counts[0]
 
 
+@pytest.mark.heavy
 def test_memory_growth_is_rejected_on_runtimes_that_do_not_limit_memory(stage: Stage) -> None:
     rule = {"on": ["out_of_memory"], "memory_factor": 2.0, "memory_max_mib": 128}
     roles = [{"name": "worker", "replicas": 1, "memory_mib": 64}]
@@ -208,6 +212,7 @@ def test_memory_growth_is_rejected_on_runtimes_that_do_not_limit_memory(stage: S
     assert "its runtime does not limit memory" in problem.message
 
 
+@pytest.mark.heavy
 def test_lost_node_counts_as_a_restart_only_if_a_rule_lists_it(stage: Stage) -> None:
     ruled = running(stage, {"on": ["node_lost"], "max": 1, "backoff": 10})
     free = stage.submit("free", roles=ONE)
@@ -226,6 +231,7 @@ def test_lost_node_counts_as_a_restart_only_if_a_rule_lists_it(stage: Stage) -> 
     assert ruled.reason == "PodsLost"
 
 
+@pytest.mark.heavy
 def test_rule_for_lost_nodes_ends_a_gang_below_its_minimum(stage: Stage) -> None:
     workload = running(stage, {"on": ["node_lost"], "action": "fail"}, roles=[{"replicas": 2, "gpu": 1}])
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="gone")
@@ -234,6 +240,7 @@ def test_rule_for_lost_nodes_ends_a_gang_below_its_minimum(stage: Stage) -> None
     assert "A retry rule ends the workload after node_lost." in workload.message
 
 
+@pytest.mark.heavy
 def test_retry_rule_applies_to_a_run_that_exceeds_max_runtime(stage: Stage) -> None:
     workload = running(stage, {"on": ["timeout"], "max": 1}, max_runtime=60)
     stage.clock.advance(61)
@@ -246,6 +253,7 @@ def test_retry_rule_applies_to_a_run_that_exceeds_max_runtime(stage: Stage) -> N
     assert (workload.reason, workload.retries) == ("MaxRuntimeExceeded", {"timeout": 1})
 
 
+@pytest.mark.heavy
 def test_retry_rule_moves_pods_that_never_start_to_another_node(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(retry=[{"on": ["start_timeout"], "other_node": True}], roles=ONE)
@@ -257,6 +265,7 @@ def test_retry_rule_moves_pods_that_never_start_to_another_node(stage: Stage) ->
     assert workload.avoided_nodes == [node.name]
 
 
+@pytest.mark.heavy
 def test_retry_rule_limits_the_restarts_after_a_missing_image(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +281,7 @@ def test_retry_rule_limits_the_restarts_after_a_missing_image(
     assert (stage.phase(workload), workload.reason) == (Phase.FAILED, "ImageNotFound")
 
 
+@pytest.mark.heavy
 def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(retry=[{"on": ["image_pull"], "other_node": True}], roles=ONE)
@@ -284,6 +294,7 @@ def test_failed_image_pull_has_its_own_reason(stage: Stage) -> None:
     assert stage.pods(workload)[0].stop_reason == "ImagePullFailed"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("pulls_image", [True, False])
 def test_start_timeout_counts_as_image_pull_only_while_an_image_is_pulled(
     stage: Stage, pulls_image: bool
@@ -300,6 +311,7 @@ def test_start_timeout_counts_as_image_pull_only_while_an_image_is_pulled(
     assert (stage.phase(workload), workload.retries) == (Phase.PENDING, {failure: 1})
 
 
+@pytest.mark.heavy
 def test_first_failed_replica_selects_the_rule(stage: Stage) -> None:
     workload = running(stage, {"on": [75]}, roles=[{"replicas": 2, "gpu": 1}])
     first, second = stage.pods(workload)
@@ -329,6 +341,7 @@ def test_crash_between_failure_and_restart_counts_the_failure_once(stage: Stage,
     assert life.deaths
 
 
+@pytest.mark.heavy
 def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
     document = {"name": "sweep", "project": "vision", "command": "true", "roles": ONE,
                 "array": {"tasks": 2}, "retry": [{"on": [75], "max": 1}]}  # fmt: skip

@@ -78,6 +78,7 @@ def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) 
     assert find_order(stage, workload).secret_env["HF_TOKEN"] == "second"
 
 
+@pytest.mark.heavy
 def test_only_pods_of_gangs_receive_a_gang_secret(stage: Stage) -> None:
     """Without it, the pod of a plain workload starts with one call on Kubernetes, instead of two."""
     alone = stage.submit("alone", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
@@ -128,6 +129,7 @@ def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_sto
     assert delete_unused_values(before=used_at + timedelta(seconds=1)) == 1
 
 
+@pytest.mark.heavy
 def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +160,7 @@ def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
     assert masker.mask(b"project-1 project-2 plugin-1 plugin-2") == b"********* ********* ******** ********"
 
 
+@pytest.mark.heavy
 def test_credentials_for_the_image_and_plugin_secrets_are_recorded_as_uses(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +214,7 @@ def test_workload_whose_secret_was_deleted_fails_at_once_with_its_name(
     assert not stage.pods(workload, "starting", "running", "stopping")
 
 
+@pytest.mark.heavy
 def test_running_workload_continues_if_a_replacement_lacks_a_secret(stage: Stage) -> None:
     set_token(stage, "first")
     roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]

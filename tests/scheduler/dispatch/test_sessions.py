@@ -148,6 +148,7 @@ def test_lost_responses_and_repeated_requests_do_not_run_or_store_a_call_twice(p
     assert not Call.objects.filter(session=play.session).exists()
 
 
+@pytest.mark.heavy
 def test_call_returned_by_a_node_may_be_sent_to_it_again(play: SessionPlay) -> None:
     """The call is sent again even while the node's last poll, which contains the call, is still open."""
     play.add(b"a")
@@ -171,6 +172,7 @@ def test_call_of_a_lost_worker_is_retried_up_to_its_limit(play: SessionPlay) -> 
     assert "3 times" in end.error["message"]
 
 
+@pytest.mark.heavy
 def test_unresponsive_worker_receives_calls_again_once_it_polls(play: SessionPlay) -> None:
     play.stage.clock.advance(100)
     assert play.ended() == []
@@ -197,6 +199,7 @@ def test_interrupted_calls_of_an_evicted_session_are_rerun(play: SessionPlay) ->
     assert sorted(one.attempts for one in play.ended()) == [2, 2]
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-08")
 def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
     play = SessionPlay(stage, open_session(stage))
@@ -249,6 +252,7 @@ def test_ended_session_completes_and_its_calls_are_deleted_with_its_workload(pla
     assert not Call.objects.exists()
 
 
+@pytest.mark.heavy
 def test_unfetched_results_are_deleted_after_the_session(play: SessionPlay) -> None:
     play.add(b"a")
     play.accept_results(0, play.take(0)[b"a"])
@@ -271,6 +275,7 @@ def test_session_without_a_client_ends(play: SessionPlay) -> None:
     assert "sent no request for 600 s" in play.session.workload.message
 
 
+@pytest.mark.heavy
 def test_worker_with_a_different_python_minor_version_ends_the_session(play: SessionPlay) -> None:
     assert session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.11.9", "3.1.0")) == ""
     error = session_workers.check_versions(pod=play.pods[1], versions=WorkerVersions("3.12.1", "3.1.2"))
@@ -294,6 +299,7 @@ def test_only_the_secret_of_a_running_session_pod_is_accepted(play: SessionPlay,
         session_workers.authenticate_pod(secrets.for_pod(str(pod.pk)))
 
 
+@pytest.mark.heavy
 def test_call_and_session_sizes_are_limited(play: SessionPlay, settings: object) -> None:
     settings.BERTH_CALL_MIB = settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="the maximum is 1 MiB"):
@@ -304,6 +310,7 @@ def test_call_and_session_sizes_are_limited(play: SessionPlay, settings: object)
     assert refused.value.extra["reason"] == "full"
 
 
+@pytest.mark.heavy
 def test_cancelled_calls_are_not_started(play: SessionPlay) -> None:
     keys = play.add(b"a", b"b", b"c")
     calls.cancel_calls(session=play.session, keys=keys[2:])
@@ -313,6 +320,7 @@ def test_cancelled_calls_are_not_started(play: SessionPlay) -> None:
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
 
+@pytest.mark.heavy
 def test_call_payloads_are_loaded_only_on_delivery(play: SessionPlay) -> None:
     play.add(b"a", b"b")
     keys = play.add(b"c")

@@ -96,6 +96,7 @@ def test_pods_lost_with_their_host_do_not_count_as_failures(stage: Stage) -> Non
     assert (workload.run, workload.restarts, workload.preemptions) == (2, 0, 0)
 
 
+@pytest.mark.heavy
 def test_stale_gang_is_stopped_after_its_grace_period(stage: Stage) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     node = Node.objects.get(name="local-1")
@@ -109,6 +110,7 @@ def test_stale_gang_is_stopped_after_its_grace_period(stage: Stage) -> None:
     assert Eviction.objects.get().kind == "stale_gang"
 
 
+@pytest.mark.heavy
 def test_gang_keeps_running_after_a_lost_pod_is_replaced(stage: Stage) -> None:
     workload = running(stage)
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
@@ -133,6 +135,7 @@ def test_run_that_exceeds_max_runtime_fails_with_the_reason(stage: Stage) -> Non
     assert "ran longer than its maximum runtime of 1m." in workload.message
 
 
+@pytest.mark.heavy
 def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
     stage.runtime.next("start", *[RuntimeFailure("no space left on device")] * 500)
     workload = stage.submit()
@@ -144,6 +147,7 @@ def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
     assert not DeviceClaim.objects.exists()
 
 
+@pytest.mark.heavy
 def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_reason(
     stage: Stage, tmp_path: Path
 ) -> None:
@@ -169,6 +173,7 @@ def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_re
     assert not DeviceClaim.objects.exists()
 
 
+@pytest.mark.heavy
 def test_start_failure_reason_is_cleared_once_the_pod_runs(stage: Stage) -> None:
     stage.runtime.next("start", RuntimeFailure("no space left on device"))
     workload = stage.submit(roles=ONE)
@@ -190,6 +195,7 @@ def test_deadline_ends_pending_and_running_workloads(stage: Stage) -> None:
     assert {runs.reason, waits.reason} == {"DeadlineExceeded"}
 
 
+@pytest.mark.heavy
 def test_idle_session_ends_but_active_session_does_not(stage: Stage) -> None:
     idle = running(stage, "idle", kind="interactive", roles=ONE, idle_timeout=60)
     busy = running(stage, "busy", kind="interactive", roles=ONE, idle_timeout=60)
@@ -218,6 +224,7 @@ def test_drain_timeout_evicts_workloads_from_the_node(stage: Stage) -> None:
     assert node.emptied_at is not None
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-67")
 def test_draining_node_lets_non_preemptible_workloads_finish(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
@@ -272,6 +279,7 @@ def test_broken_runtime_does_not_block_other_pools(stage: Stage) -> None:
     assert stage.phase(other) == Phase.STARTING
 
 
+@pytest.mark.heavy
 def test_dependent_workload_starts_after_its_dependency_has_completed(stage: Stage) -> None:
     first = running(stage, "first", roles=ONE)
     second = stage.submit("second", roles=ONE, after=[{"workload": "first"}])
@@ -286,6 +294,7 @@ def test_dependent_workload_starts_after_its_dependency_has_completed(stage: Sta
     assert third.reason == "DependencyNotMet"
 
 
+@pytest.mark.heavy
 def test_missing_dependency_is_reported_until_it_is_submitted(stage: Stage) -> None:
     waits = stage.submit("second", roles=ONE, after=[{"workload": "first"}])
     stage.tick()
@@ -337,6 +346,7 @@ def test_pod_with_a_deleted_database_row_is_stopped(stage: Stage) -> None:
     assert str(pod.pk) not in stage.runtime.running()
 
 
+@pytest.mark.heavy
 def test_run_without_a_rendezvous_address_is_assigned_one_before_it_starts(stage: Stage) -> None:
     workload = stage.submit()
     stage.loop.tick(reconcile=False)

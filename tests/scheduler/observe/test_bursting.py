@@ -83,6 +83,7 @@ def test_burst_delay_restarts_after_a_preemption(stage: Stage, cloud: NodePool) 
     assert {pod.node.pool.name for pod in stage.pods(workload, "running")} == {"cloud"}
 
 
+@pytest.mark.heavy
 def test_dropped_reservation_does_not_restart_the_burst_delay(stage: Stage, cloud: NodePool) -> None:
     own = Node.objects.filter(pool=stage.cast.pool)
     own.update(state="booting", ready_at=NOON + timedelta(hours=2))
@@ -100,6 +101,7 @@ def test_dropped_reservation_does_not_restart_the_burst_delay(stage: Stage, clou
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"cloud"}
 
 
+@pytest.mark.heavy
 def test_burst_requires_at_least_two_pools(stage: Stage) -> None:
     with pytest.raises(Invalid) as error:
         stage.submit(pools=["local"], burst_after=1800)

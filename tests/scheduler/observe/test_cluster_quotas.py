@@ -76,6 +76,7 @@ def test_stored_quotas_are_kept_while_the_cluster_does_not_respond(stage: Stage)
     assert workload.reason == "ClusterQuota"
 
 
+@pytest.mark.heavy
 def test_doctor_reports_unreadable_cluster_quotas(stage: Stage) -> None:
     stage.runtime.cluster_quotas = ClusterQuotas(obstacle="resourcequotas is forbidden")
     stage.tick()
@@ -92,6 +93,7 @@ def add_second_pool(stage: Stage) -> None:
         Quota.objects.create(pool=second, gpu_milli=8000, **owner)
 
 
+@pytest.mark.heavy
 def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +117,7 @@ def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
     assert blocked.reason == "ClusterQuota"
 
 
+@pytest.mark.heavy
 def test_quotas_of_the_same_name_in_two_clusters_are_independent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty
     assert nodes_desired(empty_pool) == 4
 
 
+@pytest.mark.heavy
 def test_elastic_workload_scales_up_onto_added_nodes(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
     NodePool.objects.update(nodes_desired=1)
@@ -101,6 +102,7 @@ def test_elastic_workload_scales_up_onto_added_nodes(stage: Stage, empty_pool: N
     assert (nodes_desired(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
 
 
+@pytest.mark.heavy
 def test_drained_pool_is_not_reported_as_scaling_up(stage: Stage, empty_pool: NodePool) -> None:
     workload = stage.submit(roles=[{"gpu": 1}], pools=["local"])
     NodePool.objects.update(expires_at=stage.clock.now(), operational_since=stage.clock.now())

@@ -47,6 +47,7 @@ def test_expected_runtime_is_the_80th_percentile_of_the_projects_completed_runs(
     assert expected(stage)["ads"] is None
 
 
+@pytest.mark.heavy
 def test_runtime_estimate_uses_only_the_last_fifty_runs(stage: Stage) -> None:
     complete(stage, *[9000] * 5, *[60] * 50)
     assert expected(stage)["vision"] == 60
@@ -60,17 +61,20 @@ def test_runtime_estimate_excludes_failed_runs_sessions_and_services(
     assert expected(stage)["vision"] is None
 
 
+@pytest.mark.heavy
 def test_four_runs_are_too_few_for_a_runtime_estimate(stage: Stage) -> None:
     complete(stage, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
 
 
+@pytest.mark.heavy
 def test_pool_that_never_holds_nodes_reads_no_run_history(stage: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     complete(stage, 100, 100, 100, 100, 100)
     assert expected(stage)["vision"] is None
 
 
+@pytest.mark.heavy
 def test_expected_runtimes_are_refreshed_after_a_few_minutes(stage: Stage) -> None:
     cache = ObservationCache()
     assert expected(stage, cache)["vision"] is None
@@ -96,6 +100,7 @@ def test_nodes_are_held_for_a_large_workload_after_ten_minutes(small: Stage) -> 
     assert small.phase(late) in ("starting", "running"), "the nodes are free for others after half an hour"
 
 
+@pytest.mark.heavy
 def test_holding_nodes_can_be_disabled_per_pool(small: Stage) -> None:
     NodePool.objects.update(reservation_after=None)
     small.submit("first", roles=ONE)

@@ -220,6 +220,7 @@ def test_held_tasks_are_not_mirrored(template: Workload) -> None:
         assert mirror.rows.keys() == (set() if held else {template.pk})
 
 
+@pytest.mark.heavy
 def test_workload_that_ended_and_was_deleted_between_reads_is_removed(template: Workload) -> None:
     mirror = Mirror(WORKLOADS)
     mirror.read()
@@ -243,6 +244,7 @@ def test_every_mirror_reads_a_deletion_record_before_it_expires(template: Worklo
     assert not WorkloadDeletion.objects.exists()
 
 
+@pytest.mark.heavy
 def test_mirror_is_reloaded_after_an_hour_without_a_read(
     template: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +265,7 @@ def test_mirror_is_reloaded_on_a_new_database_connection(template: Workload) -> 
     assert mirror.read() == {template.pk}
 
 
+@pytest.mark.heavy
 def test_stored_explanations_do_not_count_as_changes(
     template: Workload, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +284,7 @@ def test_stored_explanations_do_not_count_as_changes(
     assert [row[4] for row in fetched[0]] == [None]
 
 
+@pytest.mark.heavy
 def test_rows_of_a_rolled_back_transaction_are_discarded(template: Workload) -> None:
     mirror = Mirror(WORKLOADS)
     mirror.read()

@@ -54,6 +54,7 @@ def test_workload_with_an_image_runs_on_a_node_that_runs_images(stage: Stage) ->
     assert node_names(stage, workload) == {"local-1"}
 
 
+@pytest.mark.heavy
 def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
     report("local-0", "local-1", images="", images_obstacle=NO_PODMAN)
     workload, plain = stage.submit(image=IMAGE), stage.submit("plain")
@@ -63,6 +64,7 @@ def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
     assert stage.phase(plain) != Phase.PENDING
 
 
+@pytest.mark.heavy
 def test_nodes_that_have_not_reported_are_assumed_to_run_images(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     workload = stage.submit(image=IMAGE)
@@ -70,6 +72,7 @@ def test_nodes_that_have_not_reported_are_assumed_to_run_images(stage: Stage) ->
     assert node_names(stage, workload) == {"local-1"}
 
 
+@pytest.mark.heavy
 def test_new_nodes_are_assumed_to_lack_features_that_all_nodes_lack(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     missing = {
@@ -115,6 +118,7 @@ def test_second_project_is_placed_only_after_the_firsts_workspaces_are_deleted(
     assert stage.phase(second) != Phase.PENDING
 
 
+@pytest.mark.heavy
 def test_local_nodes_count_as_one_machine(stage: Stage, speech: Project) -> None:
     other = make.pool("other")
     stage.node(0, pool=other)

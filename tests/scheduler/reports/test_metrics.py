@@ -168,6 +168,7 @@ def test_former_leader_stores_nothing(training: Training) -> None:
     assert training.points() == [(1, 0.5)]
 
 
+@pytest.mark.heavy
 def test_log_without_reports_is_read_less_and_less_often(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_log_without_reports_is_read_less_and_less_often(
     assert len(reads) == 4, "a pod that reports is read in every round"
 
 
+@pytest.mark.heavy
 def test_flood_of_output_is_skipped_up_to_its_end(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +208,7 @@ def test_flood_of_output_is_skipped_up_to_its_end(
     assert training.points() == [(2, 0.5), (3, 0.4)]
 
 
+@pytest.mark.heavy
 def test_number_of_metrics_of_a_workload_is_limited(training: Training) -> None:
     training.report(1, **{f"m{number}": 1.0 for number in range(40)})
     training.collect()
@@ -215,6 +218,7 @@ def test_number_of_metrics_of_a_workload_is_limited(training: Training) -> None:
     assert training.metric("m1").last_value == 2.0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("failure", [RuntimeFailure("the node does not respond"), ValueError("bad request")])
 def test_unreadable_log_and_deleted_pod_do_not_affect_other_workloads(
     training: Training, monkeypatch: pytest.MonkeyPatch, failure: Exception

@@ -28,6 +28,7 @@ def test_overview_has_capacity_and_allocated_gpus_per_hour(stage: Stage) -> None
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
 
 
+@pytest.mark.heavy
 def test_pending_times_include_only_recent_visible_starts(stage: Stage) -> None:
     for number, waited in enumerate((10, 20, 30, 1000)):
         workload = stage.submit(f"w{number}", roles=ONE)
@@ -62,6 +63,7 @@ def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: St
     assert (own.project, own.borrowers) == ("vision", ())
 
 
+@pytest.mark.heavy
 def test_current_hour_includes_allocated_gpus(stage: Stage) -> None:
     """In the first six minutes of an hour, one GPU is one GPU on average, not a tenth of a GPU."""
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))

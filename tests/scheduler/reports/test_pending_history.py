@@ -63,6 +63,7 @@ def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
@@ -80,6 +81,7 @@ def test_resumed_workload_starts_a_new_entry_with_the_same_reason(stage: Stage) 
     assert read_history(waits) == [(reason, since, ended), (reason, again, None)]
 
 
+@pytest.mark.heavy
 def test_restarted_scheduler_continues_the_pending_history(stage: Stage) -> None:
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)

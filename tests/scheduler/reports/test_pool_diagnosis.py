@@ -115,6 +115,7 @@ def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: 
     assert by_name.severity is Severity.ERROR and "berth node uncordon" in by_name.remedy
 
 
+@pytest.mark.heavy
 def test_static_pool_without_machines_says_how_a_machine_joins(cast: Cast) -> None:
     pool = make.pool("metal", provider="static", ticked_at=timezone.now(), nodes_desired=0, nodes_max=16)
     missing = findings(pool)["no nodes"]
@@ -125,6 +126,7 @@ def test_static_pool_without_machines_says_how_a_machine_joins(cast: Cast) -> No
     assert "berth-agent install" in missing.remedy
 
 
+@pytest.mark.heavy
 def test_missing_image_support_is_an_error_only_if_images_are_required(cast: Cast) -> None:
     pool = healthy_pool(cast)
     pool.nodes.update(isolation={**REPORT, "images": "", "images_obstacle": "podman is missing. Install it."})
@@ -135,6 +137,7 @@ def test_missing_image_support_is_an_error_only_if_images_are_required(cast: Cas
     assert findings(pool)["images"].severity is Severity.ERROR
 
 
+@pytest.mark.heavy
 def test_unresponsive_machine_is_named_with_the_age_of_its_last_report(cast: Cast) -> None:
     pool, now = healthy_pool(cast), timezone.now()
     Machine.objects.create(
@@ -144,6 +147,7 @@ def test_unresponsive_machine_is_named_with_the_age_of_its_last_report(cast: Cas
     assert "box-1 is 5 minutes old" in findings(pool)["silent machines"].finding
 
 
+@pytest.mark.heavy
 def test_pool_without_department_quotas_is_reported(cast: Cast) -> None:
     pool = healthy_pool(cast)
     pool.quotas.all().delete()

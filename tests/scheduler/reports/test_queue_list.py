@@ -2,6 +2,8 @@
 
 from operator import attrgetter
 
+import pytest
+
 from projects.models import Workload
 from projects.services import workloads
 from scheduler.models import Eviction
@@ -45,6 +47,7 @@ def test_queue_positions_count_invisible_workloads(stage: Stage) -> None:
     assert (length.workloads, length.gpu_milli) == (3, 12_000)
 
 
+@pytest.mark.heavy
 def test_new_workload_is_listed_last_until_the_next_cycle(stage: Stage) -> None:
     fill_cluster(stage)
     stage.submit("new", priority=99)
@@ -52,6 +55,7 @@ def test_new_workload_is_listed_last_until_the_next_cycle(stage: Stage) -> None:
     assert (last.name, queue_position(last)) == ("new", NOT_EVALUATED)
 
 
+@pytest.mark.heavy
 def test_cancelled_workload_leaves_the_queue(stage: Stage) -> None:
     fill_cluster(stage)
     workloads.cancel(actor=stage.cast.alice, workload=Workload.objects.get(name="first"))

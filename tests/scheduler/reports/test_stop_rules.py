@@ -114,6 +114,7 @@ def test_array_completes_although_its_rule_stopped_tasks(
     assert sweep.array.state == state
 
 
+@pytest.mark.heavy
 def test_nan_counts_as_the_worst_value(sweep: Sweep) -> None:
     for index, loss in enumerate((1.0, 2.0, 2.0, 2.0, float("nan"))):
         sweep.report(index, 10, loss)
@@ -142,6 +143,7 @@ def test_crash_does_not_lose_or_repeat_a_stop(sweep: Sweep, point: str) -> None:
     assert Audit.objects.filter(action="stop_by_rule").count() == 2
 
 
+@pytest.mark.heavy
 def test_array_without_a_rule_is_unchanged_until_its_worst_tasks_are_cancelled_manually(stage: Stage) -> None:
     sweep = Sweep(stage, array={"stop": None})
     sweep.report_all()
@@ -157,6 +159,7 @@ def test_array_without_a_rule_is_unchanged_until_its_worst_tasks_are_cancelled_m
     assert arrays.worst_tasks(sweep.array, "none", "min", 1) == []
 
 
+@pytest.mark.heavy
 def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> None:
     sweep.report_all(step=9)
     sweep.collect()
@@ -169,6 +172,7 @@ def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> N
     assert apply_stops(sweep.array, decision, sweep.stage.clock.now()) == 0
 
 
+@pytest.mark.heavy
 def test_tasks_at_many_steps_are_compared_in_several_rounds(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +187,7 @@ def test_tasks_at_many_steps_are_compared_in_several_rounds(
     assert rounds == [[], [], [], [3], [3, 4]]
 
 
+@pytest.mark.heavy
 def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> None:
     broken = arrays.submit(
         actor=stage.cast.alice, document={**document(project="vision"), "name": "broken"}
@@ -195,6 +200,7 @@ def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> 
     assert sweep.cancelled() == [3, 4]
 
 
+@pytest.mark.heavy
 def test_regained_lease_applies_all_rules(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep.report_all(step=9)
     sweep.collect()

@@ -94,6 +94,7 @@ def test_workload_is_schedulable_again_when_the_pools_maximum_is_raised(
     assert present(unschedulable_workload.explanation)["queue_position"] == 1
 
 
+@pytest.mark.heavy
 def test_pausing_a_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     pool = stage.cast.pool
     pool.nodes_max, pool.paused = 1000, True
@@ -120,6 +121,7 @@ def test_owner_of_unschedulable_workload_is_notified_once_across_schedulers(
     assert Event.objects.filter(workload_id=unschedulable_workload.pk, kind="unschedulable").count() == 1
 
 
+@pytest.mark.heavy
 def test_owner_without_subscriptions_is_notified_by_email(
     stage: Stage, unschedulable_workload: Workload
 ) -> None:
@@ -134,6 +136,7 @@ def test_owner_without_subscriptions_is_notified_by_email(
     assert mail.outbox == []  # the task queue sends the mail
 
 
+@pytest.mark.heavy
 def test_ten_thousand_replicas_of_one_user_do_not_delay_a_cycle(stage: Stage) -> None:
     many = stage.submit("many", roles=MANY)
     small = stage.submit("small", project=stage.cast.ads)
@@ -196,6 +199,7 @@ def test_pending_reason_of_a_reserved_workload_mentions_booting_nodes(stage: Sta
     ]
 
 
+@pytest.mark.heavy
 def test_backoff_reason_after_a_failed_run_does_not_mention_evictions(stage: Stage) -> None:
     workload = stage.submit("fails", restart_policy={"kind": "on_failure", "max_restarts": 5})
     stage.tick(2, seconds=5)

@@ -23,6 +23,7 @@ def pending_texts(stage: Stage, other: str) -> str:
     return f"{workload.message} {workload.explanation}"
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("other", ["ads/secret-bid", "visions/secret-bid"])
 def test_pending_reason_hides_the_name_of_another_projects_workload(stage: Stage, other: str) -> None:
     texts = pending_texts(stage, other)

@@ -130,11 +130,13 @@ def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in: Si
     assert f'href="/nodes/{booting.name}"' in alice.get(f"/node-pools/{cast.pool.name}").content.decode()
 
 
+@pytest.mark.heavy
 def test_node_page_explains_a_missing_environment(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
     assert "The pool declares no environment" in alice.get(f"/nodes/{node.name}").content.decode()
 
 
+@pytest.mark.heavy
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
@@ -150,6 +152,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     assert "space" not in theirs, "output of machines is for platform admins"
 
 
+@pytest.mark.heavy
 def test_page_of_a_reused_node_name_shows_the_current_node(cast: Cast, alice: Client) -> None:
     ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
     make.node(cast.pool, 0, state="booting", instance_id="i-present")

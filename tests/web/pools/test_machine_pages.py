@@ -32,6 +32,7 @@ def alice(sign_in: SignIn) -> Client:
     return sign_in("alice")
 
 
+@pytest.mark.heavy
 def test_page_of_a_static_pool_says_that_machines_join(metal_pool: NodePool, alice: Client) -> None:
     text = alice.get("/node-pools/metal").content.decode()
     assert "Each machine that joins becomes a node." in text
@@ -73,6 +74,7 @@ def test_machine_can_be_removed_from_its_page(alice: Client, cast: Cast, metal_p
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
 
+@pytest.mark.heavy
 def test_join_token_can_be_revoked(alice: Client, cast: Cast, metal_pool: NodePool) -> None:
     lifetime = timedelta(hours=1)
     token, _ = services.issue_join_token(
@@ -100,6 +102,7 @@ def test_machine_pages_are_limited_to_platform_admins(
     assert PAGE in alice.get("/node-pools/metal").content.decode()
 
 
+@pytest.mark.heavy
 def test_admin_site_removes_machines_and_revokes_tokens_without_showing_digests(
     alice: Client, cast: Cast, metal_pool: NodePool
 ) -> None:

@@ -37,12 +37,14 @@ def test_node_page_lists_the_events_of_the_node(sign_in: SignIn, node: Node) -> 
     assert "The agent answers." in sign_in("alice").get(f"/nodes/{node.name}").content.decode()
 
 
+@pytest.mark.heavy
 def test_node_contents_link_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
     assert text.count(">train</a>") == 2  # on the GPU and among the pods
     assert f"1 of {node.gpus} allocated" in text
 
 
+@pytest.mark.heavy
 def test_node_contents_list_the_pods_of_a_workload_in_one_row_per_state(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, 7, gpus=8)
     gang = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(minutes=9))
@@ -71,6 +73,7 @@ def test_node_contents_need_a_role(sign_in: SignIn, node: Node) -> None:
     assert Client().get(f"/nodes/{node.name}/contents").status_code == 302
 
 
+@pytest.mark.heavy
 def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: Cast) -> None:
     booting = make.node(cast.pool, 5, state="booting", gpus=2, ready_at=make.ago(minutes=-3))
     waiting = make.workload(cast.vision, "waiting", phase="reserved", replicas=2)

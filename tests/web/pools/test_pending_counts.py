@@ -59,6 +59,7 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: C
     assert any(message.startswith("3 workloads are pending: ") for message in messages)
 
 
+@pytest.mark.heavy
 def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cast, pending: None) -> None:
     length = queue_length(cast.pool)
     assert (length.workloads, length.array_tasks, length.held_tasks, length.unschedulable) == (2, 1, 20, 1)
@@ -68,6 +69,7 @@ def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cas
     assert "1 pending workload can never start as specified." in text
 
 
+@pytest.mark.heavy
 def test_held_array_tasks_do_not_count_as_pending_demand(cast: Cast, pending: None) -> None:
     assert pending_by_project([cast.pool]) == {cast.vision.pk: 4000}
 
@@ -81,6 +83,7 @@ def test_long_queue_does_not_shorten_the_allocated_part_of_a_bar() -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_queue_counts_an_array_as_one_workload(sign_in: SignIn, cast: Cast, pending: None) -> None:
     Workload.objects.filter(array__isnull=False, array_index=1).update(held=False, reason="OverQuota")
     page = sign_in("alice").get("/queue")

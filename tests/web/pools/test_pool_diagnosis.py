@@ -1,5 +1,6 @@
 """Tests for the diagnosis on the page of a node pool."""
 
+import pytest
 from django.utils import timezone
 
 from scheduler.reports.pool_diagnosis import diagnose_pool
@@ -25,6 +26,7 @@ def test_pool_page_shows_the_diagnosis_to_platform_admins_only(cast: Cast, sign_
     assert "Diagnosis" not in member_page and "4711" not in member_page
 
 
+@pytest.mark.heavy
 def test_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sign_in: SignIn) -> None:
     pool = make.pool("train", ticked_at=make.ago(seconds=1))
     make.node(pool, 0)
@@ -45,6 +47,7 @@ def test_state_next_to_the_title_reflects_the_worst_finding(cast: Cast, sign_in:
     assert 'chip good">Active<' in member, "only platform admins see the diagnosis"
 
 
+@pytest.mark.heavy
 def test_pool_whose_threshold_is_reached_is_not_reported_as_waiting_for_nodes(cast: Cast) -> None:
     pool = make.pool("train", ready_threshold=2, ticked_at=make.ago(seconds=1))
     make.node(pool, 0)

@@ -71,6 +71,7 @@ def test_pool_form_stores_nested_settings_and_the_default_runtime(cast: Cast, al
     assert page["kubernetes_node_selector"].value() == "gpu: a100"
 
 
+@pytest.mark.heavy
 def test_every_pool_form_field_is_in_exactly_one_section(cast: Cast, alice: Client) -> None:
     assert {*NAMES} >= {*EXPLANATIONS} == {*MODELS}
     for path in ("/node-pools/new", "/node-pools/local/settings"):
@@ -79,6 +80,7 @@ def test_every_pool_form_field_is_in_exactly_one_section(cast: Cast, alice: Clie
         assert sorted(shown) == sorted(field.name for field in form.visible_fields())
 
 
+@pytest.mark.heavy
 def test_collapsed_section_with_an_invalid_field_is_expanded(cast: Cast, alice: Client) -> None:
     answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, headers=HTMX)
     folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}

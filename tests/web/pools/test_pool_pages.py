@@ -35,11 +35,13 @@ def test_node_chart_matches_its_table(cast: Cast, alice: Client, node: Node) -> 
     assert ("3", "1", "0") in rows
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("span", ["1h", "24h", "7d", "30d", "", "forever", "'\""])
 def test_every_time_range_is_accepted(cast: Cast, alice: Client, span: str) -> None:
     assert alice.get("/node-pools/local", {"span": span}).status_code == 200
 
 
+@pytest.mark.heavy
 def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: Node) -> None:
     cast.pool.price_per_gpu_hour = 1.5
     cast.pool.save()
@@ -89,6 +91,7 @@ def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: 
     assert "vision/train" not in alice.get(f"/nodes/{node.name}/cordon").content.decode()
 
 
+@pytest.mark.heavy
 def test_partly_filled_node_request_is_highlighted(cast: Cast, alice: Client) -> None:
     for provided, tone in ((1, "warn"), (2, "info")):
         data = {"asked": 2, "came": provided}
@@ -138,6 +141,7 @@ def test_empty_pool_form_fields_are_stored_as_unset(
     assert (made.nodes_min, made.ready_threshold, made.nodes_max) == stored
 
 
+@pytest.mark.heavy
 @pytest.mark.shows("SKY-09", "SKY-16", "SKY-18")
 @pytest.mark.parametrize(
     ("filled", "field"),
@@ -212,6 +216,7 @@ def test_volume_in_s3_is_defined_in_the_form_and_shown_to_admins(
     assert ("Read only" in page, "datasets" in page, "eu-west-1" in page) == (True, False, False)
 
 
+@pytest.mark.heavy
 def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> None:
     filled = {"nodes_min": "1", "memory_from_request": "on", "default_memory_mib": "4096", "default_cpu": "2"}
     filled["workspace_limit_mib"] = "500"
@@ -227,6 +232,7 @@ def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> Non
     assert list(refused.context["form"].errors) == ["default_cpu"]
 
 
+@pytest.mark.heavy
 def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Client, node: Node) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
     values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
@@ -244,6 +250,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
     assert "Empty nodes cannot be removed yet: at most 0 nodes at a time." in text
 
 
+@pytest.mark.heavy
 def test_lower_maximum_lists_nodes_to_drain_and_requires_confirmation(
     cast: Cast, alice: Client, node: Node
 ) -> None:

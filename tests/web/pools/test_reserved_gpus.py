@@ -69,6 +69,7 @@ def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cas
     assert "2 GPUs 3 reserved Free 3 GPUs" in text_of(client, f"/node-pools/{pool}")
 
 
+@pytest.mark.heavy
 def test_reserved_gpus_are_not_free_unless_evicted_pods_still_hold_them(cast: Cast, held: None) -> None:
     capacity = pool_capacity([cast.pool])
     assert (capacity.reserved, capacity.free) == (3000, 3000)

@@ -50,6 +50,7 @@ def test_form_stores_the_login_node_key_and_never_shows_it(alice: Client, filled
     assert filled["login_key"].splitlines()[1] not in page
 
 
+@pytest.mark.heavy
 def test_form_stores_the_key_under_its_configured_secret_name(alice: Client, filled: dict[str, str]) -> None:
     named = {**filled, "slurm_login": f"{filled['slurm_login']}key: secret:hpc-key\n"}
     assert alice.post("/node-pools/new", named, headers=HTMX).status_code == 204

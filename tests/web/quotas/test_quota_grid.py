@@ -91,6 +91,7 @@ def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, si
     assert '<span class="sub warn">Project quotas: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
 
 
+@pytest.mark.heavy
 def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     client = sign_in("alice")
     assert read_export(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
@@ -141,6 +142,7 @@ def test_draft_for_two_pools_is_previewed_and_applied_as_one_change(
     assert updated[row_key(cast.speech), "spot"] == "1.5"
 
 
+@pytest.mark.heavy
 def test_missing_quota_differs_from_a_quota_of_zero(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
     page = sign_in("alice").get("/quotas?department=research&values=gpu,cpu")
@@ -170,6 +172,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
     assert gpu_quotas() == {("research", "local"): 4000, ("vision", "local"): 2000, ("vision", "spot"): 1000}
 
 
+@pytest.mark.heavy
 def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
     cast: Cast, spot: NodePool, sign_in: SignIn
 ) -> None:
@@ -189,6 +192,7 @@ def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
     assert gpu_quotas()["vision", "local"] == 2000
 
 
+@pytest.mark.heavy
 def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     bob.cookies["berth_zone"] = "Asia/Tokyo"

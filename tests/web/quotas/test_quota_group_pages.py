@@ -50,6 +50,7 @@ def test_quota_group_is_one_column_in_the_grid(cast: Cast, h100: QuotaGroup, sig
     assert html.count(">Quota group</span>") == 1 and "16 GPUs in cloud, metal" in html
 
 
+@pytest.mark.heavy
 def test_pool_in_a_group_has_a_column_while_it_has_quotas(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
@@ -74,6 +75,7 @@ def test_group_quota_cell_is_previewed_and_applied(cast: Cast, h100: QuotaGroup,
     assert [change["pool"] for change in updates["theirs"]] == ["h100"]
 
 
+@pytest.mark.heavy
 def test_quota_that_overlaps_with_a_group_quota_shows_an_error_in_its_cell(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
@@ -84,6 +86,7 @@ def test_quota_that_overlaps_with_a_group_quota_shows_an_error_in_its_cell(
     assert "verlaps with vision's quota in quota group h100" in fault["message"]
 
 
+@pytest.mark.heavy
 def test_quota_page_of_a_group_sums_its_pools(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
@@ -96,6 +99,7 @@ def test_quota_page_of_a_group_sums_its_pools(
     assert "Quotas in quota group h100" in page.content.decode()
 
 
+@pytest.mark.heavy
 def test_quota_page_of_a_pool_shows_the_remaining_group_quota(
     cast: Cast, metal: NodePool, h100: QuotaGroup, sign_in: Any
 ) -> None:
@@ -120,11 +124,13 @@ def test_form_sets_previews_and_deletes_a_group_quota(cast: Cast, h100: QuotaGro
     assert not Quota.objects.filter(project=cast.speech).exists()
 
 
+@pytest.mark.heavy
 def test_group_quota_change_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     text = sign_in("alice").get("/quotas/changes").content.decode()
     assert "<strong>vision</strong> in quota group h100 created" in text
 
 
+@pytest.mark.heavy
 def test_activity_names_and_links_the_group(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     page = sign_in("alice").get("/activity")
     text = " ".join(page.content.decode().split())
@@ -153,6 +159,7 @@ def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, si
     assert not QuotaGroup.objects.exists()
 
 
+@pytest.mark.heavy
 def test_change_of_pools_is_previewed_in_its_form(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     alice = sign_in("alice")
     assert 'formaction="/quota-groups/h100/preview"' in alice.get("/quota-groups/h100/edit").content.decode()

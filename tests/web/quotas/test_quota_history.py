@@ -50,6 +50,7 @@ def test_quota_change_is_previewed_and_reverted(cast_with_quotas: Cast, sign_in:
     assert bob.post(address).status_code == 409
 
 
+@pytest.mark.heavy
 def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
@@ -59,6 +60,7 @@ def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     assert listed.description.startswith("vision in pool local: created: GPUs 1")
 
 
+@pytest.mark.heavy
 def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign_in: SignIn) -> None:
     for gpu in (1, 3):
         quotas.set_quota(

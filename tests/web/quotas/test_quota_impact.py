@@ -47,6 +47,7 @@ def test_preview_lists_started_and_reclaimed_workloads(
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0
 
 
+@pytest.mark.heavy
 def test_invalid_preview_shows_an_error_on_the_field(
     cast: Cast, pending_workload: None, sign_in: SignIn
 ) -> None:
@@ -58,6 +59,7 @@ def test_invalid_preview_shows_an_error_on_the_field(
         assert 'aria-invalid="true"' in text
 
 
+@pytest.mark.heavy
 def test_preview_works_without_javascript(cast: Cast, pending_workload: None, sign_in: SignIn) -> None:
     text = sign_in("bob").post(f"{ADDRESS}/preview", form(cast)).content.decode()
     assert "<html" in text

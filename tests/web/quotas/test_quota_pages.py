@@ -27,6 +27,7 @@ def test_many_projects_are_collapsed_by_department(cast: Cast, sign_in: SignIn) 
     assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()
 
 
+@pytest.mark.heavy
 def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/quotas?pool=local").content.decode()
     assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
@@ -44,6 +45,7 @@ def test_projects_stay_below_their_department_if_it_has_no_quota(
     assert list(dict.fromkeys(names)) == ["product", "ads", "search", "research", "speech", "vision"]
 
 
+@pytest.mark.heavy
 def test_fair_share_page_leaves_out_columns_in_which_all_queues_have_the_default(
     cast: Cast, sign_in: SignIn
 ) -> None:

@@ -41,6 +41,7 @@ def get(cast: Cast, name: str, address: str) -> Any:
     return Client().get(f"/api/v1/{address}", headers={"Authorization": f"Bearer {secret}"})
 
 
+@pytest.mark.heavy
 def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
     answer = get_share(contended_pool, "alice", "projects/vision/local").json()
     department, project = (section for section in answer["trace"] if section["resource"] == "gpu")
@@ -113,6 +114,7 @@ def test_explanation_requires_access_to_the_queue(contended_pool: Cast, sign_in:
             assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
 
 
+@pytest.mark.heavy
 def test_quota_page_and_pending_workload_link_to_the_explanation(
     contended_pool: Cast, sign_in: SignIn
 ) -> None:
@@ -130,6 +132,7 @@ def test_quota_page_and_pending_workload_link_to_the_explanation(
             assert ('href="/quotas/departments/research/local/share"' in text) is of_department, (name, page)
 
 
+@pytest.mark.heavy
 def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast) -> None:
     row = QueueStatus.objects.create(
         pool=contended_pool.pool, project=contended_pool.vision, share=[0] * 3, allocated=[0] * 3,

@@ -120,6 +120,7 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
     assert dave.get("/submit/prediction").status_code == 405
 
 
+@pytest.mark.heavy
 def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
@@ -155,6 +156,7 @@ def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
     assert "&lt;script&gt;alert" in page
 
 
+@pytest.mark.heavy
 def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     answer = dave.get(f"/submit?like={like.pk}")
@@ -162,6 +164,7 @@ def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast
     assert f"/submit?like={like.pk}" in dave.get(f"/workloads/{like.pk}").content.decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
 def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Cast, dave: Client) -> None:
     text = dave.get("/submit", {"kind": kind}).context["text"]
@@ -172,6 +175,7 @@ def test_every_preset_is_submitted_with_the_default_priority(kind: str, cast: Ca
     assert (workload.project, workload.priority) == (cast.vision, DEFAULT)
 
 
+@pytest.mark.heavy
 def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, tmp_path: Path) -> None:
     text = dave.get("/submit").context["text"]
     document = read_document(text)
@@ -184,6 +188,7 @@ def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, 
     assert 'class="warning"' not in refresh_form(dave, text).content.decode()
 
 
+@pytest.mark.heavy
 def test_warning_about_a_program_is_shown_on_the_command_that_names_it(dave: Client) -> None:
     text = "name: fine\nproject: vision\nroles: [{name: a, command: python serve.py, gpu: 1}]\n"
     page = refresh_form(dave, text).content.decode()
@@ -197,6 +202,7 @@ def select_options(page: str, ident: str) -> list[str]:
     return re.findall(r"<option[^>]*>([^<]+)</option>", select[0]) if select else []
 
 
+@pytest.mark.heavy
 def test_priority_is_chosen_by_name(dave: Client) -> None:
     assert select_options(dave.get("/submit").content.decode(), "f-priority") == [
         "Very low (25)", "Low (40)", f"Normal ({DEFAULT})", "Medium low (65)", "Medium (80)",
@@ -214,6 +220,7 @@ LIMITED = (
 NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
 
 
+@pytest.mark.heavy
 def test_form_warns_about_limits_that_are_not_enforced(dave: Client) -> None:
     assert (
         NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, headers=HTMX).content.decode()

@@ -50,6 +50,7 @@ def test_list_shows_an_array_as_one_row_with_its_progress(
     assert "1 running, 116 pending, 2 failed" in page
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("state", "count"), [("live", 2), ("pending", 2), ("running", 1), ("ended", 1), ("all", 2)]
 )
@@ -62,6 +63,7 @@ def test_state_tabs_count_an_array_once(
     assert len(page.context["slice"].rows) == count
 
 
+@pytest.mark.heavy
 def test_exported_list_has_one_row_per_task(sweep: WorkloadArray, sign_in: SignIn) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=all")
     assert streamed(answer).count(b"sweep-") == 120
@@ -96,6 +98,7 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
+@pytest.mark.heavy
 def test_array_page_lists_tasks_that_run_failed_or_are_queued(sweep: WorkloadArray, sign_in: SignIn) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
@@ -152,6 +155,7 @@ def test_ended_array_is_deleted_after_confirmation(sweep: WorkloadArray, sign_in
     assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
 
 
+@pytest.mark.heavy
 def test_task_links_to_its_array(sweep: WorkloadArray, sign_in: SignIn) -> None:
     task = Workload.objects.get(array=sweep, array_index=7)
     assert f'href="/arrays/{sweep.pk}"' in text(sign_in("erin"), f"/workloads/{task.pk}")
@@ -172,6 +176,7 @@ def test_array_can_be_submitted_in_the_web_form(cast: Cast, sign_in: SignIn) -> 
     assert prediction.status_code == 200 and WorkloadArray.objects.count() == 1
 
 
+@pytest.mark.heavy
 def test_array_errors_appear_on_the_submission_page(cast: Cast, sign_in: SignIn) -> None:
     wrong = DOCUMENT.replace("max_running: 2", "max_running: 0")
     answer = sign_in("dave").post("/submit", {"step": "submit", "document": wrong, "agreed": wrong})
@@ -179,6 +184,7 @@ def test_array_errors_appear_on_the_submission_page(cast: Cast, sign_in: SignIn)
     assert not WorkloadArray.objects.exists()
 
 
+@pytest.mark.heavy
 def test_arrays_are_cancelled_together_with_selected_workloads(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
@@ -219,6 +225,7 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
     assert "are shown here for arrays of at most 500 tasks" in text(client, url)
 
 
+@pytest.mark.heavy
 def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
     assert "No task runs." not in text(client, address)

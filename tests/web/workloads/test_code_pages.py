@@ -52,6 +52,7 @@ def test_workload_page_shows_the_commit_and_links_to_the_files(workload: Workloa
     assert sign_in("grace").get(address).status_code == 404
 
 
+@pytest.mark.heavy
 def test_workload_page_states_that_the_files_have_expired(workload: Workload, sign_in: SignIn) -> None:
     CodeTree.objects.all().delete()
     page = sign_in("dave").get(f"/workloads/{workload.pk}/spec").content.decode()
@@ -59,6 +60,7 @@ def test_workload_page_states_that_the_files_have_expired(workload: Workload, si
     assert f"/api/v1/workloads/{workload.pk}/code" not in page
 
 
+@pytest.mark.heavy
 def test_cloned_workload_is_submitted_with_the_same_code(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     text = dave.get(f"/submit?like={workload.pk}").context["text"]
@@ -100,6 +102,7 @@ def test_pages_show_the_repository_before_and_after_the_fetch(
     assert "Not fetched: The server denied access." in dave.get(f"{address}/spec").content.decode()
 
 
+@pytest.mark.heavy
 def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.get(f"/submit?like={git_workload.pk}")
@@ -116,6 +119,7 @@ def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: 
     assert "code" not in read_document(answer.context["text"])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("section", "message"),
     [

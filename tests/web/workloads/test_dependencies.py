@@ -1,5 +1,6 @@
 """Tests of dependencies on the pages of workloads and arrays."""
 
+import pytest
 from django.test import Client
 
 from projects.models import Workload
@@ -39,6 +40,7 @@ def test_page_hides_workloads_of_other_projects(cast: Cast, sign_in: SignIn) -> 
     assert "foreign" in page(sign_in("bob"), "workloads", second.pk)
 
 
+@pytest.mark.heavy
 def test_array_page_lists_an_array_that_waits_for_its_tasks(cast: Cast, sign_in: SignIn) -> None:
     document = training("sweep", project="vision", array={"tasks": 2})
     sweep = arrays.submit(actor=cast.dave, document=document).array
@@ -49,6 +51,7 @@ def test_array_page_lists_an_array_that_waits_for_its_tasks(cast: Cast, sign_in:
     assert "same task" in shown
 
 
+@pytest.mark.heavy
 def test_workload_without_dependencies_shows_no_empty_section(cast: Cast, sign_in: SignIn) -> None:
     shown = page(sign_in("dave"), "workloads", submit(cast, "first").pk)
     assert "waits-for-title" not in shown

@@ -60,6 +60,7 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
+@pytest.mark.heavy
 def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     answer = dave.post(address(train), {**form, f"{PREFIX}max_runtime": "7200", "step": "look"}, headers=HTMX)
@@ -96,6 +97,7 @@ def test_concurrent_edit_is_shown_before_it_is_overwritten(cast: Cast, dave: Cli
     assert (train.priority, train.max_runtime) == (60, 3600)
 
 
+@pytest.mark.heavy
 def test_workload_can_be_edited_as_a_training_job_manifest(cast: Cast, dave: Client) -> None:
     text = MANIFEST.read_text()
     workload = submission.submit(actor=cast.dave, document=yaml.safe_load(text))

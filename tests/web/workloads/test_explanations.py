@@ -16,6 +16,7 @@ from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("minutes", "shown"), [(5, True), (-5, False)])
 def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() + timedelta(minutes=minutes)
@@ -24,6 +25,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     assert ("<dt>Next start</dt><dd>not before <time" in page) is shown
 
 
+@pytest.mark.heavy
 def test_blocker_numbers_are_formatted(cast: Cast, sign_in: SignIn) -> None:
     until = int(timezone.now().timestamp()) + 3600
     numbers = {"seconds": 1, "until": until, "preemptions": 1}
@@ -53,6 +55,7 @@ def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in: Sign
     assert sign_in("grace").get(f"/workloads/{workload.pk}/smallest-change").status_code == 404
 
 
+@pytest.mark.heavy
 def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")
@@ -60,6 +63,7 @@ def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) ->
     assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
 
 
+@pytest.mark.heavy
 def test_rate_limited_search_shows_when_to_retry(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +89,7 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     assert "The workload starts as expected if nothing new is queued ahead." in page
 
 
+@pytest.mark.heavy
 def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: SignIn) -> None:
     explanation = {"queue_position": 2, "expected_start_reason": "the boot time is unknown"}
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)

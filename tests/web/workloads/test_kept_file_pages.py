@@ -45,6 +45,7 @@ def test_outputs_tab_lists_previews_and_deletes_files_of_failed_pods(
     assert not Pod.objects.filter(pk=pod.pk, files_until__gt=pod.files_until).exists()
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("query", [{}, {"failed": "x"}])
 def test_viewer_sees_no_failed_pods(
     cast: Cast,

@@ -89,6 +89,7 @@ def test_matching_log_lines_are_escaped_and_shown_with_context(
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
+@pytest.mark.heavy
 def test_log_matches_are_paginated(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
     client = sign_in("dave")
@@ -112,6 +113,7 @@ def test_downloaded_log_is_complete(cast: Cast, sign_in: SignIn, runtime: FakeRu
     assert b"".join(pieces) == UNSAFE_TEXT * 40_000
 
 
+@pytest.mark.heavy
 def test_pods_of_the_current_run_are_listed_first(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"")
     before = Pod.objects.create(
@@ -123,6 +125,7 @@ def test_pods_of_the_current_run_are_listed_first(cast: Cast, sign_in: SignIn, r
         assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
 
 
+@pytest.mark.heavy
 def test_pod_details_show_limits_with_source_and_peak(
     cast: Cast, sign_in: SignIn, runtime: FakeRuntime
 ) -> None:

@@ -1,5 +1,7 @@
 """Tests of metrics on the workload page and the array page."""
 
+import pytest
+
 from projects.models import Workload
 from projects.services import arrays
 from tests import factories as make
@@ -23,6 +25,7 @@ def test_metrics_tab_draws_each_metric_and_compares_two_workloads(cast: Cast, si
     assert sign_in("grace").get(f"{path}/charts").status_code == 404
 
 
+@pytest.mark.heavy
 def test_metrics_tab_without_reports_says_how_to_report(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/workloads/{workload.pk}/metrics").content.decode()

@@ -36,6 +36,7 @@ def test_outputs_tab_lists_files_and_previews_text(cast: Cast, sign_in: SignIn) 
         assert "<pre>" not in client.get(path, query).content.decode()
 
 
+@pytest.mark.heavy
 def test_outputs_tab_without_outputs_explains_how_to_declare_them(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train")
     assert "No outputs declared" in sign_in("dave").get(f"/workloads/{workload.pk}/outputs").content.decode()

@@ -43,6 +43,7 @@ def test_every_tab_shows_state_actions_and_links_to_all_tabs(
         assert all(f'<a href="{path}{other}"' in text for other in TABS)
 
 
+@pytest.mark.heavy
 def test_tabs_of_runs_appear_with_the_first_run(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "waits", by=cast.dave.user)
     client, path = sign_in("dave"), f"/workloads/{workload.pk}"
@@ -79,6 +80,7 @@ def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal
     assert "terminal-open" not in text
 
 
+@pytest.mark.heavy
 def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
     cast: Cast, sign_in: SignIn, elastic: Workload
 ) -> None:
@@ -89,6 +91,7 @@ def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
         assert "of 1</span>" not in text
 
 
+@pytest.mark.heavy
 def test_fixed_workload_shows_no_replica_range(cast: Cast, sign_in: SignIn) -> None:
     fixed = make.workload(cast.vision, "fixed", phase="running", run=1)
     fixed.roles.create(name="worker", position=0, min=2, max=2)
@@ -127,6 +130,7 @@ def test_spec_tab_lists_commands_variables_and_secret_names(cast: Cast, sign_in:
         assert shown in text, shown
 
 
+@pytest.mark.heavy
 def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in: SignIn) -> None:
     victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
     preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
@@ -139,6 +143,7 @@ def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in:
     assert "Evictions of this workload" not in caused
 
 
+@pytest.mark.heavy
 def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: Cast, sign_in: SignIn) -> None:
     gang = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(minutes=9))
     nodes = [make.node(cast.pool, number, gpus=8) for number in (7, 8)]
@@ -163,6 +168,7 @@ def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: C
     assert "3 pods, ranks 0 to 2" in text and ">rank 3<" in text
 
 
+@pytest.mark.heavy
 def test_pods_that_ended_differently_are_listed_separately(cast: Cast, sign_in: SignIn) -> None:
     gang = make.workload(cast.vision, "gang", phase="running", run=2, started_at=make.ago(minutes=9))
     node = make.node(cast.pool, gpus=8)

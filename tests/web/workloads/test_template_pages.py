@@ -93,6 +93,7 @@ def test_template_can_be_edited_in_form_and_document(nightly_template: Template,
     assert set(row.after or {}) == {"description", "document"}
 
 
+@pytest.mark.heavy
 def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
     nightly_template: Template, dave: Client, sign_in: SignIn
 ) -> None:
@@ -109,6 +110,7 @@ def test_conflicting_template_edit_shows_both_versions_and_can_be_saved_again(
     assert "priority: 20" in nightly_template.text
 
 
+@pytest.mark.heavy
 def test_template_errors_are_shown_on_fields_and_lines(nightly_template: Template, dave: Client) -> None:
     answer = dave.post(
         PAGE, edit_form(nightly_template, document=TEXT.replace("gpu: 1", "gpu: 1.5")), headers=HTMX
@@ -131,6 +133,7 @@ def test_new_template_is_validated_and_cannot_be_saved_twice(cast: Cast, dave: C
     assert dave.post("/templates/vision/new", values, headers=HTMX).status_code == 412
 
 
+@pytest.mark.heavy
 def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     page = dave.get(f"/workloads/{like.pk}/spec").content.decode()
@@ -148,6 +151,7 @@ def test_template_saved_from_a_workload_omits_the_workload_name(cast: Cast, dave
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
+@pytest.mark.heavy
 def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -> None:
     form = dave.get("/templates/save").context["form"]
     values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
@@ -158,6 +162,7 @@ def test_new_template_requires_a_name_before_editing(cast: Cast, dave: Client) -
     assert 'name="f:project"' not in page, "the project is chosen when the template is used"
 
 
+@pytest.mark.heavy
 def test_document_on_the_submit_page_can_be_saved_as_a_template(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
     dialog = dave.post("/templates/save", {"document": document, "step": "ask"}, headers=HTMX)

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.utils import timezone
 
@@ -65,6 +66,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
     assert "vision/theirs" in text
 
 
+@pytest.mark.heavy
 def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast, sign_in: SignIn) -> None:
     ours = make.workload(cast.vision, "ours", phase="running")
     record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
@@ -92,6 +94,7 @@ def test_preemptor_in_an_invisible_project_is_not_named(cast: Cast, sign_in: Sig
     assert "Reclaimed" in text
 
 
+@pytest.mark.heavy
 def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(
         cast.vision, "waits", reason="WouldExceedFairShare", message="vision holds its fair share.",
@@ -115,6 +118,7 @@ def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[
     ]
 
 
+@pytest.mark.heavy
 def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in: SignIn) -> None:
     ours, _ = preemption_history(cast)
     reasons = make.reasons(("WouldExceedFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
@@ -127,6 +131,7 @@ def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in: Sig
     assert "Would exceed fair share 7 min, then Fragmented 3 min" in text
 
 
+@pytest.mark.heavy
 def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in: SignIn) -> None:
     reasons = make.reasons(("Fragmented", 40, 30), ("WouldExceedFairShare", 9), ("Fragmented", 3))
     pending = make.workload(
@@ -139,6 +144,7 @@ def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in:
     ]
 
 
+@pytest.mark.heavy
 def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: SignIn) -> None:
     flips = [("Fragmented" if n % 3 else "WouldExceedFairShare", 60 - n * 5) for n in range(9)]
     pending = make.workload(

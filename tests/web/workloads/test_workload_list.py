@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -65,6 +66,7 @@ def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in: SignIn) -> N
     assert Workload.objects.filter(phase="pending").count() == 3
 
 
+@pytest.mark.heavy
 def test_query_parameter_selects_the_list_columns(cast: Cast, sign_in: SignIn) -> None:
     create_three_workloads(cast)
     usual = sign_in("erin").get("/workloads").content.decode()
@@ -96,11 +98,13 @@ def test_saved_view_is_private_and_restores_the_query(cast: Cast, sign_in: SignI
     assert not SavedView.objects.exists()
 
 
+@pytest.mark.heavy
 def test_saved_view_requires_a_name(sign_in: SignIn) -> None:
     answer = sign_in("erin").post("/workloads/views/new", {"name": " ", "query": ""}, headers=HTMX)
     assert answer.status_code == 422
 
 
+@pytest.mark.heavy
 def test_list_says_when_a_running_workload_reaches_its_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     started = make.ago(hours=1)
     running: dict[str, Any] = {"phase": "running", "run": 1, "started_at": started}
@@ -132,6 +136,7 @@ def serve(service: Service, workload: Workload, number: int) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
     server = make.workload(
         cast.vision, "server", kind="service", phase="running", message="1 of 1 pods running."
@@ -161,6 +166,7 @@ def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
         assert sentence in text, sentence
 
 
+@pytest.mark.heavy
 def test_running_rows_name_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) -> None:
     nodes = [make.node(cast.pool, gpus=2) for _ in range(5)]
     all_run = "All required pods of the gang are running."
@@ -174,6 +180,7 @@ def test_running_rows_name_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) 
     assert f"5 pods on {names} and 2 other nodes<" in text
 
 
+@pytest.mark.heavy
 def test_failing_and_pending_workloads_can_come_first(cast: Cast, sign_in: SignIn) -> None:
     all_run = "All required pods of the gang are running."
     for name, phase, message in (
@@ -189,6 +196,7 @@ def test_failing_and_pending_workloads_can_come_first(cast: Cast, sign_in: SignI
     assert {row.name for row in rows[3:5]} == {"running", "whole"}
 
 
+@pytest.mark.heavy
 def test_rows_name_the_bulk_actions_that_apply_to_them(cast: Cast, sign_in: SignIn) -> None:
     for phase in ("running", "suspended", "completed"):
         make.workload(cast.vision, phase, phase=phase)

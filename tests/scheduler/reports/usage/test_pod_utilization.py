@@ -119,6 +119,7 @@ def test_killed_writer_leaves_no_partial_or_duplicate_data_points(
         assert cpu - before[step][1] == pytest.approx(30_000)
 
 
+@pytest.mark.heavy
 def test_measurement_continues_in_another_process(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     second = measured_workload.another("second")
@@ -149,6 +150,7 @@ def test_only_the_leader_measures_utilization(measured_workload: MeasuredWorkloa
     assert (second.run_once(), first.run_once(), second.run_once()) == (False, False, True)
 
 
+@pytest.mark.heavy
 def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredWorkload) -> None:
     measured_workload.runtime.next("measure", RuntimeFailure("the head node does not respond"))
     measured_workload.pass_time()
@@ -201,12 +203,14 @@ def test_data_points_expire_and_ended_pods_report_no_utilization(measured_worklo
     assert delete_old_measurements(minutes_before=later, hours_before=later) == 2
 
 
+@pytest.mark.heavy
 def test_data_points_are_deleted_with_their_workload(measured_workload: MeasuredWorkload) -> None:
     measured_workload.pass_time()
     Workload.objects.filter(pk=measured_workload.workload.pk).delete()
     assert not models.UtilizationPoint.objects.exists()
 
 
+@pytest.mark.heavy
 def test_short_recent_ranges_have_minute_resolution(measured_workload: MeasuredWorkload) -> None:
     hours = [
         choose_step(NOON - timedelta(hours=back), NOON - timedelta(hours=back - span), NOON)
@@ -250,6 +254,7 @@ def test_node_isolation_and_its_changes_are_recorded(measured_workload: Measured
     assert node.isolation["obstacle"] == "no bubblewrap"
 
 
+@pytest.mark.heavy
 def test_isolation_of_an_unresponsive_node_is_unknown(measured_workload: MeasuredWorkload) -> None:
     measured_workload.runtime.next("get_isolation", RuntimeFailure("unreachable"))
     measured_workload.pass_time()

@@ -108,6 +108,7 @@ def test_users_see_only_the_usage_of_their_own_projects(stage: Stage) -> None:
                     "frank": set(), "grace": {"ads"}}  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_report_days_use_the_users_time_zone(stage: Stage) -> None:
     start_workload(stage, roles=HALF)
     stage.clock.advance(24 * 3600)
@@ -126,6 +127,7 @@ def test_usage_outside_the_requested_period_is_excluded(stage: Stage) -> None:
     assert total(rows).gpu_hours == pytest.approx(0.5 * 3)
 
 
+@pytest.mark.heavy
 def test_usage_of_a_deleted_project_is_still_reported(stage: Stage) -> None:
     cast = stage.cast
     workload = stage.submit(roles=TWO, project=cast.search)
@@ -169,6 +171,7 @@ def test_error_for_an_invalid_query_names_the_parameter(words: dict[str, Any], p
     assert [problem.path for problem in refused.value.problems] == [path]
 
 
+@pytest.mark.heavy
 def test_report_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> None:
     start_workload(stage, roles=HALF)  # 1 June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
@@ -176,6 +179,7 @@ def test_report_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> N
     assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=Step.MONTH)] == [(6, 1)]
 
 
+@pytest.mark.heavy
 def test_each_hour_is_priced_at_its_start(stage: Stage) -> None:
     """Two GPUs run for three hours. After the second hour, the price doubles."""
     stage.cast.pool.price_per_gpu_hour = Decimal(4)

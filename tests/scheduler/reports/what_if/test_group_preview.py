@@ -74,12 +74,14 @@ def test_preview_matches_the_next_cycle(stage: Stage, h100: QuotaGroup, cloud: N
     assert {row.workload_name for row in Eviction.objects.all()} == {"high", "low"}
 
 
+@pytest.mark.heavy
 def test_preview_writes_nothing(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     with CaptureQueriesContext(connection) as captured:
         preview(stage, h100, cloud)
     assert [row["sql"] for row in captured if row["sql"].split()[0] in ("INSERT", "UPDATE", "DELETE")] == []
 
 
+@pytest.mark.heavy
 def test_joining_pool_gets_the_quota_of_the_group(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
     groups.edit_group(actor=stage.cast.alice, group=h100, pools=[cloud])
     cloud.refresh_from_db()
@@ -90,6 +92,7 @@ def test_joining_pool_gets_the_quota_of_the_group(stage: Stage, h100: QuotaGroup
     assert over == [("project", "cloud", "other", 1)], "vision has 4 GPUs in both pools, one over its quota"
 
 
+@pytest.mark.heavy
 def test_preview_of_a_group_with_unchanged_pools_is_empty(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:

@@ -86,12 +86,14 @@ def test_preview_writes_nothing(full_stage: Stage) -> None:
     assert not Eviction.objects.exists()
 
 
+@pytest.mark.heavy
 def test_preview_reports_that_a_draft_has_no_effect(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "vision", gpu=4)))
     assert impact.changes_nothing
     assert not (impact.starts or impact.evictions or impact.shares or impact.reasons)
 
 
+@pytest.mark.heavy
 def test_preview_lists_changed_pending_reasons(full_stage: Stage) -> None:
     impact = preview_impact(full_stage, build_draft(quota_change("project", "ads", gpu=0, limit={"gpu": 1})))
     (entry,) = impact.reasons
@@ -100,6 +102,7 @@ def test_preview_lists_changed_pending_reasons(full_stage: Stage) -> None:
     assert "ads is limited to 1 GPU" in entry["message"]
 
 
+@pytest.mark.heavy
 def test_one_draft_may_delete_and_create_quotas(full_stage: Stage) -> None:
     impact = preview_impact(
         full_stage,
@@ -129,6 +132,7 @@ def test_inconsistent_quotas_cause_warnings(full_stage: Stage, entry: Any, code:
     assert part in messages[code]
 
 
+@pytest.mark.heavy
 def test_quota_below_non_preemptible_allocation_causes_a_warning(stage: Stage) -> None:
     stage.submit("firm", roles=TWO, priority=100)
     stage.tick(2, seconds=10)

@@ -76,6 +76,7 @@ def test_suggested_quota_starts_the_workload_in_the_next_cycle(stage: Stage) -> 
     assert stage.phase(workload) == "starting"
 
 
+@pytest.mark.heavy
 def test_suggestion_states_the_number_of_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.submit("borrows", cast.ads, roles=FOUR)
@@ -89,6 +90,7 @@ def test_suggestion_states_the_number_of_victims(stage: Stage) -> None:
     assert (answer.evicted_workloads, answer.scaled_down_workloads, answer.moved_workloads) == (1, 0, 0)
 
 
+@pytest.mark.heavy
 def test_no_change_is_suggested_for_running_and_reserved_workloads(stage: Stage) -> None:
     low = stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
@@ -106,6 +108,7 @@ def test_no_change_is_suggested_for_a_workload_that_starts_in_the_next_cycle(sta
     assert (answer.outcome, answer.change) == ("not_needed", None)
 
 
+@pytest.mark.heavy
 def test_explanation_names_pool_below_its_ready_threshold(stage: Stage) -> None:
     NodePool.objects.update(operational_since=None, ready_threshold=3)
     workload = pending(stage, roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
@@ -114,6 +117,7 @@ def test_explanation_names_pool_below_its_ready_threshold(stage: Stage) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_smallest_change_is_unknown_after_an_engine_failure(
     held: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
