@@ -93,3 +93,8 @@ def test_core_imports_only_pydantic_and_the_standard_library() -> None:
         and not (top == "berth" and name.startswith("berth.core"))
     }
     assert not broken
+
+
+def test_task_queue_imports_its_tasks_before_any_other_module_of_the_scheduler() -> None:
+    code = "import django; django.setup(); import scheduler.tasks"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from berth.core.amounts import MILLI
-from scheduler.engine.actions.overcommit import may_overcommit
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState
+from scheduler.engine.placement.overcommit import may_overcommit
 from scheduler.engine.plan import Eviction, Kind, Reason
 from scheduler.engine.preemption.victims.units import Victim, extra_replica_victims
 

@@ -1,11 +1,11 @@
 """Scale workloads down so that pending gangs can start or other workloads can scale up."""
 
 from scheduler.engine.actions.load_limit import enforce_load_limit
-from scheduler.engine.actions.overcommit import overcommit
 from scheduler.engine.actions.scale_up import elastic_gangs, scale_up_steps
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share
 from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_request
+from scheduler.engine.placement.overcommit import overcommit
 from scheduler.engine.plan import Eviction, Kind, Reason
 from scheduler.engine.preemption.policies.scaling import Shrink, ShrinkForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up

@@ -7,7 +7,6 @@ from itertools import islice
 from operator import add, sub
 
 from berth.core.amounts import MILLI, Amounts
-from scheduler.engine.actions.overcommit import may_overcommit, placed_by_requests
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups
 from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements
@@ -21,6 +20,7 @@ from scheduler.engine.explain.scale_up_demand import (
     simulate_scale_up,
 )
 from scheduler.engine.placement.find_room import place_as_many_as_fit, place_replicas
+from scheduler.engine.placement.overcommit import may_overcommit, placed_by_requests
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 

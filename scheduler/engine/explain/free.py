@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.actions.overcommit import may_overcommit
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import (
     Arrangement,
@@ -19,6 +18,7 @@ from scheduler.engine.board.ledger import CPU, GPU, KINDS
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import NodeState, Pod
 from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.overcommit import may_overcommit
 from scheduler.engine.placement.slots import Horizon
 
 GPU_MEMORY = "gpu_memory_mib"

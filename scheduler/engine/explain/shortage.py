@@ -4,7 +4,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from berth.core.words import format_amount
-from scheduler.engine.actions.overcommit import may_overcommit, placed_by_requests
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS
@@ -15,6 +14,7 @@ from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.pod_slots import pod_slot_obstacle
 from scheduler.engine.model import Role
+from scheduler.engine.placement.overcommit import may_overcommit, placed_by_requests
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
