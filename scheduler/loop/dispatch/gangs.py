@@ -140,7 +140,8 @@ def apply_gang_verdicts(
         if not verdicts:
             return
         _apply_verdicts(verdicts, now)
-        gangs = [gang for gang, _ in verdicts]  # gangs without a verdict no longer change
+        # Gangs without a verdict and gangs that have ended no longer change.
+        gangs = [gang for gang, _ in verdicts if gang.workload.phase in EVALUATED_PHASES]
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
