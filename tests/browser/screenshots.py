@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -143,13 +143,20 @@ def _edit_quota(page: Page) -> None:
 
 def _preview_grid(page: Page) -> None:
     for name, keys in (("vision", "12"), ("speech", "14")):
-        page.locator(f"#quota-grid tr[data-name={name}] td").nth(4).click()
+        _quota_cell(page, name).click()
         page.keyboard.type(keys)
         page.keyboard.press("Enter")
-    page.locator("#quota-grid tr[data-name=robotics] td").nth(4).click()
+    _quota_cell(page, "robotics").click()
     page.keyboard.press("Delete")
     page.get_by_role("button", name="Preview impact").click()
     page.wait_for_selector("#impact-title")
+
+
+def _quota_cell(page: Page, name: str) -> Locator:
+    """Return the cell of the project's GPU quota in pool train."""
+    heads = page.locator("#quota-grid thead [data-field]")
+    columns = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
+    return page.locator(f"#quota-grid tr[data-name={name}] td").nth(columns.index(["train", "gpu"]))
 
 
 def _explain_share(page: Page) -> None:
