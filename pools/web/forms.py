@@ -8,6 +8,7 @@ from django.conf import settings
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
+from berth.core.words import format_count
 from berth.server.web.forms import Form, Section
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
@@ -276,6 +277,12 @@ class PoolForm(Form):
     def paths(self) -> dict[str, str]:
         """Return the form field of each problem path whose name differs."""
         return PATHS | provider_fields.paths(self.chosen_provider())
+
+    def offer_machine(self, gpus: int) -> None:
+        """Fill in a node that fits on this machine, which is the first choice of the providers."""
+        field = self.fields["gpus_per_node"]
+        field.initial = min(gpus, field.initial)
+        field.help_text = f"This machine has {format_count(gpus, 'GPU')}."
 
 
 class SettingsForm(PoolForm):

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from berth.core.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
-from berth.server.wiring import load_wiring
+from berth.server.wiring import load_wiring, machine
 from pools import services
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
@@ -40,6 +40,8 @@ POOL_ACTIONS = {
 def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
+    if request.method == "GET":
+        form.offer_machine(len(machine().devices))
     more: dict[str, Any] = {"check": "Test connection"}
     if request.method == "POST" and form.is_valid():
         with form_errors(form, form.paths()):

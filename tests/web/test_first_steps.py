@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,6 +12,7 @@ from django.urls import reverse
 
 from berth.server.web.first_steps import first_steps
 from berth.server.web.navigation import CHAPTERS, GROUPS, help_chapter
+from pools.providers.hardware import Machine
 from projects.models import Department, Membership, Project, Quota, Workload
 from tests import factories as make
 from tests.cast import Cast
@@ -73,6 +75,37 @@ def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> N
     ]  # fmt: skip
     alice = sign_in("alice")
     assert all(alice.get(path).status_code == 200 for path in paths())
+
+
+def test_form_on_its_own_page_opens_the_next_page_when_it_is_done(empty: Cast, sign_in: SignIn) -> None:
+    alice, form = sign_in("alice"), {"username": "new", "email": "", "password": "a correct horse"}
+    htmx = {"HX-Request": "true"}
+    own_page = {**htmx, "HX-Current-URL": "http://testserver/access/users/new"}
+    assert alice.post("/access/users/new", form, headers=own_page)["HX-Redirect"] == "/access"
+    assert "User new created." in alice.get("/access").content.decode()
+    in_dialog = {**htmx, "HX-Current-URL": "http://testserver/access"}
+    answer = alice.post("/access/users/new", {**form, "username": "newer"}, headers=in_dialog)
+    assert answer.status_code == 204 and "HX-Redirect" not in answer
+
+
+def test_machine_without_gpus_gets_a_pool_and_an_example_that_run(
+    empty: Cast, sign_in: SignIn, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = sign_in("alice")
+
+    def offered() -> Any:
+        return alice.get("/node-pools/new").context["form"]["gpus_per_node"].value()
+
+    settings.BERTH_DECLARED_GPUS = 8
+    assert offered() == 2
+    monkeypatch.setattr("pools.web.pools.machine", lambda: Machine(2000, 4096, ()))
+    assert offered() == 0
+    assert "This machine has 0 GPUs." in alice.get("/node-pools/new").content.decode()
+    make.pool("cpus", gpus=0)
+    Project.objects.create(name="vision", department=Department.objects.create(name="research"))
+    assert "gpu: 0 " in alice.get("/submit").content.decode()
+    make.pool("gpus", gpus=2)
+    assert "gpu: 1 " in alice.get("/submit").content.decode()
 
 
 @pytest.mark.heavy

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from berth.core.spec import WorkloadSpec
 from berth.documents import CannotEdit, edit_text
 from berth.documents.ordered import dump_workload
+from projects.access import visible_pools
 from projects.actor import Actor
 from projects.models import Template, Workload
 from projects.selectors import templates, workloads
@@ -20,6 +21,8 @@ HEADER = """\
 name: {name}
 project: {project}
 """
+EXAMPLE_GPU = "gpu: 1             # or a fraction of a device: 0.5"
+EXAMPLE_WITHOUT_GPU = "gpu: 0             # no pool has GPUs"
 EXAMPLES: Mapping[str, tuple[str, str, str]] = {
     "single": ("Single-pod training", "my-training", """\
 # Needs no files. For your program, choose files under Code.
@@ -123,7 +126,10 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else mine[0] if mine else "my-project"
-    _, name, rest = EXAMPLES.get(query.get("kind", ""), EXAMPLES[DEFAULT_EXAMPLE])
+    kind = query.get("kind", "")
+    _, name, rest = EXAMPLES.get(kind, EXAMPLES[DEFAULT_EXAMPLE])
+    if kind not in EXAMPLES and not visible_pools(actor).filter(gpus_per_node__gt=0).exists():
+        rest = rest.replace(EXAMPLE_GPU, EXAMPLE_WITHOUT_GPU)
     return HEADER.format(name=name, project=project) + rest
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
@@ -97,10 +98,11 @@ def confirm_page(
 def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
     """Respond to a successful change.
 
-    An open page shows the message or, if `leave` is set, navigates to `to`. Without scripts, the browser is
-    redirected to `to`.
+    An open page shows the message. If `leave` is set, or if the form is a page of its own, the browser
+    navigates to `to`. Without scripts, the browser is redirected to `to`.
     """
-    if request.htmx and not leave:
+    is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
+    if request.htmx and not leave and not is_own_page:
         return HttpResponse(
             status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}
         )
