@@ -36,6 +36,8 @@ ONE_FORM = (
     (re.compile(r"\bNo [a-z ]+ is named\b"), "There is no ... named"),
     (re.compile(r"\bThis [a-z ]+ was (?:already )?(?:deleted|removed)\b"), "This ... has been deleted"),
 )
+# Messages of commands end like sentences, because one function prints them.
+COMMANDS, MESSAGES = "platform/berth/cli/", "platform/berth/cli/text.py"
 # Oxford spelling: colour, behaviour, utilize. Names in CSS and in APIs of others are followed by a sign.
 SPELLING = re.compile(
     r"\b(?:[Cc]olored|[Cc]olors?|[Bb]ehaviors?|[Nn]eighbors?|[Ff]avors?)\b(?![-:(=])"
@@ -96,6 +98,7 @@ def in_python(name: str, text: str) -> Iterator[Violation]:
             is_docstring = id(node) in docstrings
             if is_docstring and node.value.lstrip().startswith("Here"):
                 yield Violation(name, node.lineno, "docstring begins with Here", node.value.split("\n")[0])
+            yield from in_message(name, node.lineno, node.value)
             if is_docstring or " " in node.value:
                 yield from in_text(name, node.lineno, node.value)
         if isinstance(node, ast.Call) and not name.startswith("tests/"):
@@ -103,6 +106,11 @@ def in_python(name: str, text: str) -> Iterator[Violation]:
     for number, source in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*# (.*)", source):
             yield from in_text(name, number, match[1])
+
+
+def in_message(name: str, line: int, text: str) -> Iterator[Violation]:
+    if text.startswith("berth: ") and name.startswith(COMMANDS) and name != MESSAGES:
+        yield Violation(name, line, "message without print_message", text)
 
 
 def in_help(name: str, call: ast.Call) -> Iterator[Violation]:

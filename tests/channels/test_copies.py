@@ -59,7 +59,7 @@ def test_files_and_directories_are_copied_both_ways(
         assert (tmp_path / "data.csv").stat().st_mtime == 1_000_000_000
         client.workloads.exec(site.workload_id, ["mkfifo", "renamed/pipe"])
         assert run(site, "cp", "train:renamed", "back", cwd=tmp_path) == (
-            1, "berth: left out: renamed/pipe is neither a file nor a directory\n",
+            1, "berth: left out: renamed/pipe is neither a file nor a directory.\n",
         )  # fmt: skip
         assert (tmp_path / "back" / "sub" / "a.yaml").read_text() == "a: 1\n"
 

@@ -48,7 +48,7 @@ def test_command_in_a_pipe_copies_input_output_and_errors(site: Site) -> None:
     assert (output == data, errors, program.returncode) == (True, b"done\n", 5)
     program = site.start("exec", "train", "--", "no-such-program", **pipes)
     _, errors = program.communicate(timeout=120)
-    assert (errors, program.returncode) == (b"berth: no-such-program: No such file or directory\n", 127)
+    assert (errors, program.returncode) == (b"berth: no-such-program: No such file or directory.\n", 127)
     program = site.start("exec", "train", "--pod", "worker-9", "--", "true", **pipes)
     _, errors = program.communicate(timeout=120)
     assert program.returncode == 4, errors

@@ -87,7 +87,7 @@ def test_yaml_output_parses(terminal: Terminal) -> None:
 def test_control_characters_in_server_messages_are_escaped(terminal: Terminal) -> None:
     result = terminal.run("list", server=StubServer(problem(403, detail=UNSAFE_TEXT)))
     assert result.exit_code == 1
-    assert result.stderr == "berth: \\x1b[31mred\\x07\\nnext\\u202e\n"
+    assert result.stderr == "berth: \\x1b[31mred\\x07\\nnext\\u202e.\n"
 
 
 def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:

@@ -90,7 +90,7 @@ def test_each_kind_of_error_has_its_own_exit_code(berth: Berth, as_dave: dict[st
     assert berth("list", BERTH_TOKEN="berth_wrong").returncode == 3
     unreachable = berth("list", BERTH_URL="http://127.0.0.1:9", **as_dave)
     assert unreachable.returncode == 6
-    assert unreachable.stderr == "berth: cannot reach http://127.0.0.1:9: Connection refused\n"
+    assert unreachable.stderr == "berth: cannot reach http://127.0.0.1:9: Connection refused.\n"
     assert berth("list", "--nonsense", **as_dave).returncode == 2
 
 
@@ -100,7 +100,7 @@ def test_ambiguous_workload_name_is_rejected(berth: Berth, cast: Cast) -> None:
         assert berth("submit", "-n", "train", "-p", project, "--", "true", **alice).returncode == 0
     done = berth("cancel", "train", **alice)
     assert done.returncode == 2
-    assert done.stderr == "berth: train matches 2 workloads: ads/train, vision/train\n"
+    assert done.stderr == "berth: train matches 2 workloads: ads/train, vision/train.\n"
     assert Workload.objects.filter(phase="pending").count() == 2
 
 
@@ -108,9 +108,9 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr
-    assert made.stderr.startswith("berth: the fair share is computed in the next scheduling cycle\n")
+    assert made.stderr.startswith("berth: the fair share is computed in the next scheduling cycle.\n")
     assert made.stderr.endswith(
-        "Warning: Project quotas in research add up to 4 GPUs, more than the department's own quota "
+        "berth: warning: Project quotas in research add up to 4 GPUs, more than the department's own quota "
         "(no GPU). Not all of them can be used at the same time.\n"
     )
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
@@ -364,21 +364,22 @@ def test_department_quotas_are_compared_with_the_maximum_size_of_the_pool(berth:
             "quota", "set", "research", "--department", "--pool", "local", "--gpu", f"{gpus}", **alice
         )
         assert result.returncode == 0, result.stderr
-        return "".join(line for line in result.stderr.splitlines() if line.startswith("Warning"))
+        return "".join(line for line in result.stderr.splitlines() if line.startswith("berth: warning"))
 
     assert warning(8) == "", "the pool has no nodes now, and up to 4 nodes of 2 GPUs"
-    assert warning(9) == "Warning: Department quotas in local add up to 9 GPUs; the pool has at most 8 GPUs."
+    message = "Department quotas in local add up to 9 GPUs; the pool has at most 8 GPUs."
+    assert warning(9) == f"berth: warning: {message}"
 
 
 def test_removal_of_a_missing_quota_is_reported(berth: Berth, cast: Cast) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
     removal = ["--remove", "research/vision:local", "--yes"]
-    note = "berth: vision in pool local: there was no quota to remove\n"
+    note = "berth: vision in pool local: there was no quota to remove.\n"
     mixed = berth("quota", "apply", "--set", "product/ads:local.gpu=2", *removal, **alice)
     assert (mixed.returncode, mixed.stdout[:7], mixed.stderr) == (0, "Change ", note)
     missing = berth("quota", "apply", *removal, **alice)
-    assert (missing.returncode, missing.stdout, missing.stderr) == (0, "", note + "berth: nothing changed\n")
+    assert (missing.returncode, missing.stdout, missing.stderr) == (0, "", note + "berth: nothing changed.\n")
     factories.quota(cast.vision, cast.pool, 2)
     assert berth("quota", "apply", *removal, **alice).stderr == "", "the quota is removed"
     same = berth("quota", "apply", "--set", "product/ads:local.gpu=2", "--yes", **alice)
-    assert same.stderr == "berth: nothing changed: all quotas already have these values\n"
+    assert same.stderr == "berth: nothing changed: all quotas already have these values.\n"

@@ -44,7 +44,10 @@ def python_without(packages: tuple[str, ...], code: str) -> subprocess.Completed
 def test_missing_server_package_names_the_server_extra() -> None:
     explanation = explain_error(ModuleNotFoundError(name="berth.server"))
     assert explanation is not None
-    assert "(berth-platform-server): pip install 'berth-platform[server]'" in explanation[1][0]
+    assert (
+        "needs berth-platform-server, which is not installed. Run `pip install 'berth-platform[server]'`"
+        in explanation[1][0]
+    )
 
 
 def test_base_install_has_only_the_dependencies_of_cli_and_client() -> None:

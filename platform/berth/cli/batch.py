@@ -1,6 +1,5 @@
 """Submit several documents with as few requests as possible, and print the outcome of each."""
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import typer
 from berth.cli.documents import SourcedDocuments
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Output, show_data
-from berth.cli.text import safe
+from berth.cli.text import print_message
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -59,10 +58,10 @@ def _split_into_requests(documents: SourcedDocuments) -> Iterator[SourcedDocumen
 
 def _print_item(source: str, item: "BatchItem", output: Output) -> None:
     if item.error is not None:
-        print(f"berth: {safe(source)}: {safe(item.error.detail)}", file=sys.stderr)
+        print_message(f"{source}: {item.error.detail}")
     if item.workload is None or output.is_data:
         return
     wide = f" {item.workload.id}" if output is Output.WIDE else ""
     print(f"{item.workload.handle} submitted{wide}")
     for warning in item.warnings:
-        print(f"berth: warning: {safe(warning)}", file=sys.stderr)
+        print_message(f"warning: {warning}")

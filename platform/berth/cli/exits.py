@@ -83,8 +83,8 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
     if package in ("", "berth", "scheduler", "pools", "projects"):
         return None
     extra = {"textual": "top", "asyncssh": "ssh"}.get(package, "server")
-    command = f"pip install 'berth-platform[{extra}]'"
-    return ExitCode.USAGE, [f"This command needs packages that are not installed ({package}): {command}"]
+    install = f"`pip install 'berth-platform[{extra}]'`"
+    return ExitCode.USAGE, [f"This command needs {package}, which is not installed. Run {install}"]
 
 
 class BadInput(Exception):

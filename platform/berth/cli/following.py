@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, build_table, make_console, show_list, terminal_width
-from berth.cli.text import safe
+from berth.cli.text import message_line, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -197,7 +197,7 @@ def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float 
                 last = draw()
                 live.update(last, refresh=True)
             except Unreachable as error:
-                live.update(Group(last, Text(safe(f"berth: {error}"), style="red")), refresh=True)
+                live.update(Group(last, Text(message_line(error), style="red")), refresh=True)
 
 
 def print_listing(

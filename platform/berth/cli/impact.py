@@ -1,6 +1,5 @@
 """Print the predicted effects of changes to quotas and quota groups."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ import typer
 
 from berth.cli.exits import explain_error
 from berth.cli.output import print_section
-from berth.cli.text import format_value, number, safe
+from berth.cli.text import format_value, number, print_message, safe
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def previewing() -> Iterator[None]:
         if explanation is None:
             raise
         for line in explanation[1]:
-            print(f"berth: {safe(line)}", file=sys.stderr)
+            print_message(line)
         raise typer.Exit(PREVIEW_FAILED) from None
 
 

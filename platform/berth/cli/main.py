@@ -14,7 +14,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from berth.cli.arguments import context_names
 from berth.cli.exits import EXIT_CODES_HELP, ExitCode, explain_error
-from berth.cli.text import safe
+from berth.cli.text import end_sentence, print_message
 from berth.core.problems import SUGGESTION, closest_match
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
@@ -111,6 +111,13 @@ class RootGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands = cast("Any", LazyCommands(COMMANDS))
 
+    def make_context(self, *args: Any, **attributes: Any) -> Any:
+        try:
+            return super().make_context(*args, **attributes)
+        except typer.TyperException as error:
+            error.message = end_sentence(error.message)
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -119,11 +126,9 @@ class RootGroup(TyperGroup):
         except typer.TyperException as error:
             option = str(getattr(error, "option_name", ""))
             if not NEGATIVE_NUMBER.fullmatch(option):
-                error.message = _reword(error.message)
+                error.message = end_sentence(_reword(error.message))
                 raise
-            print(
-                f"berth: {option} is negative, and only positive numbers are allowed here.", file=sys.stderr
-            )
+            print_message(f"{option} is negative, and only positive numbers are allowed here.")
             raise typer.Exit(ExitCode.USAGE) from None
         except Exception as error:
             explanation = explain_error(error)
@@ -131,7 +136,7 @@ class RootGroup(TyperGroup):
                 raise
             code, lines = explanation
             for line in lines:
-                print(f"berth: {safe(line)}", file=sys.stderr)
+                print_message(line)
             raise typer.Exit(code) from None
 
 

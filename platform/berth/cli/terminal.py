@@ -11,6 +11,7 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from berth.cli.text import print_message
 from berth.client.channels import CHUNK, CREDIT, ERRORS, OUTPUT, STATUS, Terminal
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Termin
             elif kind == STATUS:
                 break
     if channel.failure:
-        print(f"berth: {channel.failure}", file=sys.stderr)
+        print_message(channel.failure)
     return channel.exit_code or 0
 
 

@@ -1,5 +1,6 @@
-"""Format values for the terminal: briefly, on one line, without control characters."""
+"""Format values and messages for the terminal: briefly, on one line, without control characters."""
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
@@ -7,6 +8,21 @@ from datetime import datetime, timezone
 def safe(text: object) -> str:
     """Escape control characters in the text, so that a terminal does not interpret them."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+
+
+def message_line(message: object) -> str:
+    """Format a message for stderr as one line that ends like a sentence, whatever wrote the message."""
+    return f"berth: {end_sentence(safe(message))}"
+
+
+def end_sentence(text: str) -> str:
+    """Add a full stop, unless the text ends a sentence or introduces the next line."""
+    return text if text.endswith((".", "!", "?", ":", "…")) else f"{text}."
+
+
+def print_message(message: object) -> None:
+    """Print an error, a warning or a note on stderr. All messages of commands pass through this function."""
+    print(message_line(message), file=sys.stderr)
 
 
 def number(value: float | None, none: str = "-") -> str:

@@ -78,5 +78,5 @@ def test_error_for_a_quota_change_without_changes_names_the_keys_received(
     assert result.exit_code == 255
     assert result.stderr == (
         f"berth: {file}: `changes` is missing; received change, note."
-        " Use changes: [{project: NAME, pool: POOL, set: {gpu: 8}}]\n"
+        " Use changes: [{project: NAME, pool: POOL, set: {gpu: 8}}].\n"
     )

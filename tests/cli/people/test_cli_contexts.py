@@ -39,7 +39,7 @@ def test_context_with_a_project_can_be_selected_and_deleted(terminal: Terminal, 
     unknown = terminal.run("context", "use", "local")
     assert (unknown.exit_code, unknown.stderr) == (
         2,
-        "berth: context: does not exist; received 'local'; allowed: prod\n",
+        "berth: context: does not exist; received 'local'; allowed: prod.\n",
     )
     assert terminal.run("context", "delete", "local").exit_code == 2
 

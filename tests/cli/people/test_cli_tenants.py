@@ -67,7 +67,7 @@ def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_a
     assert several.returncode == 2
     assert several.stderr.startswith("berth: dave has several roles (member of vision, viewer of ads)")
     without_role = berth("member", "remove", "grace", "--project", "vision", **as_alice)
-    assert without_role.stderr == "berth: grace has no such role; see `berth member list --user grace`\n"
+    assert without_role.stderr == "berth: grace has no such role; see `berth member list --user grace`.\n"
     assert berth("project", "edit", "vision", **as_alice).returncode == 2
     dave = {"BERTH_TOKEN": token_of(cast.dave)}
     assert berth("department", "create", "mine", **dave).returncode == 1
@@ -78,7 +78,7 @@ def test_health_command_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: d
     without_leader = berth("health", **as_alice)
     assert (without_leader.returncode, without_leader.stderr) == (
         1,
-        "berth: one_leader: no scheduler holds the lease\n",
+        "berth: one_leader: no scheduler holds the lease.\n",
     )
     assert without_leader.stdout.startswith("Leader      none\n")
     factories.create_scheduler_lease()

@@ -66,7 +66,7 @@ def test_unknown_role_suggests_the_nearest(berth: Berth) -> None:
 def test_taken_name_of_a_department_is_an_error_about_the_name(berth: Berth, cast: Cast) -> None:
     refused = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
     assert refused.returncode == 2
-    assert refused.stderr == "berth: name: is already in use; received 'research'\n"
+    assert refused.stderr == "berth: name: is already in use; received 'research'.\n"
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_missing_file_is_named_once_and_without_an_error_number(
     berth: Berth, words: str, message: str
 ) -> None:
     refused = berth(*words.split())
-    assert (refused.returncode, refused.stderr) == (2, f"berth: {message}\n")
+    assert (refused.returncode, refused.stderr) == (2, f"berth: {message}.\n")

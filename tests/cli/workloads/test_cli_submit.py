@@ -102,7 +102,7 @@ def test_each_server_error_is_printed_on_one_line(terminal: Terminal) -> None:
         "submit", "-n", "t", "-g", "9", server=StubServer(problem(422, errors=[NO_GPU, NO_GPU]))
     )
     assert result.exit_code == 2
-    assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n" * 2
+    assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8.\n" * 2
 
 
 def test_duplicate_key_in_a_document_is_rejected(terminal: Terminal) -> None:
@@ -170,7 +170,7 @@ def test_invalid_dry_run_exits_with_code_2(terminal: Terminal, output: str) -> N
         assert json.loads(result.stdout)["errors"] == [NO_GPU]
     else:
         assert result.stdout == ""
-        assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n"
+        assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8.\n"
 
 
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])

@@ -1,6 +1,5 @@
 """Cancel, retry, suspend, resume and delete workloads and arrays."""
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ from berth.cli.arrays import Target, find_target
 from berth.cli.commands.metrics import Goal
 from berth.cli.exits import BadInput, ExitCode, explain_error
 from berth.cli.output import Output, OutputOption, show_data
-from berth.cli.text import safe
+from berth.cli.text import print_message
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -232,5 +231,5 @@ def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
     if explanation is None:
         return None
     for line in explanation[1]:
-        print(f"berth: {handle}: {safe(line)}", file=sys.stderr)
+        print_message(f"{handle}: {line}")
     return explanation[0]

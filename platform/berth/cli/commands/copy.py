@@ -9,7 +9,7 @@ import typer
 
 from berth.cli.arguments import open_client
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.text import safe
+from berth.cli.text import print_message, safe
 
 if TYPE_CHECKING:
     from berth.client.copies import Progress
@@ -48,7 +48,7 @@ def cp(
             selected = client.workloads.find(workload)
             result = client.workloads.copy_from(selected.id, path, target, pod=pod, progress=report)
     for message in result.skipped:
-        print(f"berth: left out: {safe(message)}", file=sys.stderr)
+        print_message(f"left out: {message}")
     if result.skipped:
         raise typer.Exit(ExitCode.REFUSED)
 

@@ -12,7 +12,7 @@ from berth.cli.arrays import find_target
 from berth.cli.documents import apply_settings, documents_from_files
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption, show_data
-from berth.cli.text import safe
+from berth.cli.text import print_message, safe
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -162,10 +162,9 @@ def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:
     """Save a rejected document, so that the user's edits are not lost."""
     with NamedTemporaryFile("w", prefix=f"{workload.name}-", suffix=".yaml", delete=False) as copy:
         copy.write(text)
-    print(
-        f"berth: your document is in {copy.name}. After correcting it, run: "
-        f"berth edit {workload.handle} -f {copy.name}",
-        file=sys.stderr,
+    print_message(
+        f"Your document is in {copy.name}. After correcting it, run "
+        f"`berth edit {workload.handle} -f {copy.name}`"
     )
 
 

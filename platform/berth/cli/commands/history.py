@@ -11,7 +11,7 @@ from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_timestamp
-from berth.cli.text import format_age, format_short_time, format_time, format_value, now, safe
+from berth.cli.text import format_age, format_short_time, format_time, format_value, now, print_message
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -129,7 +129,7 @@ def _show_matrix(client: "Client", filters: dict[str, object], output: Output) -
     def describe(_: object) -> None:
         show_list(matrix.pairs, project_pair_columns(), output, "No evictions.")
         if matrix.omitted:
-            print(f"berth: {matrix.omitted} more pairs; --limit shows up to 500", file=sys.stderr)
+            print_message(f"{matrix.omitted} more pairs; --limit shows up to 500")
 
     show_one(matrix, output, describe)
 
@@ -225,7 +225,7 @@ def _print_health(state: "Health") -> None:
         ]
     )
     for invariant in broken:
-        print(f"berth: {safe(invariant.name)}: {safe(invariant.detail)}", file=sys.stderr)
+        print_message(f"{invariant.name}: {invariant.detail}")
 
 
 def _audit_columns() -> list[Column]:

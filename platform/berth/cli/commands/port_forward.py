@@ -5,7 +5,6 @@ import ipaddress
 import os
 import socket
 import struct
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.exits import invalid_value
-from berth.cli.text import safe
+from berth.cli.text import print_message, safe
 
 if TYPE_CHECKING:
     from berth.cli.forwarding import PodPort
@@ -98,7 +97,7 @@ async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | N
         host, number = server.sockets[0].getsockname()[:2]
         print(f"{host}:{number} is forwarded to {safe(name)}", flush=True)
         if problem:
-            print(f"berth: {safe(problem)} Connections fail until it does.", file=sys.stderr)
+            print_message(f"{problem} Connections fail until it does.")
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
@@ -110,7 +109,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
         try:
             await port.serve(reader, writer)
         except ClientError as error:
-            print(f"berth: {safe(str(error))}", file=sys.stderr)
+            print_message(str(error))
             _reset(writer)
         except (OSError, asyncio.CancelledError):  # reset by the local program, or ended by Ctrl-C
             _reset(writer)

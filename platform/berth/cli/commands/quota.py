@@ -1,6 +1,5 @@
 """Command `berth quota`: show, set, preview, apply and revert quotas."""
 
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +15,7 @@ from berth.cli.following import print_listing
 from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_place
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
-from berth.cli.text import format_short_time, format_time, format_value, now, number, safe
+from berth.cli.text import format_short_time, format_time, format_value, now, number, print_message
 from berth.core.problems import suggest_visible
 
 if TYPE_CHECKING:
@@ -216,11 +215,11 @@ def _save_quota(
     def describe(_: object) -> None:
         show_list([stored], quota_columns(), output, "")
         if stored.status is None and not any((stored.pools or {}).values()):
-            print("berth: the fair share is computed in the next scheduling cycle", file=sys.stderr)
+            print_message("the fair share is computed in the next scheduling cycle")
 
     show_one(stored, output, describe)
     for warning in stored.warnings:
-        print(f"Warning: {safe(warning.message)}", file=sys.stderr)
+        print_message(f"warning: {warning.message}")
 
 
 def _parse_amounts(options: dict[str, str | None], suffix: str) -> dict[str, Any]:
@@ -322,10 +321,10 @@ def apply(
         result = client.quotas.apply(draft, impact.tag)
     missing = [quota for quota in impact.quotas if quota.before is None and quota.after is None]
     for quota in missing:
-        print(safe(f"berth: {quota_place(quota)}: there was no quota to remove"), file=sys.stderr)
+        print_message(f"{quota_place(quota)}: there was no quota to remove")
     if result is None:
         detail = "" if missing else ": all quotas already have these values"
-        print(f"berth: nothing changed{detail}", file=sys.stderr)
+        print_message(f"nothing changed{detail}")
         return
     change = result
     show_one(change, output, lambda _: print(f"Change {change.id} applied."))

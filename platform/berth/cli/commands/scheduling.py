@@ -1,7 +1,6 @@
 """Commands `berth queue`, `berth share`, `berth cycles` and `berth replay`."""
 
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
-from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
+from berth.cli.text import format_age, format_short_time, format_time, now, number, print_message, safe
 
 if TYPE_CHECKING:
     from berth.client.models.scheduling import PendingWorkload
@@ -56,10 +55,7 @@ def queue(
     def describe(_: object) -> None:
         show_list(response.items, _queue_columns(), output, f"No pending workloads in {name}.")
         if hidden := response.workloads - len(response.items):
-            print(
-                f"berth: {hidden} more pending workloads exceed --limit or are not visible to you",
-                file=sys.stderr,
-            )
+            print_message(f"{hidden} more pending workloads exceed --limit or are not visible to you")
 
     show_one(response, output, describe)
 
@@ -150,7 +146,7 @@ def _write_scenario(file: str, scenario: object) -> None:
         Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise BadInput(f"--save {file}: {error.strerror or error}") from None
-    print(f"berth: {file} written", file=sys.stderr)
+    print_message(f"{file} written")
 
 
 def _cycle_columns() -> list[Column]:

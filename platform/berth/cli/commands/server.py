@@ -11,7 +11,7 @@ import typer
 from berth.cli.arguments import open_client
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Output, OutputOption, print_fields, show_one
-from berth.cli.text import safe
+from berth.cli.text import print_message
 from berth.core.version import installed_version
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def backup(
         backup_manifest = take_backup(file.absolute(), with_keys=with_keys, replace=force)
     show_one(backup_manifest, output, lambda _: _print_backup(file, backup_manifest))
     if not backup_manifest.files:
-        print(
-            "berth: the backup does not include the signing and encryption keys. Store them separately.",
-            file=sys.stderr,
-        )
+        print_message("the backup does not include the signing and encryption keys. Store them separately.")
 
 
 @admin_app.command("verify")
@@ -97,14 +94,13 @@ def restore(
         restored = restore_backup(file.absolute(), force=force)
     show_one(restored.manifest, output, lambda _: _print_backup(file, restored.manifest))
     if restored.written_keys:
-        print(f"berth: restored to BERTH_HOME: {', '.join(restored.written_keys)}", file=sys.stderr)
+        print_message(f"restored to BERTH_HOME: {', '.join(restored.written_keys)}")
     if restored.differing_keys:
-        print(f"berth: not changed in BERTH_HOME: {', '.join(restored.differing_keys)}", file=sys.stderr)
+        print_message(f"not changed in BERTH_HOME: {', '.join(restored.differing_keys)}")
     if not restored.same_key:
-        print(
-            "berth: the secret key differs from the backup's key: users must sign in again, and "
-            "secrets must be set again, unless BERTH_SECRET_KEY_FALLBACKS has the old key",
-            file=sys.stderr,
+        print_message(
+            "the secret key differs from the backup's key: users must sign in again, and "
+            "secrets must be set again, unless BERTH_SECRET_KEY_FALLBACKS has the old key"
         )
 
 
@@ -115,7 +111,7 @@ def _report_backup_errors() -> Iterator[None]:
     try:
         yield
     except BackupError as error:
-        print(f"berth: {safe(error)}", file=sys.stderr)
+        print_message(error)
         raise typer.Exit(ExitCode.REFUSED) from None
 
 

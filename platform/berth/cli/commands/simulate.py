@@ -13,7 +13,7 @@ import typer
 
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, print_items, print_section, show_data
-from berth.cli.text import safe
+from berth.cli.text import print_message
 from berth.core.garbage import relax_garbage_collection
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def simulate(
     whole = as_json or output.is_data
     code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, action_names, whole)
     if code:
-        print(f"berth: {safe(text)}", file=sys.stderr)
+        print_message(text)
         raise typer.Exit(code)
     if output.is_data and not as_json:
         show_data(json.loads(text), output)

@@ -1,6 +1,5 @@
 """Command `berth submit`, which submits workloads from options or files."""
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from berth.cli.exits import BadInput, ExitCode, exit_code_for
 from berth.cli.explain import format_blocker_numbers, format_expected_start
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
-from berth.cli.text import safe
+from berth.cli.text import print_message, safe
 from berth.core.problems import Problem
 from berth.core.words import format_count
 
@@ -190,7 +189,7 @@ def _print_submitted(output: Output, workload: "Submission | ArraySubmission") -
     tasks = f"[{workload.tasks}]" if isinstance(workload, ArraySubmission) else ""
     print(f"{workload.handle}{tasks} submitted{wide}")
     for warning in workload.warnings:
-        print(f"berth: warning: {safe(warning)}", file=sys.stderr)
+        print_message(f"warning: {warning}")
 
 
 def _follow(client: "Client", workload: "Submission | ArraySubmission", *, follow: bool) -> None:
@@ -205,10 +204,7 @@ def _follow(client: "Client", workload: "Submission | ArraySubmission", *, follo
         else:
             outcome = follow_phases(client, workload).phase
     except KeyboardInterrupt:
-        print(
-            f"berth: {workload.handle} continues to run. To stop it, run: berth cancel {workload.handle}",
-            file=sys.stderr,
-        )
+        print_message(f"{workload.handle} continues to run. To stop it, run `berth cancel {workload.handle}`")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise typer.Exit(exit_code_for(outcome))
 
@@ -233,7 +229,7 @@ def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> Non
 def _print_dry_run(result: "DryRun") -> None:
     for error in result.errors:
         problem = Problem(error.path, error.message, error.received, error.allowed)
-        print(f"berth: {safe(problem)}", file=sys.stderr)
+        print_message(problem)
     if result.errors:
         return
     print(f"{safe((result.workload or {}).get('name', ''))}: {safe(_format_outcome(result))}")

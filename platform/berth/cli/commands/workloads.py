@@ -1,6 +1,5 @@
 """List, describe, explain and open workloads and arrays."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,16 @@ from berth.cli.output import (
     show_data,
     show_one,
 )
-from berth.cli.text import format_duration, format_pairs, format_time, format_value, now, number, safe
+from berth.cli.text import (
+    format_duration,
+    format_pairs,
+    format_time,
+    format_value,
+    now,
+    number,
+    print_message,
+    safe,
+)
 from berth.core.retry_counts import format_retries
 from berth.core.words import format_count
 
@@ -60,7 +68,7 @@ def list_workloads(options: ListOptions) -> None:
             find, lambda: workload_columns(now()), options.output, "No workloads.", watch=options.watch
         )
     if len(shown) == options.limit:
-        print(f"berth: only the first {options.limit} workloads are shown; see --limit", file=sys.stderr)
+        print_message(f"only the first {options.limit} workloads are shown; see --limit")
 
 
 def describe(

@@ -8,7 +8,7 @@ from typing import Any
 import asyncssh
 
 from berth.cli.forwarding import PodPort
-from berth.cli.text import safe
+from berth.cli.text import message_line
 from berth.client.aio.channels import AsyncChannel
 from berth.client.channels import (
     CHUNK,
@@ -158,7 +158,7 @@ class _Session:
             elif kind == STATUS:
                 break
         if self._channel.failure:
-            self._process.stderr.write(f"berth: {safe(self._channel.failure)}\r\n".encode())
+            self._process.stderr.write(f"{message_line(self._channel.failure)}\r\n".encode())
         # Commands also end by these signals when their pod ends. The connection then ends with the reason.
         if self._channel.signal in ("TERM", "KILL"):
             with suppress(TimeoutError):
@@ -183,5 +183,5 @@ def _is_settable(name: str, value: str) -> bool:
 
 def _end(process: Process, message: str) -> None:
     with suppress(OSError):  # the client may have closed the session
-        process.stderr.write(f"berth: {safe(message)}\r\n".encode())
+        process.stderr.write(f"{message_line(message)}\r\n".encode())
         process.exit(_FAILED)

@@ -10,7 +10,7 @@ from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_duration
-from berth.cli.text import format_age, format_short_time, format_time, now, safe
+from berth.cli.text import format_age, format_short_time, format_time, now, print_message, safe
 from berth.core.backports import StrEnum
 from berth.core.words import format_count
 
@@ -253,15 +253,10 @@ def create(
     with open_client() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
-        print(
-            f"berth: {name} was created, but the connection broke before the secret arrived: revoke it",
-            file=sys.stderr,
-        )
+        print_message(f"{name} was created, but the connection broke before the secret arrived: revoke it")
         raise typer.Exit(ExitCode.REFUSED)
     if expires == "never" and token.expires_at:
-        print(
-            f"berth: {name} expires with the current token, {format_time(token.expires_at)}", file=sys.stderr
-        )
+        print_message(f"{name} expires with the current token, {format_time(token.expires_at)}")
     show_one(token, output, lambda _: print(token.token))
 
 

@@ -9,7 +9,7 @@ import typer
 from berth.cli.arguments import open_client, pool_names, project_names
 from berth.cli.exits import BadInput
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.text import format_short_time, format_time, safe
+from berth.cli.text import format_short_time, format_time, print_message, safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +190,7 @@ def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> No
     """Print the new version, and the workloads that still run with an older version."""
     print(safe(f"Secret {secret.name} set (version {secret.version})."))
     for warning in secret.warnings:
-        print(f"berth: warning: {safe(warning)}", file=sys.stderr)
+        print_message(f"warning: {warning}")
     if outdated:
         names = ", ".join(dict.fromkeys(f"{use.project}/{use.name}" for use in outdated))
         more = ", ..." if len(outdated) == USES_SHOWN else ""

@@ -12,6 +12,7 @@ from berth.cli.arguments import context_names, open_client
 from berth.cli.exits import BadInput, ExitCode, unknown_name_message
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.prompts import ask
+from berth.cli.text import print_message
 
 if TYPE_CHECKING:
     from berth.client import Client, Settings
@@ -99,7 +100,7 @@ def logout() -> None:
         with Client(stored) as client:
             _revoke(client, stored.token)
     except ClientError as error:
-        print(f"berth: the token could not be revoked: {error}", file=sys.stderr)
+        print_message(f"the token could not be revoked: {error}")
     servers = {**contexts.servers, name: replace(stored, token="")}
     write_contexts(path, replace(contexts, servers=servers))
     print(f"Signed out of {stored.address}.")
@@ -137,7 +138,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
         try:
             return client.sign_in(name, password)
         except NotSignedIn as error:
-            print(f"berth: {error.detail}", file=sys.stderr)
+            print_message(error.detail)
             raise typer.Exit(ExitCode.NOT_SIGNED_IN) from None
 
 
@@ -170,7 +171,7 @@ def _format_role(role: "Role") -> str:
 
 def _warn_about_plain_text(address: str, is_local: bool) -> None:
     if address.startswith("http://") and not is_local:
-        print(f"berth: {address} is not encrypted: the token can be read in transit", file=sys.stderr)
+        print_message(f"{address} is not encrypted: the token can be read in transit")
 
 
 def password(
@@ -228,7 +229,7 @@ def _store_token(old_token: str, token: str) -> None:
     if stored.token == old_token:
         write_contexts(path, contexts.with_context(name, replace(stored, token=token)))
         return
-    print("berth: the token in BERTH_TOKEN is no longer valid; replace it with this one:", file=sys.stderr)
+    print_message("the token in BERTH_TOKEN is no longer valid; replace it with this one:")
     print(token)
 
 

@@ -1,6 +1,5 @@
 """Commands `berth machine`."""
 
-import sys
 from collections import Counter
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_duration
-from berth.cli.text import format_age, format_short_time, format_time, now, number, safe
+from berth.cli.text import format_age, format_short_time, format_time, now, number, print_message, safe
 
 machine_app = typer.Typer(no_args_is_help=True, help="Manage machines that joined a pool with a token.")
 join_token_app = typer.Typer(no_args_is_help=True, help="Manage tokens that let machines join a pool.")
@@ -127,10 +126,7 @@ def issue(
     with open_client() as client:
         token = client.node_pools.issue_join_token(pool, machines=machines, seconds=lifetime, comment=comment)
     if token.token is None:
-        print(
-            f"berth: token {token.id} was issued, but the connection broke first: revoke it",
-            file=sys.stderr,
-        )
+        print_message(f"token {token.id} was issued, but the connection broke first: revoke it")
         raise typer.Exit(ExitCode.REFUSED)
     show_one(token, output, lambda _: print(token.token))
 
