@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import chain, repeat
 from threading import Barrier
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
+from berth.server.api import idempotency
 from berth.server.api.idempotency import delete_expired_responses
 from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Workload
@@ -111,6 +113,44 @@ def test_concurrent_requests_take_effect_once(requests: int) -> None:
     assert len({answer.json()["id"] for answer in answers}) == 1
     assert sum(answer.get("Idempotency-Replayed") is None for answer in answers) == 1
     assert Workload.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("first_has_ended", [False, True])
+def test_request_that_overlaps_the_first_one_gets_its_response(
+    monkeypatch: pytest.MonkeyPatch, first_has_ended: bool
+) -> None:
+    cast = make_cast()
+    _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)
+    caller = Caller(secret)
+    first = caller.post("workloads", TRAINING, Idempotency_Key="k1")
+    if first_has_ended:  # its name is free, so only the key is in use
+        assert caller.post(f"{first['Location']}/cancel").status_code == 200
+    # The second request looks for the key before the first one has stored it.
+    lookups = chain([lambda used: None], repeat(idempotency._find_response))
+
+    def find_response(used: idempotency.UsedKey) -> Any:
+        return next(lookups)(used)
+
+    monkeypatch.setattr(idempotency, "_find_response", find_response)
+    second = caller.post("workloads", TRAINING, Idempotency_Key="k1")
+    assert (second.status_code, second.get("Idempotency-Replayed")) == (201, "true")
+    assert second.json() == first.json()
+    assert Workload.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_submission_with_dependencies_is_stored_once() -> None:
+    cast = make_cast()
+    _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)
+    caller = Caller(secret)
+    assert caller.post("workloads", TRAINING).status_code == 201
+    document = training("evaluate", project="vision", after=[{"workload": TRAINING["name"]}])
+    first = caller.post("workloads", document, Idempotency_Key="k1")
+    second = caller.post("workloads", document, Idempotency_Key="k1")
+    assert (first.status_code, second.get("Idempotency-Replayed")) == (201, "true")
+    assert second.json() == first.json()
+    assert Workload.objects.filter(name="evaluate").count() == 1
 
 
 def _views(resolver: URLResolver) -> list[Any]:

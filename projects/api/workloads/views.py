@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
+from berth.db.stored_responses import ResponseRow
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import page
 from berth.server.api.requests import (
@@ -43,6 +44,7 @@ from projects.api.workloads.schemas import (
 from projects.models import Workload
 from projects.services import workloads
 from projects.services.workloads.prediction import dry_run
+from projects.services.workloads.submission import Submission
 
 WORKLOAD_NOT_FOUND = "There is no workload with that ID."
 
@@ -71,8 +73,20 @@ class Workloads(ApiView):
     def post(self, request: Request) -> Response:
         if parse_query(request, SubmitQuery).dry_run:
             return Response(self._predict(request))
-        submitted = workloads.submit_with_warnings(actor=self.actor, document=parse_document(request))
-        return created_response(serialize_submission(submitted), f"/api/v1/workloads/{submitted.workload.pk}")
+        document = parse_document(request)
+        if self.used_key is None:
+            return _created(workloads.submit_with_warnings(actor=self.actor, document=document))
+        used, responses = self.used_key, list[Response]()
+
+        def respond(submission: Submission) -> ResponseRow:
+            responses.append(_created(submission))
+            return used.row(responses[0])
+
+        workloads.submit_with_warnings(actor=self.actor, document=document, respond=respond)
+        return responses[0]
+
+    def stores_response(self, request: Request) -> bool:
+        return not parse_query(request, SubmitQuery).dry_run
 
     def _predict(self, request: Request) -> DryRunResponse:
         try:
@@ -80,6 +94,10 @@ class Workloads(ApiView):
         except Invalid as error:
             errors = [ProblemResponse.InvalidValue(**problem.to_dict()) for problem in error.problems]
             return DryRunResponse(outcome="invalid", workload=None, errors=errors)
+
+
+def _created(submission: Submission) -> Response:
+    return created_response(serialize_submission(submission), f"/api/v1/workloads/{submission.workload.pk}")
 
 
 class WorkloadDetail(ApiView):

@@ -1,4 +1,4 @@
-"""Store submitted workloads with their roles, events and audit entries in one query."""
+"""Store submitted workloads with their roles, events, audit entries and response in one query."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -9,7 +9,8 @@ from django.db.models import Model
 from pydantic_core import to_json
 
 from berth.core.spec import GroupShape, RoleShape
-from berth.db import prepared
+from berth.db import prepared, stored_responses
+from berth.db.stored_responses import ResponseRow
 from projects.models import Audit, Event, Workload, WorkloadRole
 
 
@@ -53,18 +54,27 @@ WITH stored AS (
     SELECT {_quote_columns(AUDIT_COLUMNS, "entry.")}
     FROM json_populate_recordset(NULL::projects_audit, %s) entry
     JOIN stored ON stored.id::text = entry.object_id
+), responses AS (
+    INSERT INTO {stored_responses.TABLE} ({_quote_columns(stored_responses.COLUMNS)})
+    SELECT {_quote_columns(stored_responses.COLUMNS)}
+    FROM json_populate_recordset(NULL::{stored_responses.TABLE}, %s)
+    WHERE EXISTS (SELECT FROM stored)
 )
 SELECT id FROM stored
 """  # noqa: S608  (the names are those of the models)
 
 
 def store(
-    workloads: Sequence[tuple[Workload, GroupShape]], events: Sequence[Event], entries: Sequence[Audit]
+    workloads: Sequence[tuple[Workload, GroupShape]],
+    events: Sequence[Event],
+    entries: Sequence[Audit],
+    responses: Sequence[ResponseRow] = (),
 ) -> Collection[UUID]:
     """Insert the workloads, and return the IDs of the inserted ones.
 
     A workload whose name is in use by a live workload or active array of its project is skipped, together
-    with its event and audit entry. Call this in the transaction that has locked the projects.
+    with its event and audit entry. If all are skipped, no response is stored either. Outside a transaction,
+    this raises IntegrityError if a project has been deleted or the key of a response has been used.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
@@ -73,6 +83,7 @@ def store(
         to_json([role for row, tree in workloads for role in _roles(row.pk, tree)]).decode(),
         to_json(_values(events, EVENT_COLUMNS)).decode(),
         to_json(_values(entries, AUDIT_COLUMNS)).decode(),
+        to_json([response.to_json() for response in responses]).decode(),
     ]
     return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
 

@@ -1,21 +1,25 @@
 """Submit workloads: check the document, store the workload and warn the submitter."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import IntegrityError, connection
 from django.utils import timezone
+from psycopg.errors import ForeignKeyViolation
 
 from berth.core.amounts import MILLI, Amounts
-from berth.core.errors import Conflict, Invalid
+from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.after import AwaitedName
 from berth.core.spec.manifest import is_manifest
 from berth.db.new_rows import new_row
 from berth.db.references import join_transaction
+from berth.db.stored_responses import ResponseRow
 from berth.db.wake import wake
 from projects.actor import Actor
 from projects.engine import admission
@@ -62,6 +66,9 @@ class Submission:
     replicas_max: int
 
 
+Respond = Callable[[Submission], ResponseRow]
+
+
 def submit(
     *,
     actor: Actor,
@@ -79,21 +86,46 @@ def submit_with_warnings(
     document: Mapping[str, Any],
     project: Project | None = None,
     now: datetime | None = None,
+    respond: Respond | None = None,
 ) -> Submission:
     """Store a new pending workload. If `project` is None, the document names the project.
+
+    `respond` returns the response, which is stored together with the workload.
 
     Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or Conflict if a
     live workload already has the name.
     """
     spec = parse_workload(document)
-    with join_transaction():
-        view = SubmissionView(actor, locks=True)
+    is_alone = not connection.in_atomic_block and is_one_statement(spec)
+    with _detect_deleted_project() if is_alone else join_transaction():
+        view = SubmissionView(actor, locks=not is_alone)
         draft = prepare(view, document, spec, project=project, now=now)
         require_valid_dependencies(view, draft)
-        (submission,) = store_drafts(view, [draft])
+        (submission,) = store_drafts(view, [draft], respond)
     if submission is None:
         raise name_taken_error(draft.workload)
     return submission
+
+
+def is_one_statement(spec: WorkloadSpec) -> bool:
+    """Return whether one statement stores everything that the document describes.
+
+    Such a statement is a transaction of its own, which saves two round trips. It also checks that the project
+    still exists, so that the project needs no lock.
+    """
+    return spec.code is None and spec.service is None and not spec.after
+
+
+@contextmanager
+def _detect_deleted_project() -> Iterator[None]:
+    """Raise NotFound if a statement of the block refers to a project that has been deleted."""
+    try:
+        yield
+    except IntegrityError as error:
+        cause = error.__cause__
+        if isinstance(cause, ForeignKeyViolation) and "project_id" in (cause.diag.constraint_name or ""):
+            raise NotFound("The project has been deleted.") from None
+        raise
 
 
 def require_valid_dependencies(
@@ -191,17 +223,24 @@ def prepare(
     return Draft(workload, spec, tree, demand)
 
 
-def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submission | None]:
+def store_drafts(
+    view: SubmissionView, drafts: Sequence[Draft], respond: Respond | None = None
+) -> list[Submission | None]:
     """Store the workloads in the caller's transaction, and wake the scheduler once after its commit.
 
     Return None for each workload whose name is in use by a live workload of the project or an earlier draft.
     """
     actor, warnings = view.actor, collect_warnings(view, drafts)
+    submissions = [
+        Submission(draft.workload, advice, sum(role.maximum for role in draft.spec.all_roles))
+        for draft, advice in zip(drafts, warnings, strict=True)
+    ]
     store_fetches([draft.workload for draft in drafts])
     stored = store(
         [(draft.workload, draft.tree) for draft in drafts],
         [_event(actor, draft.workload, advice) for draft, advice in zip(drafts, warnings, strict=True)],
         [_audit_entry(actor, draft.workload) for draft in drafts if not actor.is_system],
+        [] if respond is None else [respond(submission) for submission in submissions],
     )
     written = [draft for draft in drafts if draft.workload.pk in stored]
     services.create_services([(draft.workload, draft.spec) for draft in written])
@@ -210,12 +249,7 @@ def store_drafts(view: SubmissionView, drafts: Sequence[Draft]) -> list[Submissi
     if written:
         wake("scheduler")
         announce.workloads_changed([draft.workload for draft in written])
-    return [
-        Submission(draft.workload, advice, sum(role.maximum for role in draft.spec.all_roles))
-        if draft.workload.pk in stored
-        else None
-        for draft, advice in zip(drafts, warnings, strict=True)
-    ]
+    return [submission if submission.workload.pk in stored else None for submission in submissions]
 
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:

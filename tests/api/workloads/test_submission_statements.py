@@ -4,12 +4,17 @@ from typing import Any
 
 import pytest
 
+from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Event, Membership, Workload, WorkloadRole
+from projects.services.people import tokens
+from projects.services.tenants import delete_project
+from projects.services.workloads import submission
+from projects.services.workloads.storing import store
 from tests.api.conftest import Caller
-from tests.cast import Cast, training
+from tests.cast import Cast, make_cast, training
 
-# Token with roles, savepoint, key, projects with quotas and pools, INSERT, stored response, release.
-STATEMENTS = 7
+# Token with roles, key, projects with quotas and pools, INSERT with the stored response.
+STATEMENTS = 4
 
 
 def submit(caller: Caller, name: str, **changes: Any) -> Any:
@@ -17,10 +22,37 @@ def submit(caller: Caller, name: str, **changes: Any) -> Any:
     return caller.post("workloads", document, Idempotency_Key=f"key of {name}")
 
 
-def test_submission_runs_seven_queries(dave: Caller, django_assert_num_queries: Any) -> None:
+def test_submission_runs_four_queries(dave: Caller, django_assert_num_queries: Any) -> None:
     assert submit(dave, "first").status_code == 201  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         assert submit(dave, "second").status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_submission_needs_no_statements_for_a_transaction(django_assert_num_queries: Any) -> None:
+    cast = make_cast()
+    caller = Caller(tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)[1])
+    assert submit(caller, "first").status_code == 201
+    with django_assert_num_queries(STATEMENTS + 1):  # and the notification of the scheduler
+        assert submit(caller, "second").status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_submission_to_a_project_that_is_being_deleted_stores_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cast = make_cast()
+    caller = Caller(tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)[1])
+
+    def store_after_deletion(*arguments: Any) -> Any:
+        delete_project(actor=cast.alice, project=cast.vision)
+        return store(*arguments)
+
+    monkeypatch.setattr(submission, "store", store_after_deletion)
+    refused = submit(caller, "late")
+    assert (refused.status_code, refused.json()["detail"]) == (404, "The project has been deleted.")
+    assert not Workload.objects.exists()
+    assert not StoredResponse.objects.exists()
 
 
 @pytest.mark.heavy

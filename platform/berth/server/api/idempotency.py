@@ -3,25 +3,33 @@
 The key's row and the change itself are written in one transaction. A second request with the same key waits
 at the unique index until the first request has finished, and then receives the stored response. If the first
 request failed, and therefore changed nothing, the second request runs.
+
+A handler that stores the response with the statement that makes its change needs no row before. A second
+request with the same key then fails at the unique index, and receives the stored response.
 """
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
+from itertools import count
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
+from psycopg.errors import UniqueViolation
 from pydantic import BaseModel
 from pydantic_core import to_json
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid
+from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.db import prepared
+from berth.db.stored_responses import UNIQUE_KEY, ResponseRow
 from berth.server.api.models import StoredResponse
 
 if TYPE_CHECKING:
@@ -43,12 +51,34 @@ CLAIM = """
         WHERE stored.created_at < %s
     RETURNING id
 """
+FIND = """
+    SELECT fingerprint, status, headers::text, body, created_at
+    FROM berth_api_storedresponse WHERE user_id = %s AND key = %s
+"""
 COMPLETE = "UPDATE berth_api_storedresponse SET status = %s, headers = %s, body = %s WHERE id = %s"
+
+_new_responses = count(1)
 
 V = TypeVar("V", bound="ApiView")
 P = ParamSpec("P")
 Handler = Callable[Concatenate[V, Request, P], Response]
 AnyHandler = Callable[Concatenate[V, Request, P], HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class UsedKey:
+    """Idempotency key of a user's request."""
+
+    user_id: int
+    key: str
+    fingerprint: str
+
+    def row(self, response: Response) -> ResponseRow:
+        """Return the response as a row, for the statement that makes the request's change."""
+        headers, body = _stored_parts(response)
+        return ResponseRow(
+            self.user_id, self.key, self.fingerprint, response.status_code, headers, body, timezone.now()
+        )
 
 
 def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
@@ -59,11 +89,13 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
         key = request.headers.get(HEADER)
         if key is None or not request.user.is_authenticated or view.is_slow_dry_run(request):
             return handler(view, request, *args, **kwargs)
-        fingerprint = _fingerprint(request, _validate_key(key))
+        used = UsedKey(request.user.pk, key, _fingerprint(request, _validate_key(key)))
+        if view.stores_response(request):
+            return _run_or_replay(view, used, lambda: handler(view, request, *args, **kwargs))
         with transaction.atomic():
-            claim = _claim_key(request.user.pk, key, fingerprint)
+            claim = _claim_key(used)
             if claim is None:
-                return _replay(request.user.pk, key, fingerprint)
+                return _replay(used)
             response = handler(view, request, *args, **kwargs)
             _store_response(claim, response)
         return response
@@ -91,9 +123,49 @@ def _fingerprint(request: Request, key: str) -> str:
     return salted_hmac("berth.idempotency", key.encode() + b"\n" + content, algorithm="sha256").hexdigest()
 
 
-def _claim_key(user_id: int, key: str, fingerprint: str) -> int | None:
+def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response]) -> HttpResponse:
+    """Run a handler that stores its response with `view.used_key`, unless a response is already stored."""
+    stored = _find_response(used)
+    if stored is not None:
+        return stored
+    view.used_key = used
+    try:
+        response = handle()
+    except (IntegrityError, Conflict) as error:
+        # A concurrent request may have stored the key, and perhaps the object whose name conflicts.
+        if isinstance(error, IntegrityError) and not _is_key_violation(error):
+            raise
+        stored = _find_response(used)
+        if stored is None:
+            raise
+        return stored
+    if next(_new_responses) % SWEEP_EVERY == 0:
+        delete_expired_responses()
+    return response
+
+
+def _is_key_violation(error: IntegrityError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, UniqueViolation) and cause.diag.constraint_name == UNIQUE_KEY
+
+
+def _find_response(used: UsedKey) -> HttpResponse | None:
+    """Return the stored response, or None. Delete an expired one."""
+    row = prepared.fetch_one(FIND, [used.user_id, used.key])
+    if row is None:
+        return None
+    fingerprint, status, headers, body, created_at = row
+    if created_at < timezone.now() - RETENTION:
+        expired = StoredResponse.objects.filter(user_id=used.user_id, key=used.key, created_at=created_at)
+        expired.delete()
+        return None
+    return _to_response(used, fingerprint, status, json.loads(headers), body)
+
+
+def _claim_key(used: UsedKey) -> int | None:
     now = timezone.now()
-    row = prepared.fetch_one(CLAIM, [user_id, key, fingerprint, now, now - RETENTION])
+    parameters = [used.user_id, used.key, used.fingerprint, now, now - RETENTION]
+    row = prepared.fetch_one(CLAIM, parameters)
     if row is not None and row[0] % SWEEP_EVERY == 0:
         delete_expired_responses()
     return None if row is None else row[0]
@@ -111,20 +183,31 @@ def _store_response(claim: int, response: Response) -> None:
     if response.status_code >= 300:
         transaction.set_rollback(True)
         return
+    headers, body = _stored_parts(response)
+    prepared.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
+
+
+def _stored_parts(response: Response) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body that are repeated, without secrets."""
     data = response.data
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json")
     if isinstance(data, dict):
         data = {name: None if name in SECRETS else value for name, value in data.items()}
     headers = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}
-    body = b"" if data is None else to_json(data, inf_nan_mode="null")
-    prepared.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
+    return headers, b"" if data is None else to_json(data, inf_nan_mode="null")
 
 
-def _replay(user_id: int, key: str, fingerprint: str) -> HttpResponse:
-    stored = StoredResponse.objects.get(user_id=user_id, key=key)
-    if stored.fingerprint != fingerprint:
+def _replay(used: UsedKey) -> HttpResponse:
+    stored = StoredResponse.objects.get(user_id=used.user_id, key=used.key)
+    return _to_response(used, stored.fingerprint, stored.status, stored.headers, bytes(stored.body))
+
+
+def _to_response(
+    used: UsedKey, fingerprint: str, status: int | None, headers: dict[str, str], body: bytes
+) -> HttpResponse:
+    if fingerprint != used.fingerprint:
         allowed = "a new key, or the same request as before"
-        raise Invalid([Problem(HEADER, "was used for another request", format_value(key), allowed)])
-    headers = {**stored.headers, "Idempotency-Replayed": "true"}
-    return HttpResponse(bytes(stored.body), "application/json", stored.status, headers=headers)
+        raise Invalid([Problem(HEADER, "was used for another request", format_value(used.key), allowed)])
+    headers = {**headers, "Idempotency-Replayed": "true"}
+    return HttpResponse(bytes(body), "application/json", status, headers=headers)

@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 
 from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
 from berth.server.api import rate_limits
+from berth.server.api.idempotency import UsedKey
 from berth.server.api.parsers import is_batch, max_body_size, too_large_message
 from berth.server.api.requests import Query, parse_query
 from berth.server.api.responses import JsonRenderer
@@ -58,6 +59,7 @@ class ApiView(APIView):
     content_negotiation_class = SingleRenderer
     schema = ApiSchema()
     budget: rate_limits.Budget | None = None
+    used_key: UsedKey | None = None  # set if the handler must store its response
 
     @property
     def actor(self) -> Any:
@@ -78,6 +80,10 @@ class ApiView(APIView):
 
     def is_slow_dry_run(self, request: Request) -> bool:
         """Return whether the request must run outside a transaction, because it examines other systems."""
+        return False
+
+    def stores_response(self, request: Request) -> bool:
+        """Return whether the handler itself stores the response for `used_key`, with its only statement."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
