@@ -9,7 +9,7 @@ from pools.models.pool import NodePool
 
 
 class NodeState(models.TextChoices):
-    REQUESTED = "requested"  # the provider accepted the order, but its listing does not show the instance yet
+    REQUESTED = "requested"  # the provider accepted the request, but does not list the instance yet
     BOOTING = "booting"  # the provider lists the instance, but it is not usable yet
     READY = "ready"
     CORDONED = "cordoned"  # running pods continue, but the node accepts no new pods

@@ -1,7 +1,7 @@
-"""Count failed boots, back off before the next order, and stop after too many in a row.
+"""Count failed boots, back off before the next launch request, and stop after too many in a row.
 
 A boot fails if a node is lost before it becomes ready. A machine incurs costs even if it fails to boot. A
-rejected order incurs no costs and is repeated at the pool's next tick.
+rejected request incurs no costs and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta
@@ -66,7 +66,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
 
 
 def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether failed boots currently delay or stop orders.
+    """Return whether failed boots currently delay or stop launch requests.
 
     Setting the clock back does not prolong the delay.
     """

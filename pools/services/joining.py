@@ -134,7 +134,7 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Join a node of an order.
+    """Join a node of a launch request.
 
     The machine may repeat the call until its node is ready, because a response may be lost.
     """
