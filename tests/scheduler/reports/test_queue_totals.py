@@ -1,5 +1,6 @@
 """Tests that counting the totals of queues costs as much as what is allocated, whatever has run before."""
 
+import re
 from datetime import datetime
 
 import pytest
@@ -58,8 +59,7 @@ def test_totals_are_counted_without_reading_all_workloads_and_pods_that_have_end
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN {TOTALS_BY_QUEUE}", {"pools": None, "preemptible": None})
         plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "Seq Scan on projects_workload" not in plan
-    assert "Seq Scan on projects_pod" not in plan
+    assert set(re.findall(r"Seq Scan on (\w+)", plan)).isdisjoint({"projects_workload", "projects_pod"})
 
 
 @pytest.mark.parametrize("preemptible", [True, False])
