@@ -6,6 +6,7 @@ time of a request, and Berth sends one request for each pod that starts.
 
 import gzip
 import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -101,5 +102,5 @@ def _pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
 def _decompressed(content: bytes) -> bytes:
     try:
         return gzip.decompress(content)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise httpcore.RemoteProtocolError(f"the response cannot be decompressed: {error}") from error

@@ -13,6 +13,13 @@ import pytest
 from pools.kubernetes.api import Api, Unreachable
 from pools.kubernetes.credentials import Connection
 
+COMPRESSED = gzip.compress(b"{}")
+DAMAGED = {
+    "header": b"\x1f\x8b damaged",
+    "data": COMPRESSED[:10] + b"\xff" + COMPRESSED[11:],
+    "end": COMPRESSED[:-4],
+}
+
 
 class Server(ThreadingHTTPServer):
     """Server whose responses contain the requests. It may close connections after each response."""
@@ -34,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps({"target": self.path, "client": self.client_address[1], "headers": headers})
         content = body.encode()
         if "damaged" in self.path:
-            content = b"\x1f\x8b damaged"
+            content = DAMAGED[self.path.removeprefix("/damaged/")]
         elif "gzip" in headers.get("accept-encoding", ""):
             content = gzip.compress(content)
         self.send_response(200)
@@ -81,10 +88,11 @@ def test_request_is_repeated_if_the_server_has_closed_its_connection(server: Ser
     api.close()
 
 
-def test_damaged_response_is_an_error_of_the_server(server: Server) -> None:
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_response_is_an_error_of_the_server(server: Server, damage: str) -> None:
     api = Api(Connection(server=server.address, token="secret"))
     with pytest.raises(Unreachable, match="cannot be decompressed"):
-        api.get("/damaged")
+        api.get(f"/damaged/{damage}")
     api.close()
 
 
