@@ -21,6 +21,7 @@ from scheduler.engine.smallest_change.change import ChangeKind
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
 ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
+URL_MAX = 4000  # proxies often accept no longer request line than 8 KiB, and this is only a part of it
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 Change = Mapping[str, Any]
@@ -34,7 +35,10 @@ class ChangeLink:
 
 
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return the link to the page that makes the change, or None if the user may not make it."""
+    """Return the link to the page that makes the change, or None if the user may not make it.
+
+    If the changed part of the document is too long for an address, the form opens without the change.
+    """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
         project = workload.project
@@ -56,8 +60,9 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     document = changed_document(workload, change)
     if document is None or not (patch := find_patch(workload.spec, document)):
         return None
-    query = urlencode({"patch": json.dumps(patch, separators=(",", ":"))})
-    return ChangeLink("Review change", f"{reverse('workload-edit', args=[workload.pk])}?{query}")
+    form = reverse("workload-edit", args=[workload.pk])
+    url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
+    return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
 
 
 def changed_document(workload: Workload, change: Change) -> Document | None:

@@ -162,6 +162,20 @@ def test_smallest_change_opens_the_edit_form_with_the_change(
     assert workload.priority == 50, "the change is not saved yet"
 
 
+def test_change_of_a_long_role_opens_the_edit_form_without_the_change(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies refuse long addresses, and the patch contains all roles with their commands."""
+    role = {"name": "worker", "replicas": 2, "gpu": 4, "command": f"python -c '{'pass; ' * 1000}'"}
+    document = training("train", roles=[role])
+    del document["command"]
+    workload = submit(actor=cast.dave, project=cast.vision, document=document)
+    with_change(monkeypatch, "request_lowered", subject="worker", resource="replicas", before=2, after=1)
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert link_in(card) == f"/workloads/{workload.pk}/edit"
+    assert "Edit workload" in card
+
+
 def test_smallest_change_links_to_the_quota_only_for_those_who_may_set_it(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
