@@ -1,11 +1,13 @@
 """Tests for the search dialog: results of each kind, and nothing that the user may not see."""
 
 import re
+from uuid import UUID
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from berth.server.web import nearest_words
 from projects.models import Workload
 from projects.services import schedules
 from projects.services.quotas import groups
@@ -155,6 +157,15 @@ def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
     assert "Nothing matches “quta”. Results for <strong>quota</strong>" in text
     assert links(alice, "zzzzzz") == []
     assert "rack7-ranker" not in titles(sign_in("dave"), "rakc7-ranker"), "hidden names are not suggested"
+
+
+def test_misspelt_words_find_the_latest_of_many_workloads(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest_words, "NAMES_COMPARED", 1)
+    make.workload(cast.vision, "brightness", id=UUID(int=1), submitted_at=make.ago(minutes=1))
+    make.workload(cast.vision, "older", id=UUID(int=2), submitted_at=make.ago(hours=9))
+    assert "brightness" in titles(sign_in("alice"), "brihgtness")
 
 
 def test_pages_are_found_by_other_words_for_their_content(cast: Cast, sign_in: SignIn) -> None:

@@ -58,9 +58,11 @@ def _words_of_pages() -> Iterator[str]:
 
 def _visible_names(actor: Actor) -> Iterator[str]:
     sources: tuple[QuerySet[Any], ...] = (
-        projects(actor), visible_pools(actor), quota_groups(actor), visible_nodes(actor), workloads(actor),
-        schedules(actor), templates(actor),
+        projects(actor), visible_pools(actor), quota_groups(actor), visible_nodes(actor), schedules(actor),
+        templates(actor),
     )  # fmt: skip
-    for rows in sources:
-        names = rows.order_by("-pk").values_list("name", flat=True)[:NAMES_COMPARED]
+    latest = [rows.order_by("-pk") for rows in sources]
+    latest.append(workloads(actor).order_by("-submitted_at", "-pk"))  # their IDs are random
+    for rows in latest:
+        names = rows.values_list("name", flat=True)[:NAMES_COMPARED]
         yield from (str(name).lower() for name in names)
