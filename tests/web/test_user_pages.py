@@ -67,6 +67,14 @@ def test_table_of_users_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None
     assert "Superuser" not in page and "Last sign-in" not in page
 
 
+def test_first_shown_row_of_a_user_has_the_button_to_deactivate(cast: Cast, sign_in: SignIn) -> None:
+    User.objects.filter(pk=cast.dave.user.pk).update(is_superuser=True)
+    admin = sign_in("alice")
+    assert [row[1] for row in people(admin) if row[0] == "dave"] == ["Superuser", "Member"]
+    for query in ("", "?people-role=member", "?people-search=vision"):
+        assert admin.get(f"/access{query}").content.decode().count(f' href="{path(cast)}"') == 1
+
+
 @pytest.mark.heavy
 def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")

@@ -30,7 +30,14 @@ from projects.selectors import (
 )
 from projects.services.people import accounts
 from projects.services.people import members as service
-from projects.web.people.rows import ADMIN_COLUMNS, COLUMNS, ROLE_FILTERS, PersonRow, list_people
+from projects.web.people.rows import (
+    ADMIN_COLUMNS,
+    COLUMNS,
+    ROLE_FILTERS,
+    PersonRow,
+    limit_to_first_rows,
+    list_people,
+)
 
 PLATFORM = "platform"
 DEACTIVATION = (
@@ -88,7 +95,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     context = {
         "people": people,
-        "members": [(row, row.membership is not None and _may_revoke(request, row)) for row in people.rows],
+        "members": [
+            (row, row.membership is not None and _may_revoke(request, row))
+            for row in limit_to_first_rows(people.rows)
+        ],
         "role": role,
         "role_filters": ROLE_FILTERS if administers else ROLE_FILTERS[: len(Role)],
         "is_filtered": bool(role or people.search),

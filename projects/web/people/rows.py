@@ -1,7 +1,7 @@
 """Rows of the table of users: one per role, and one for each superuser and each user without a role."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from django.contrib.auth.models import User
 
@@ -20,8 +20,8 @@ ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superus
 class PersonRow:
     """User with one role. `membership` is None for the row of a superuser or of a user without a role.
 
-    `email` is empty unless the viewer administers the role's scope. `may_change` is set in the first row of
-    each user whom the viewer may deactivate.
+    `email` is empty unless the viewer administers the role's scope. `may_change` is set if the viewer may
+    deactivate the user.
     """
 
     user: User
@@ -79,10 +79,16 @@ def list_people(actor: Actor) -> list[PersonRow]:
         if user.is_superuser or not roles:
             roles.insert(0, None)
         may_change = actor.user is not None and user.pk != actor.user.pk
-        rows += [
-            PersonRow(user, role, user.email, may_change and not place) for place, role in enumerate(roles)
-        ]
+        rows += [PersonRow(user, role, user.email, may_change) for role in roles]
     return rows
+
+
+def limit_to_first_rows(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
+    """Yield the rows of a page. Only the first row of each user still offers to deactivate the user."""
+    users_before: set[int] = set()
+    for row in rows:
+        yield replace(row, may_change=row.may_change and row.user.pk not in users_before)
+        users_before.add(row.user.pk)
 
 
 def _visible_roles(actor: Actor, by_user: dict[int, list[Membership]]) -> Iterator[PersonRow]:
