@@ -177,7 +177,7 @@ def _report(session: pytest.Session, workers: list[Worker], queue: int) -> None:
             worker = working[connection]
             try:
                 event, value = worker.connection.recv()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):  # the process ended, perhaps in the middle of a message
                 event, value = "crash", None
             if event in {"end", "crash"}:
                 del working[connection]
