@@ -143,9 +143,9 @@ def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
     assert len(statements) <= 20
 
 
-def attention(client: Client) -> list[tuple[str, str]]:
+def attention(client: Client, query: str = "") -> list[tuple[str, str]]:
     """Return the label and the name of each line that needs attention, in order."""
-    text = client.get("/").content.decode()
+    text = client.get(f"/{query}").content.decode()
     _, _, card = text.partition('aria-labelledby="attention-title"')
     lines = card.partition("</section>")[0]
     return re.findall(r'<li><span class="chip \w+">([^<]+)</span>.*?<a [^>]*>([^<]+)</a>', lines)
@@ -185,6 +185,15 @@ def test_further_unschedulable_workloads_are_counted(cast: Cast, sign_in: SignIn
         make.workload(cast.vision, name, reason="Unschedulable", by=cast.dave.user, submitted_at=at)
     own = [("Unschedulable", f"too-large-{number}") for number in range(3)]
     assert attention(sign_in("dave")) == [*own, ("Unschedulable", "2 pending workloads")]
+
+
+def test_own_workloads_of_other_pools_do_not_hide_unschedulable_ones(cast: Cast, sign_in: SignIn) -> None:
+    spare = make.pool("spare")
+    by = cast.dave.user
+    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[spare.name], by=by)
+    make.workload(cast.vision, "others", reason="Unschedulable", pools=[cast.pool.name])
+    lines = attention(sign_in("dave"), f"?pool={cast.pool.name}")
+    assert lines == [("Unschedulable", "too-large"), ("Unschedulable", "1 pending workload")]
 
 
 def test_own_idle_gpus_need_attention(

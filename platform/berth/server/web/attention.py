@@ -1,6 +1,6 @@
 """Items that need the user's attention, shown on the overview."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -37,17 +37,21 @@ def attention_items(
     *,
     shortfalls: Iterable[Shortfall],
     unschedulable: int,
+    pools: Collection[str],
     is_admin: bool,
     now: datetime,
 ) -> list[Item]:
     """Return the items of a user. Fairness comes first for platform admins, own workloads for the others.
 
-    `unschedulable` counts all visible workloads that can never start, an array once.
+    `unschedulable` counts all visible workloads of the `pools` that can never start, an array once.
     """
     own = _own_workloads(actor)
     impossible = list(islice(_unschedulable(own), OF_EACH_MAX))
-    of_own = [*_failed(actor, now), *impossible, *islice(_idle(own, now), OF_EACH_MAX)]
-    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - len(impossible))]
+    listed = sum(not set(pools).isdisjoint(workload.pools) for workload in impossible)
+    of_own = [
+        *_failed(actor, now), *map(_unschedulable_item, impossible), *islice(_idle(own, now), OF_EACH_MAX),
+    ]  # fmt: skip
+    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed)]
     return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
 
 
@@ -74,11 +78,13 @@ def _failed(actor: Actor, now: datetime) -> Iterator[Item]:
         yield Item("Failed", "bad", workload.name, _workload_path(workload), text, workload.ended_at)
 
 
-def _unschedulable(own: Sequence[Workload]) -> Iterator[Item]:
-    for workload in own:
-        if workload.phase == Phase.PENDING and workload.reason == UNSCHEDULABLE:
-            text = f"can never start as specified. {workload.message}"
-            yield Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
+def _unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
+    return (row for row in own if row.phase == Phase.PENDING and row.reason == UNSCHEDULABLE)
+
+
+def _unschedulable_item(workload: Workload) -> Item:
+    text = f"can never start as specified. {workload.message}"
+    return Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
 
 
 def _idle(own: Sequence[Workload], now: datetime) -> Iterator[Item]:

@@ -111,6 +111,7 @@ def index(request: Request) -> HttpResponse:
             actor,
             shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
+            pools=[each.name for each in shown],
             is_admin=is_admin,
             now=now,
         ),
