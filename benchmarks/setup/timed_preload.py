@@ -86,9 +86,9 @@ def record_scheduler(recorder: Recorder) -> None:
     from scheduler.loop.leader import Scheduler
 
     crash_points.set_listener(recorder.mark)
-    recorder.around(Scheduler, "trigger", "woken", "", lambda scheduler, waiter, woken: "")
-    recorder.around(tick.Loop, "observe", "tick", "", lambda loop, now, trigger: trigger)
-    recorder.around(tick, "record_reports", "", "reported", lambda now, context: "")
+    recorder.around(Scheduler, "trigger", "woken", "", lambda *_: "")
+    recorder.around(tick.Loop, "observe", "tick", "", lambda loop, now, trigger, *_, **__: trigger)
+    recorder.around(tick, "record_reports", "", "reported", lambda *_: "")
     recorder.around(LocalRuntime, "start", "order", "ordered", lambda runtime, order: order.pod_id)
     recorder.slow_calls(tick.Loop, "_try", lambda loop, name, step: name)
     recorder.slow_calls(Scheduler, "leads", lambda scheduler: "lease")

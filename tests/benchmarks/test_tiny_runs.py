@@ -23,8 +23,8 @@ EXPECTED_OUTPUT = {  # text that a successful run prints
     "kubernetes": "in_memory_cpu_ms",
 }  # fmt: skip
 
-# The other benchmarks start servers and pods, which takes too long here.
-ONLY_DECISIONS = {"decide", "turns", "tenants", "openb", "smallest_change"}
+# Benchmarks that start many pods or services, which takes too long here.
+LONG = {"whole_system", "load", "elastic_service"}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def run(name: str, traces: Path, *options: str) -> str:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ONLY_DECISIONS else pytest.mark.heavy) for name in ALL]
+    "name", [pytest.param(name, marks=pytest.mark.heavy if name in LONG else []) for name in ALL]
 )
 def test_every_benchmark_runs_at_a_small_size(name: str, traces: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in RESULTS.glob("*")}
