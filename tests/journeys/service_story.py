@@ -108,7 +108,9 @@ class Story:
 @contextmanager
 def running_service(home: Path) -> Iterator[Story]:
     """Run a new installation with an idle service whose first engine is active."""
-    berth = Installation(home, settings={"BERTH_SERVICE_NETWORKS": "127.0.0.0/8"})
+    berth = Installation(
+        home, settings={"BERTH_SERVICE_NETWORKS": "127.0.0.0/8", "BERTH_POD_PATHS": str(ROOT)}
+    )
     with sglang_router(home.parent / "router.log") as router:
         load = Load(router, TOKENS)
         try:
