@@ -105,9 +105,11 @@ def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
     """Return the document with a JSON merge patch from the address. An invalid patch is ignored."""
     try:
         patch = json.loads(text or "{}")
-    except ValueError:
-        patch = None
-    return apply_patch(workload.spec, patch) if isinstance(patch, dict) else dict(workload.spec)
+        if isinstance(patch, dict) and patch:
+            return read_document(dump_workload(apply_patch(workload.spec, patch)))
+    except (ValueError, RecursionError, Invalid):  # not JSON, or nested too deeply for a document
+        pass
+    return dict(workload.spec)
 
 
 def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:

@@ -162,6 +162,10 @@ def test_smallest_change_opens_the_edit_form_with_the_change(
     assert workload.priority == 50, "the change is not saved yet"
 
 
+def nested(depth: int) -> str:
+    return '{"env":' * depth + "1" + "}" * depth
+
+
 def test_change_of_a_long_role_opens_the_edit_form_without_the_change(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +211,7 @@ def test_smallest_change_states_when_a_backoff_ends(
     assert link_in(card) == ""
 
 
-@pytest.mark.parametrize("patch", ["[", "[1]", '"text"', ""])
+@pytest.mark.parametrize("patch", ["[", "[1]", '"text"', "", *(nested(depth) for depth in (100, 350, 5000))])
 def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: SignIn) -> None:
     workload = submit(actor=cast.dave, project=cast.vision, document=training("train"))
     answer = sign_in("dave").get(f"/workloads/{workload.pk}/edit", {"patch": patch})
