@@ -2,13 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
@@ -147,7 +146,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Choices of the filters, with numbers of workloads. An array counts as one workload."""
+    """Choices of the filters, with numbers of rows. Each queued task of an array is a row."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]
@@ -162,7 +161,7 @@ class _PoolHeading:
     """Heading of a pool's rows, with the length of its whole queue and its free GPUs in milli-GPU."""
 
     name: str
-    workloads: int
+    rows: int
     gpu_milli: int
     free: int
 
@@ -177,9 +176,9 @@ def _pool_groups(
     capacity = capacity_by_pool(by_name[name] for name, _ in groups if name in by_name)
     result = []
     for name, entries in groups:
-        workloads, gpu_milli = lengths.get(name, (0, 0))
+        count, gpu_milli = lengths.get(name, (0, 0))
         free = capacity[by_name[name].pk].free if name in by_name else 0
-        result.append((_PoolHeading(name, workloads, gpu_milli, free), entries))
+        result.append((_PoolHeading(name, count, gpu_milli, free), entries))
     return result
 
 
@@ -188,42 +187,16 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) ->
         rows.order_by()
         .annotate(is_own=Q(submitted_by=actor.user))
         .values_list("queue_pool", "reason", "project__name", "is_own")
-        .annotate(
-            n=Count("pk", filter=Q(array__isnull=True)),
-            arrays=ArrayAgg("array", filter=Q(array__isnull=False), distinct=True, default=[]),
-        )
+        .annotate(n=Count("pk"))
     )
-    reasons: dict[str, _Count] = defaultdict(_Count)
-    by_pool: dict[str, _Count] = defaultdict(_Count)
-    here, own, everywhere, projects = _Count(), _Count(), _Count(), set()
-    for name, reason, project, is_own, singles, arrays in groups:
-        counts = [by_pool[name], everywhere]
+    reasons, by_pool, projects, own = Counter[str](), Counter[str](), set(), 0
+    for name, reason, project, is_own, count in groups:
+        by_pool[name] += count
         if pool is None or name == pool.name:
-            counts += [reasons[reason], here, *([own] if is_own else [])]
+            reasons[reason] += count
+            own += count if is_own else 0
             projects.add(project)
-        for count in counts:
-            count.singles += singles
-            count.arrays |= set(arrays)
-    return _Choices(
-        Counter({reason: count.total for reason, count in reasons.items()}).most_common(),
-        sorted(projects),
-        {name: count.total for name, count in by_pool.items()},
-        here.total,
-        own.total,
-        everywhere.total,
-    )
-
-
-@dataclass(slots=True)
-class _Count:
-    """Number of workloads outside arrays, and the IDs of arrays."""
-
-    singles: int = 0
-    arrays: set[UUID] = field(default_factory=set)
-
-    @property
-    def total(self) -> int:
-        return self.singles + len(self.arrays)
+    return _Choices(reasons.most_common(), sorted(projects), by_pool, reasons.total(), own, by_pool.total())
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:

@@ -46,5 +46,5 @@ def _progress(counts: TaskCounts) -> ArrayProgress:
     unsuccessful = counts.failed + counts.cancelled
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
-    parts = [(counts.completed, "used"), (unsuccessful, "over"), (running, "requested")]
+    parts = [(counts.completed, "used"), (unsuccessful, "failed"), (running, "requested")]
     return ArrayProgress(counts, stacked_bar(parts, counts.total, label))

@@ -18,6 +18,7 @@ from projects.known_words import REASONS
 from projects.models import Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods of the gang are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -28,6 +29,7 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ended": ("Ended", ENDED_PHASES),
     "all": ("All", tuple(Phase)),
 }
+UNSCHEDULABLE = "unschedulable"  # state of pending workloads that can never start
 SORTS = {
     "submitted": "submitted_at",
     "name": "name",
@@ -83,7 +85,7 @@ def parse_filters(query: QueryDict) -> Filters:
     state = query.get("state", "live")
     kind = query.get("kind", "")
     return Filters(
-        state=state if state in STATES else "live",
+        state=state if state in STATES or state == UNSCHEDULABLE else "live",
         project=_clean_text(query.get("project", "")),
         pool=_clean_text(query.get("pool", "")),
         kind=kind if kind in WorkloadKind.values else "",
@@ -97,7 +99,7 @@ def parse_filters(query: QueryDict) -> Filters:
 def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False) -> QuerySet[Workload]:
     rows = workloads(actor)
     if not any_state and filters.state != "all":
-        rows = rows.filter(phase__in=STATES[filters.state][1])
+        rows = rows.filter(_state_condition(filters.state))
     exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind, "reason": filters.reason}
     rows = rows.filter(**{column: value for column, value in exact.items() if value})
     if filters.pool:
@@ -128,11 +130,26 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
-    An array counts once for each state that any of its tasks is in.
+    An array counts once for each state that any of its tasks is in. Unschedulable is left out if it is empty.
     """
-    counts = {word: workload_count(Q(phase__in=phases)) for word, (_, phases) in STATES.items()}
+    titles = dict[str, str]()
+    for word, (title, _) in STATES.items():
+        titles[word] = title
+        if word == "pending":
+            titles[UNSCHEDULABLE] = "Unschedulable"
+    counts = {word: workload_count(_state_condition(word)) for word in titles}
     by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
-    return [(word, title, by_state[word]) for word, (title, _) in STATES.items()]
+    return [
+        (word, title, by_state[word])
+        for word, title in titles.items()
+        if word != UNSCHEDULABLE or by_state[word] or filters.state == word
+    ]
+
+
+def _state_condition(state: str) -> Q:
+    if state == UNSCHEDULABLE:
+        return Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON)
+    return Q(phase__in=STATES[state][1])
 
 
 def _search_condition(words: str) -> Q:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
 CSV_CHUNK = 500
+NEW = timedelta(minutes=1)  # until then, the time in the state is about that since the submission
 BULK_STEPS = ("suspend", "resume", "cancel")
 
 
@@ -120,6 +122,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
+        cast("Any", row).has_duration = "submitted" not in columns or row.since - row.submitted_at >= NEW
         cast("Any", row).activity = activity.get(row.pk, "")
         cast("Any", row).bulk_steps = " ".join(step for step in steps_for(row) if step in BULK_STEPS)
     with_values = set(columns)

@@ -1,6 +1,7 @@
 """Short texts for pending reasons, with the numbers first."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from berth.core.amounts import MILLI
@@ -8,22 +9,22 @@ from berth.core.words import format_amount
 from projects.models import Workload
 from scheduler.engine.plan import Reason
 
-BOUNDED = (
-    Reason.WOULD_EXCEED_FAIR_SHARE,
-    Reason.PROJECT_LIMIT,
-    Reason.DEPARTMENT_LIMIT,
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA,
-    Reason.DEPARTMENT_OVERSOLD,
-)
+# reasons that concern a bound of a queue, with the name of the bound
+BOUNDED: Mapping[Reason, str] = {
+    Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
+    Reason.PROJECT_LIMIT: "limit",
+    Reason.DEPARTMENT_LIMIT: "limit",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
+    Reason.DEPARTMENT_OVERSOLD: "quota",
+}
 BACKOFF_END = re.compile(r"^Can start again at ")  # which the name of the reason says
 
 
 def brief_reason(workload: Workload) -> str:
     """Return the first pending reason for one line of a list.
 
-    An example is "2 requested, 12 of 11 allocated": the fair share, quota or limit is 11, which the name of
-    the reason says. Another queue than the workload's project is named. For reasons that do not concern a
-    queue's bounds, the text is the workload's message.
+    An example is "2 requested, 12 allocated of fair share 11". Another queue than the workload's project is
+    named. For reasons that do not concern a queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -38,7 +39,8 @@ def brief_reason(workload: Workload) -> str:
     allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
     kind = "CPUs " if resource == "cpu" else ""
     where = "" if queue == workload.project.name else f" in {queue}"
-    return f"{requested} {kind}requested, {allocated} of {most} allocated{where}"
+    bound = BOUNDED[Reason(workload.reason)]
+    return f"{requested} {kind}requested, {allocated} allocated of {bound} {most}{where}"
 
 
 def _number(resource: str, amount: Any) -> str:

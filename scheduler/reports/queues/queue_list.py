@@ -26,6 +26,7 @@ class QueueLength:
 
     workloads: int
     array_tasks: int  # queued tasks of arrays
+    rows: int  # workloads outside arrays and queued tasks of arrays
     gpu_milli: int
     held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
@@ -58,19 +59,28 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     sums = Workload.objects.filter(_pending_in(pool)).aggregate(
         n=workload_count(queued),
         array_tasks=Count("pk", filter=queued & Q(array__isnull=False)),
+        rows=Count("pk", filter=queued),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),
         unschedulable=Count("pk", filter=Q(held=False, reason=UNSCHEDULABLE)),
     )
     return QueueLength(
-        sums["n"], sums["array_tasks"], sums["milli"] or 0, sums["held_tasks"], sums["unschedulable"]
+        sums["n"],
+        sums["array_tasks"],
+        sums["rows"],
+        sums["milli"] or 0,
+        sums["held_tasks"],
+        sums["unschedulable"],
     )
 
 
 def queue_lengths() -> dict[str, tuple[int, int]]:
-    """Return the number of workloads and the requested milli-GPU in the whole queue of each pool, by name."""
+    """Return the rows and the requested milli-GPU in the whole queue of each pool, by name.
+
+    Each queued task of an array is a row.
+    """
     rows = Workload.objects.filter(_queue_filter(None)).annotate(queue_pool=QUEUE_POOL).order_by()
-    sums = rows.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
+    sums = rows.values_list("queue_pool").annotate(n=Count("pk"), milli=Sum("gpu_milli_min"))
     return {name: (count, milli or 0) for name, count, milli in sums}
 
 

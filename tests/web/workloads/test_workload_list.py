@@ -228,3 +228,33 @@ def test_a_common_end_of_measurements_is_said_once() -> None:
     assert common_end(rows[:1]) is None
     earlier: Any = SimpleNamespace(measured_at=now - timedelta(hours=1))
     assert common_end([*rows, earlier]) is None
+
+
+def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:
+    waiting = make.workload(cast.vision, "waiting", reason="WaitingForCapacity")
+    client = sign_in("dave")
+    titles = [word for word, _, _ in client.get("/workloads").context["states"]]
+    assert "unschedulable" not in titles
+    giant = make.workload(cast.vision, "giant", reason="Unschedulable")
+    page = client.get("/workloads?state=unschedulable")
+    assert [row.name for row in page.context["slice"].rows] == ["giant"]
+    assert page.context["states"][1:3] == [("pending", "Pending", 2), ("unschedulable", "Unschedulable", 1)]
+    badge = '<span class="chip bad">Unschedulable</span>'
+    assert badge in page.content.decode()
+    assert badge in client.get(f"/workloads/{giant.pk}").content.decode()
+    assert badge not in client.get(f"/workloads/{waiting.pk}").content.decode()
+
+
+def test_time_in_state_is_shown_if_it_differs_from_the_time_since_submission(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    submitted = make.ago(hours=1)
+    make.workload(cast.vision, "w", phase="running", submitted_at=submitted, since=submitted)
+    client = sign_in("dave")
+    for since, query, expected in (
+        (submitted + timedelta(seconds=20), "", False),
+        (submitted + timedelta(seconds=20), "?columns=state", True),
+        (submitted + timedelta(minutes=5), "", True),
+    ):
+        Workload.objects.update(since=since)
+        assert ('data-style="lasting"' in client.get(f"/workloads{query}").content.decode()) is expected

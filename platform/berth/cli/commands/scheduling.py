@@ -54,7 +54,7 @@ def queue(
 
     def describe(_: object) -> None:
         show_list(response.items, _queue_columns(), output, f"No pending workloads in {name}.")
-        if hidden := response.workloads - len(response.items):
+        if (hidden := response.workloads - len(response.items)) > 0:
             print_message(f"{hidden} more pending workloads exceed --limit or are not visible to you")
 
     show_one(response, output, describe)

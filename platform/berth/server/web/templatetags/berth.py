@@ -25,6 +25,8 @@ from berth.server.web.navigation import NavigationEntry, help_chapter, list_entr
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
+from projects.models import Phase, Workload
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
@@ -66,6 +68,7 @@ TONES = {
     "succeeded": "accent",
     "stopped": "",
     "lost": "bad",
+    "unschedulable": "bad",
     "requested": "info",
     "booting": "info",
     "ready": "good",
@@ -108,6 +111,14 @@ TONES = {
 def chip(state: str, text: str = "") -> SafeString:
     """Render a state as a coloured label."""
     return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or to_words(state))
+
+
+@register.simple_tag
+def workload_chip(workload: Workload) -> SafeString:
+    """Render a workload's phase as a coloured label, or Unschedulable if it can never start."""
+    if workload.phase == Phase.PENDING and workload.reason == UNSCHEDULABLE:
+        return chip("unschedulable")
+    return chip(workload.phase)
 
 
 @register.filter
