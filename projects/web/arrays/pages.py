@@ -270,4 +270,4 @@ def _tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
 def _possible_changes(request: Request, array: WorkloadArray) -> list[str]:
     if not may(request.actor, Action.OPERATE, array):
         return []
-    return ["cancel", "retry"] if array.state == ArrayState.ACTIVE else ["retry", "delete"]
+    return ["retry", "cancel"] if array.state == ArrayState.ACTIVE else ["retry", "delete"]

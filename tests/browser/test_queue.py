@@ -1,0 +1,56 @@
+"""Browser tests for the queue: its columns fit, and explanations open at their button."""
+
+import pytest
+from playwright.sync_api import ViewportSize, expect
+
+from projects.models import Workload
+from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import NARROW, WIDE
+
+OVERFLOW = "wrap => wrap.scrollWidth - wrap.clientWidth"
+ORDERING = [
+    "research: within its quota", "rank 0", "over its fair share", "dominant share 0.500, 0.600 with this",
+    "vision: over its quota", "rank 0", "over its fair share", "dominant share 0.500, 0.600 with this",
+]  # fmt: skip
+LAPTOP: ViewportSize = {"width": 1280, "height": 800}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("viewport", [WIDE, LAPTOP, NARROW], ids=["wide", "laptop", "phone"])
+def test_explanations_open_at_their_button_and_all_columns_fit(
+    opened: Open, scene: Scene, viewport: ViewportSize
+) -> None:
+    numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_000}
+    explanation = {
+        "pool": "train",
+        "queue_position": 1,
+        "ordering": ORDERING,
+        "blockers": [{"reason": "WouldExceedFairShare", "numbers": numbers}],
+        "expected_start_reason": "no declared runtime says when enough GPUs become free",
+    }
+    pending = scene.workloads["policy-sweep"]
+    Workload.objects.filter(pk=pending.pk).update(
+        phase="pending", reason="WouldExceedFairShare", explanation=explanation
+    )
+    with opened("ada", viewport=viewport) as (page, faults):
+        page.goto("/queue?pool=train")
+        row = page.get_by_role("row").filter(has_text=pending.name)
+        expect(row).to_contain_text("research exceeds fair share, vision exceeds quota")
+        expect(row).to_contain_text("2 requested, 12 allocated of fair share 11")
+        assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        for button in (
+            row.get_by_role("button", name="Queue position"),
+            row.get_by_role("button", name="Expected start unknown"),
+        ):
+            button.click()
+            popover = page.locator(".popover:popover-open")
+            expect(popover).to_be_visible()
+            at, box = button.bounding_box(), popover.bounding_box()
+            assert at is not None and box is not None
+            distance = min(abs(box["y"] - at["y"] - at["height"]), abs(at["y"] - box["y"] - box["height"]))
+            assert distance < 12
+            assert box["x"] >= 0 and box["x"] + box["width"] <= viewport["width"]
+            page.keyboard.press("Escape")
+        assert faults == []
