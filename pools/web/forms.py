@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.utils.functional import lazy
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
@@ -111,7 +112,7 @@ class PoolForm(Form):
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
     memory_mib = MemoryField(label="Memory per node", max_length=20, initial=16384)
     price_per_gpu_hour = forms.DecimalField(
-        label="Price per GPU-hour",
+        label=lazy(lambda: f"Price per GPU-hour ({settings.BERTH_CURRENCY})", str)(),
         min_value=0,
         max_digits=10,
         decimal_places=4,

@@ -99,8 +99,10 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         page.keyboard.press("Escape")
         vision.focus()
         page.keyboard.press("Delete")
-        for field in ("gpu", "limit_gpu", "weight", "rank"):
-            expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
+        expect(vision.locator("ins")).to_have_text("deleted")
+        expect(vision.locator("del")).to_contain_text("was 8")
+        for field in ("limit_gpu", "weight", "rank"):
+            expect(cell(page, "vision", field=field)).to_have_text("deleted")
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
         expect(page.locator("#grid-status")).to_have_text("vision would have no quota in pool train.")
         assert float(sums.inner_text().split()[2]) == float(before.split()[2]) - 8
@@ -110,7 +112,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         expect(vision).to_have_text("8")  # setting a value of the quota undoes the deletion
         expect(sums).to_have_text(before)
         page.keyboard.press("Control+z")
-        expect(vision.locator("ins")).to_have_text(NO_QUOTA)
+        expect(vision.locator("ins")).to_have_text("deleted")
         page.get_by_role("button", name="Preview impact").click()
         expect(page.get_by_role("region", name="In pool train")).to_contain_text(
             "Deleted: the quota for vision"

@@ -61,7 +61,7 @@ def test_schedule_form_shows_the_next_runs_as_they_are_typed(sign_in: SignIn) ->
 
     runs = shown("0 3 * * 1")
     assert runs.startswith("Mondays at 03:00. Next runs: Mon ")
-    assert runs.endswith("03:00 (Europe/Berlin).")
+    assert runs.endswith("03:00")
     assert runs.count("03:00") == 4
     assert shown("0 25 * * *") == "Has an invalid hour; allowed: 0 to 23."
     assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: is not a time zone")

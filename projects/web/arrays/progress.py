@@ -12,7 +12,7 @@ from projects.services.arrays import TaskCounts, count_tasks_by_array
 
 @dataclass(frozen=True, slots=True)
 class ArrayProgress:
-    """Counts of an array's tasks, with a progress bar: completed, failed or cancelled, and running tasks."""
+    """Counts of an array's tasks, with a progress bar: completed, failed, cancelled and running tasks."""
 
     counts: TaskCounts
     bar: Bar
@@ -43,8 +43,12 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
 
 
 def _progress(counts: TaskCounts) -> ArrayProgress:
-    unsuccessful = counts.failed + counts.cancelled
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
-    parts = [(counts.completed, "used"), (unsuccessful, "failed"), (running, "requested")]
+    parts = [
+        (counts.completed, "used"),
+        (counts.failed, "failed"),
+        (counts.cancelled, "cancelled"),
+        (running, "requested"),
+    ]
     return ArrayProgress(counts, stacked_bar(parts, counts.total, label))

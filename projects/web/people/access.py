@@ -50,13 +50,13 @@ ACTIVATION = "They can sign in again, with the roles that they had. Their tokens
 class GrantForm(Form):
     username = forms.CharField(label="Username", max_length=150)
     scope = forms.ChoiceField(label="Scope")
-    role = forms.ChoiceField(label="Role", choices=Role.choices)
+    role = forms.ChoiceField(label="Role", choices=(("", "Choose a role"), *Role.choices))
 
     def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **{"auto_id": "grant_%s", **kwargs})
         choice = self.fields["scope"]
         assert isinstance(choice, forms.ChoiceField)
-        choice.choices = scopes
+        choice.choices = scopes if len(scopes) == 1 else [("", "Choose a scope"), *scopes]
 
 
 class UserForm(Form):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, cast
+from zoneinfo import available_timezones
 
 from django import forms
 from django.http import HttpResponse
@@ -40,6 +41,13 @@ from projects.web.schedules.pages import find_schedule
 
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 PREVIEWED_RUNS = 3
+ZONES: dict[str, Any] = {
+    "result_template": "projects/schedules/time_zones.html",
+    "time_zones": sorted(
+        name for name in available_timezones() if "/" in name and not name.startswith("Etc/")
+    ),
+}
+EXAMPLE = "command: python train.py\nroles:\n  - replicas: 1\n    gpu: 1\n"
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
 OVERLAPS = (
@@ -95,7 +103,10 @@ class ScheduleForm(Form):
     cron = forms.CharField(
         label="Cron", max_length=120, required=False, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
-    time_zone = forms.CharField(label="Time zone", max_length=64, help_text="For example Europe/Berlin.")
+    time_zone = forms.CharField(
+        label="Time zone", max_length=64, help_text="For example Europe/Berlin.",
+        widget=forms.TextInput(attrs={"list": "time-zones", "autocomplete": "off"}),
+    )  # fmt: skip
     overlap = forms.ChoiceField(
         label="Overlap", choices=OVERLAPS, help_text="If the previous run has not ended."
     )
@@ -112,17 +123,18 @@ class ScheduleForm(Form):
         super().__init__(*args, **kwargs)
         for name, shown_for in SHOWN_FOR.items():
             self.fields[name].shown_for = f"frequency={shown_for}"  # type: ignore[attr-defined]
+        for source in MISSING:
+            self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
 
     def offer(self, choices: Sequence[tuple[str, str]]) -> None:
         """Set the templates to choose from."""
         cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
     def sections(self) -> Sequence[Section]:
-        names = ("project", "name", *TIME_FIELDS, "overlap", "source")
         return (
-            Section("Schedule", names),
-            Section("Template", ("template",), shown_for=("source", TEMPLATE)),
-            Section("Document", ("document",), shown_for=("source", DOCUMENT)),
+            Section("Schedule", ("project", "name")),
+            Section("Time", (*TIME_FIELDS, "overlap")),
+            Section("Workload", ("source", "template", "document")),
         )
 
     def clean(self) -> dict[str, Any]:
@@ -174,11 +186,13 @@ def add(request: Request) -> HttpResponse:
         "project": selected,
         "time_zone": str(reader_zone(request)),
         "template": template,
-        "source": TEMPLATE if template else DOCUMENT,
+        "document": EXAMPLE,
     }
+    choices = _template_choices(request.actor, selected)
+    initial["source"] = TEMPLATE if len(choices) > 1 else DOCUMENT
     form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
     cast("forms.ChoiceField", form.fields["project"]).choices = [(name, name) for name in offered]
-    form.offer(_template_choices(request.actor, selected))
+    form.offer(choices)
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             values = form.cleaned_data
@@ -194,8 +208,9 @@ def add(request: Request) -> HttpResponse:
                 to = reverse("schedule", args=[project.name, stored.name])
                 return done(request, f"Schedule {stored.name} created.", to=to, leave=True)
     return form_page(
-        request, form, title="Create schedule", label="Create schedule", back=reverse("schedules")
-    )
+        request, form, title="Create schedule", label="Create schedule", back=reverse("schedules"),
+        text="Submit a workload at fixed times.", **ZONES,
+    )  # fmt: skip
 
 
 @signed_in
@@ -216,6 +231,7 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
     return form_page(
         request, form, title=f"Edit {name}", label="Save schedule", back=back,
         text="" if schedule.owner_id == request.user.pk else "You become the owner: runs use your rights.",
+        **ZONES,
     )  # fmt: skip
 
 

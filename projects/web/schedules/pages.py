@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
+from django.db.models import Q
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import NotFound
-from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere
@@ -89,12 +91,16 @@ STEPS = {
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = selectors.schedules(request.actor)
+    is_searched = bool(words := table_state(request.GET, "")["search"].split())
+    for word in words:
+        rows = rows.filter(Q(name__icontains=word) | Q(project__name__icontains=word))
     listing = list_query(request, COLUMNS, rows, _with_last_runs, file_name="schedules", default="name")
     if file := requested_csv(request, listing):
         return file
     context = {
-        "rows": listing.rows,
+        "rows": [(row, last, _in_zone(row), _row_steps(request, row)) for row, last in listing.rows],
         "listing": listing,
+        "is_searched": is_searched,
         "may_create": may_submit_anywhere(request.actor),
     }
     return page(request, "projects/schedules/list.html", context, inner="projects/schedules/rows.html")
@@ -162,6 +168,23 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
     if row is None:
         raise NotFound("Schedule not found.")
     return row
+
+
+def _in_zone(schedule: Schedule) -> str:
+    """Return the next run in the schedule's own time zone, like the times beside it."""
+    if schedule.next_at is None:
+        return ""
+    at = schedule.next_at.astimezone(ZoneInfo(schedule.time_zone))
+    return f"{at:%a} {at.day} {at:%b, %H:%M}"
+
+
+def _row_steps(request: Request, schedule: Schedule) -> list[tuple[str, str]]:
+    """Return the steps that the list offers for one schedule, with short labels."""
+    return [
+        (step, label.removesuffix(" schedule"))
+        for step, label in _steps(request, schedule)
+        if step != "delete"
+    ]
 
 
 def _steps(request: Request, schedule: Schedule) -> Iterator[tuple[str, str]]:

@@ -26,8 +26,8 @@ GROUPS: Groups = (
             NavigationEntry("Services", "/services", "services"),
             NavigationEntry("Queue", "/queue", "queue"),
             NavigationEntry("Submit", "/submit", "submit", is_for_submitters=True),
-            NavigationEntry("Templates", "/templates", "template"),
-            NavigationEntry("Schedules", "/schedules", "clock"),
+            NavigationEntry("Templates", "/templates", "templates"),
+            NavigationEntry("Schedules", "/schedules", "schedules"),
         ),
     ),
     (

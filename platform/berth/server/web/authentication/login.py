@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
 from django.forms import Form
@@ -19,7 +20,15 @@ from projects.actor import Actor
 from projects.missing_roles import explain_missing_platform_role
 
 
+class SignInForm(AuthenticationForm):
+    error_messages = {
+        **AuthenticationForm.error_messages,
+        "invalid_login": "Wrong username or password.",
+    }
+
+
 class SignIn(LoginView):
+    authentication_form = SignInForm
     template_name = "web/login.html"
     redirect_authenticated_user = True
 

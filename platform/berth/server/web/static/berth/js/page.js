@@ -188,6 +188,17 @@
     }
   }
   document.addEventListener("change", (event) => event.target.form && sections(event.target.form));
+
+  /** Count the fields of a form page that differ from their stored values. */
+  const isChanged = (field) => (field.type === "checkbox" ? field.checked !== field.defaultChecked
+    : field.options ? [...field.options].some((option, place) => option.selected !== (option.defaultSelected || (place === 0 && !field.querySelector("[selected]"))))
+    : field.value !== field.defaultValue);
+  document.addEventListener("input", (event) => {
+    const count = event.target.form?.querySelector("[data-change-count]");
+    if (!count) return;
+    const changed = [...event.target.form.elements].filter((field) => field.name && field.type !== "hidden" && isChanged(field)).length;
+    count.textContent = changed ? `${changed} change${changed === 1 ? "" : "s"}` : "";
+  });
   document.addEventListener("htmx:load", (event) => {
     const forms = event.target.matches?.("form") ? [event.target] : event.target.querySelectorAll("form");
     forms.forEach(sections);

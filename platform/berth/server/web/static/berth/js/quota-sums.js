@@ -33,6 +33,7 @@
       const inner = draftSum(Number(td.dataset.sum), Number(td.dataset.open), column, (place, edited) => edited.top === top && !place.startsWith(`${top}/`));
       const own = amountOf(text === NONE ? column.default : text, column);
       const isOversubscribed = own !== null && (inner.without > 0 || inner.finite > own);
+      if (!inner.finite && inner.without <= 0) return "";
       return make("span", `Project quotas: ${inner.text}`, isOversubscribed ? "sub warn" : "sub");
     }
 

@@ -115,6 +115,7 @@
   function paint(td) {
     const was = stored(td), entry = entryOf(td), now = textOf(td), gone = removed(placeOf(td)) !== undefined;
     td.classList.toggle("changed", Boolean(entry) || gone);
+    td.classList.toggle("removed", gone);
     td.classList.toggle("conflict", Boolean(entry?.theirs));
     td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // defaults of a new quota
     if (now === NONE) td.title = NO_QUOTA;
@@ -122,9 +123,18 @@
     if (entry || gone) {
       const old = make("del", "");
       old.append(make("span", entry?.theirs ? `${entry.theirs.by} set ` : "stored ", entry?.theirs ? "" : "visually-hidden"), was);
-      td.replaceChildren(make("ins", now), " ", old);
+      if (gone && !entry?.theirs) paintRemoved(td, Boolean(entry), was, old);
+      else if (entry?.theirs) td.replaceChildren(make("ins", now), " ", old);
+      else td.replaceChildren(old, " → ", make("ins", now));
     } else td.replaceChildren(now);
     if (td.dataset.sum !== undefined) td.append(sums.sumOf(td));
+  }
+
+  /** Draw a cell of a quota to be deleted: only the cell with the edit names the deletion. */
+  function paintRemoved(td, names, was, old) {
+    if (!names) return td.replaceChildren(make("span", "deleted", "visually-hidden"));
+    old.lastChild.data = `was ${was}`;
+    td.replaceChildren(make("ins", "deleted"), " (", old, ")");
   }
 
   const undecided = () => [...draft].flatMap(([place, edited]) => [...edited.cells].filter(([, entry]) => entry.theirs).map(([field, entry]) => ({ place, field, entry, edited })));

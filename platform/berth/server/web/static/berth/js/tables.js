@@ -77,7 +77,8 @@
     if (sprite) file.insertAdjacentHTML("afterbegin", `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`);
     file.setAttribute("aria-label", `Download ${nameOf(table)} as CSV`);
     file.addEventListener("click", () => download(table));
-    if (plain && table.tBodies[0].rows.length > MANY) {
+    const card = table.closest(".card"), filters = card?.querySelector("form.filters"); // filters search on the server
+    if (plain && table.tBodies[0].rows.length > MANY && !filters?.querySelector("input[type=search]")) {
       const search = document.createElement("input");
       search.type = "search";
       search.placeholder = "Search";
@@ -92,13 +93,13 @@
       else place.append(search);
     }
     place.append(file);
-    const card = table.closest(".card"), head = card?.querySelector(":scope > .card-head");
-    const bar = card?.querySelector(".card-tools:empty"); // a list without a head offers a row for it
+    const head = card?.querySelector(":scope > .card-head");
+    const bar = filters?.querySelector("[data-table-tools]"); // a list without a head offers a place beside its filters
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
     else if (bar) {
       file.classList.remove("quiet");
       file.lastChild.textContent = "Download CSV";
-      bar.append(place);
+      bar.replaceChildren(place);
     }
     else (table.closest(".table-wrap") ?? table).after(place);
   }
