@@ -23,7 +23,11 @@ def test_counts_are_plain_numbers() -> None:
 
 
 def test_unlimited_quota_is_printed_as_unlimited() -> None:
-    assert format_numbers({"quota": None, "beside": None}) == [("quota", "unlimited"), ("beside", "none")]
+    assert format_numbers({"quota": None}) == [("quota", "unlimited")]
+
+
+def test_missing_values_are_omitted() -> None:
+    assert format_numbers({"beside": None, "attempts": 0}) == [("attempts", "0")]
 
 
 def test_zero_protected_amounts_are_omitted() -> None:

@@ -246,11 +246,13 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
 @pytest.mark.heavy
 def test_resources_without_a_request_say_so(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     Allocation.objects.filter(pod=pod).update(cpu_milli=0, memory_mib=0)
-    make.used(pod, 25, cpu=4, memory=12)
+    make.used(pod, 25, cpu=4, memory=0)
     make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50)
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/resources"):
         text = page(sign_in("erin"), path)
         assert text.count("none requested") == 2, path
+        assert "cores, none requested" in text, path
+        assert "&lt; 1 MiB" in text, path
         assert "of 0" not in text, path
 
 

@@ -51,13 +51,18 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (_LABELS.get(key, key.replace("_", " ")), _format(key, numbers[key], resource))
         for key in keys
-        if numbers[key] or key not in _OMITTED_IF_ZERO
+        if numbers[key] or (key not in _OMITTED_IF_ZERO and _is_stated(key, numbers[key]))
     ]
+
+
+def _is_stated(key: str, value: Any) -> bool:
+    """Return whether a value is stated. None means unlimited for an amount, and no value otherwise."""
+    return value is not None or key in AMOUNTS
 
 
 def _format(key: str, value: Any, resource: str) -> str:
     if value is None:
-        return "unlimited" if key in AMOUNTS else "none"
+        return "unlimited"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):

@@ -6,12 +6,14 @@ from django.db.models import Sum
 
 from pools.models import NodePool
 from projects.models import Phase, Workload
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 
-def pending_by_project(pools: Iterable[NodePool]) -> dict[int, int]:
+def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
     """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
 
-    Held tasks of arrays and workloads with reserved GPUs are omitted.
+    Held tasks of arrays and workloads with reserved GPUs are omitted. With `can_start`, unschedulable
+    workloads are omitted too.
     """
     rows = (
         Workload.objects.filter(
@@ -23,4 +25,4 @@ def pending_by_project(pools: Iterable[NodePool]) -> dict[int, int]:
         .values_list("project_id")
         .annotate(requested=Sum("gpu_milli_min"))
     )
-    return dict(rows)
+    return dict(rows.exclude(reason=UNSCHEDULABLE) if can_start else rows)

@@ -42,11 +42,14 @@ class Capacity:
         return max(0, self.total - self.allocated - self.reserved_idle)
 
     @property
+    def ready_bar(self) -> Bar:
+        """Bar of the GPUs of ready nodes: its full width is `total`."""
+        parts = [(self.allocated, "used"), (self.reserved_idle, "reserved"), (self.free, "track")]
+        return stacked_bar(parts, self.total, self._label)
+
+    @property
     def bar(self) -> Bar:
         whole = self.total + self.pending
-        label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
-        if self.reserved:
-            label += f", {self.reserved // MILLI} reserved"
         reserved_booting = min(self.pending, max(0, self.reserved - self.reserved_idle))
         return stacked_bar(
             [
@@ -57,8 +60,13 @@ class Capacity:
                 (self.pending - reserved_booting, "requested"),
             ],
             whole,
-            label,
+            self._label,
         )
+
+    @property
+    def _label(self) -> str:
+        label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
+        return f"{label}, {self.reserved // MILLI} reserved" if self.reserved else label
 
 
 def pool_capacity(pools: Iterable[NodePool]) -> Capacity:

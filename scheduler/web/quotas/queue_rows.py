@@ -129,7 +129,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
-    pending = pending_by_project(selected_pools)
+    pending = pending_by_project(selected_pools, can_start=True)
     tops = {
         department.pk: QuotaLine(
             department,

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.words import format_gpus
-from berth.server.web.numbers import memory, thousandths
+from berth.server.web.numbers import memory, thousandths, used_memory
 from berth.server.web.pages import Request, signed_in
 from pools.models import Node
 from pools.selectors import nodes
@@ -95,13 +95,15 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
             "cpu",
             "CPU",
             cpu,
-            _format_request(use.allocated_cpu_milli, f"{thousandths(use.allocated_cpu_milli)} cores"),
+            f"of {thousandths(use.allocated_cpu_milli)} cores"
+            if use.allocated_cpu_milli
+            else "cores, none requested",
         ),
         (
             "memory",
             "Memory",
-            _memory(use.memory_mib),
-            _format_request(use.allocated_memory_mib, memory(use.allocated_memory_mib)),
+            "" if use.memory_mib is None else used_memory(use.memory_mib),
+            f"of {memory(use.allocated_memory_mib)}" if use.allocated_memory_mib else "none requested",
         ),
     ]
     if use.allocated_gpu_milli:
@@ -117,10 +119,6 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         StripFigure(title, used, allocated, charts.get(key), old_since)
         for key, title, used, allocated in figures
     ]
-
-
-def _format_request(allocated: int, text: str) -> str:
-    return f"of {text}" if allocated else "none requested"
 
 
 def _is_current(use: summary.Utilization, now: datetime) -> bool:

@@ -216,3 +216,15 @@ def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: Sig
     workload = submit(actor=cast.dave, project=cast.vision, document=training("train"))
     answer = sign_in("dave").get(f"/workloads/{workload.pk}/edit", {"patch": patch})
     assert "No changes yet" in answer.content.decode()
+
+
+def test_queue_order_without_a_standing_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:
+    blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
+    explanation = {"queue_position": 1, "ordering": ["rank 1"], "blockers": blockers}
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation, priority=50)
+    path, client = f"/workloads/{workload.pk}", sign_in("dave")
+    assert "Queue order: priority 50, pending" in client.get(path).content.decode()
+    type(workload).objects.filter(pk=workload.pk).update(reason="Unschedulable")
+    text = client.get(path).content.decode()
+    assert "Queue order" not in text, "a workload that can never start is not queued"
+    assert "<strong>Can never start as specified.</strong>" in text

@@ -17,6 +17,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.reports.queues.starved import Shortfall
 
 OWN_MAX, OF_EACH_MAX = 100, 3
+UNSCHEDULABLE_MAX = 2  # own workloads that are listed one by one
 RECENTLY = timedelta(days=1)
 
 
@@ -46,8 +47,13 @@ def attention_items(
     `unschedulable` counts all visible workloads of the `pools` that can never start, an array once.
     """
     own = _own_workloads(actor)
-    impossible = list(islice(_unschedulable(own), OF_EACH_MAX))
-    listed = sum(not set(pools).isdisjoint(workload.pools) for workload in impossible)
+    impossible = list(_unschedulable(own))
+    in_pools = [workload for workload in impossible if not set(pools).isdisjoint(workload.pools)]
+    if len(in_pools) > UNSCHEDULABLE_MAX:  # nearly equal rows say no more than their number
+        impossible = [workload for workload in impossible if workload not in in_pools]
+        in_pools = []
+    impossible = impossible[:OF_EACH_MAX]
+    listed = sum(workload in impossible for workload in in_pools)
     of_own = [
         *_failed(actor, now), *map(_unschedulable_item, impossible), *islice(_idle(own, now), OF_EACH_MAX),
     ]  # fmt: skip

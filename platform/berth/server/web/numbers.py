@@ -31,6 +31,11 @@ def memory(mib: int | None) -> str:
     return f"{mib / MIB_PER_GIB:,.1f}".removesuffix(".0") + " GiB"
 
 
+def used_memory(mib: int) -> str:
+    """Format measured memory. A process always uses some, so zero is less than 1 MiB."""
+    return memory(mib) if mib else "< 1 MiB"
+
+
 def duration(seconds: float | None) -> str:
     """Format a duration in its two largest units, such as "3 h 20 min"."""
     if seconds is None:
