@@ -101,7 +101,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         page.keyboard.press("Delete")
         expect(vision.locator("ins")).to_have_text("deleted")
         expect(vision.locator("del")).to_contain_text("was 8")
-        for field in ("limit_gpu", "weight", "rank"):
+        for field in ("limit_gpu", "weight"):
             expect(cell(page, "vision", field=field)).to_have_text("deleted")
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
         expect(page.locator("#grid-status")).to_have_text("vision would have no quota in pool train.")

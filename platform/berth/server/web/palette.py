@@ -64,7 +64,7 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
     ("Create quota group", "quota-group-new", "quotas", is_platform_admin),
     ("Set budget", "budget-new", "usage", _administers_departments),
     ("Grant role", "grant", "access", has_admin_role),
-    ("Create user", "user-new", "access", is_platform_admin),
+    ("Add user", "user-new", "access", is_platform_admin),
     ("Create token", "token-new", "lock", _everyone),
     ("Create subscription", "notification-new", "bell", _everyone),
 )
