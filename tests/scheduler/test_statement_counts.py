@@ -2,6 +2,7 @@
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from berth.core.spec.addresses import Channel
 from berth.db.leader import TIMEOUT
@@ -59,11 +60,10 @@ def test_start_neither_deletes_reservations_nor_reads_claims_and_arrays_if_there
 ) -> None:
     stage.submit("small", roles=ONE_CPU)
     view = stage.loop.observe(stage.clock.now(), TIMEOUT)
-    plan, statements = stage.loop.decide(view), list[str]()
-    with connection.execute_wrapper(
-        lambda execute, sql, *rest: statements.append(sql) or execute(sql, *rest)
-    ):
+    plan = stage.loop.decide(view)
+    with CaptureQueriesContext(connection) as captured:
         stage.loop.commit(view, plan)
+    statements = [query["sql"] for query in captured.captured_queries]
     assert [sql for sql in statements if "projects_pod" in sql and "INSERT" in sql]
     unneeded = ('DELETE FROM "scheduler_reservation"', "scheduler_deviceclaim", "projects_workloadarray")
     assert [sql for sql in statements for name in unneeded if name in sql] == []
