@@ -132,14 +132,17 @@ def test_submit_page_without_pools_tells_a_member_whom_to_ask(cast: Cast, sign_i
     assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text
 
 
-@pytest.mark.heavy
 def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "carols", by=cast.carol.user)
     text = sign_in("dave").get("/").content.decode()
     assert "Submit your first workload" in text
     assert "Create a node pool" not in text
+    button = '<a class="button primary" href="/submit">'
+    assert button not in text, "the first steps have a button of their own"
     make.workload(cast.vision, "own", by=cast.dave.user)
-    assert "First steps" not in sign_in("dave").get("/").content.decode()
+    text = sign_in("dave").get("/").content.decode()
+    assert "First steps" not in text
+    assert button in text
 
 
 @pytest.mark.parametrize("name", ["erin", "frank"])

@@ -80,6 +80,7 @@ def test_devices_link_to_visible_workloads_only(cast: Cast, sign_in: SignIn, run
 
 def test_submit_button_is_shown_to_users_who_may_submit(cast: Cast, sign_in: SignIn) -> None:
     button = '<a class="button primary" href="/submit">'
+    make.workload(cast.vision, "own", by=cast.dave.user)
     assert button in sign_in("dave").get("/").content.decode()
     assert button not in sign_in("erin").get("/").content.decode()
 
