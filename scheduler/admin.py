@@ -21,7 +21,7 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import milliseconds, thousandths
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
-from scheduler.reports.evictions.rendering import KIND_TITLES
+from scheduler.reports.evictions.rendering import KIND_TITLES, render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.visibility import UNRESTRICTED
@@ -67,6 +67,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     search_help_text = "Workload, project or rule"
     date_hierarchy = "at"
     readonly_fields = (
+        "summary_text",
         "kind_title",
         "gpus",
         "lost_work",
@@ -82,7 +83,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             "Eviction",
             {
                 "fields": (
-                    "rule",
+                    "summary_text",
                     "at",
                     "kind_title",
                     "pool_name",
@@ -96,7 +97,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         ),
         ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
-        ("Reason", {"fields": ("rejected_alternatives",)}),
+        ("Reason", {"fields": ("rule", "rejected_alternatives")}),
         ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
@@ -119,6 +120,12 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     @display(description="Preempted by")
     def preemptor_workload(self, row: Eviction) -> str:
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "none"
+
+    @display(description="Summary")
+    def summary_text(self, row: Eviction) -> SafeString:
+        eviction = render(UNRESTRICTED, [row])[0]
+        explanation = format_html_join("", "<br>{}", ((line,) for line in eviction.explanation))
+        return format_html("{}<br>{}", eviction.summary, explanation)
 
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Eviction) -> str:

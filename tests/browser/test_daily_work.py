@@ -33,7 +33,7 @@ def test_sign_in_returns_to_the_requested_page(opened: Open) -> None:
         page.get_by_label("Username").fill("dave")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("correct username")
+        expect(page.get_by_role("alert")).to_contain_text("Wrong username or password")
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Quotas", level=1)).to_be_visible()
