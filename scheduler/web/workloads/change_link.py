@@ -37,7 +37,8 @@ class ChangeLink:
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
     """Return the link to the page that makes the change, or None if the user may not make it.
 
-    If the changed part of the document is too long for an address, the form opens without the change.
+    If the changed part of the document is too long for an address, or contains environment variables, which
+    proxies would write to their logs, the form opens without the change.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
@@ -61,6 +62,8 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     if document is None or not (patch := find_patch(workload.spec, document)):
         return None
     form = reverse("workload-edit", args=[workload.pk])
+    if any(role.get("env") for role in patch.get("roles") or ()):
+        return ChangeLink("Edit workload", form)
     url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
     return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
 

@@ -166,11 +166,17 @@ def nested(depth: int) -> str:
     return '{"env":' * depth + "1" + "}" * depth
 
 
-def test_change_of_a_long_role_opens_the_edit_form_without_the_change(
-    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+LONG_ROLE = {"command": f"python -c '{'pass; ' * 1000}'"}
+ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("values", [LONG_ROLE, ROLE_WITH_VARIABLES], ids=["long", "variables"])
+def test_change_of_a_role_that_must_not_be_in_an_address_opens_the_edit_form_without_it(
+    values: dict[str, object], cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proxies refuse long addresses, and the patch contains all roles with their commands."""
-    role = {"name": "worker", "replicas": 2, "gpu": 4, "command": f"python -c '{'pass; ' * 1000}'"}
+    """Proxies reject long addresses and log short ones. The patch contains all roles."""
+    role = {"name": "worker", "replicas": 2, "gpu": 4, **values}
     document = training("train", roles=[role])
     del document["command"]
     workload = submit(actor=cast.dave, project=cast.vision, document=document)
