@@ -141,7 +141,7 @@ class Eviction(models.Model):
     preemptor_name = models.CharField(max_length=63, blank=True)
     preemptor_project_id = models.BigIntegerField(null=True)
     preemptor_project_name = models.CharField(max_length=63, blank=True)
-    rule = models.TextField(help_text="Rule that allowed the eviction, with its numbers.")
+    rule = models.TextField(help_text="Rule that allowed the eviction, with the values that it compared.")
     numbers = models.JSONField(
         default=dict, help_text="Quota, share, allocation and usage of both parties; rejected alternatives."
     )

@@ -26,7 +26,7 @@ class ServerFiles(BuildHookInterface[Any]):
 
 
 def server_files(checkout: Path) -> Iterator[tuple[str, str]]:
-    """Yield each file of the server with its place in the wheel."""
+    """Yield each server file with its path in the wheel."""
     tool = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]
     client = {checkout / path for path in tool["hatch"]["build"]["targets"]["wheel"]["only-include"]}
     for folder, place in FOLDERS.items():

@@ -150,7 +150,7 @@ class MachineView(TokenlessView):
 
     def machine_secret(self, headers: Mapping[str, Any]) -> str:
         """Return the machine's secret. Raises Unauthenticated if Berth did not issue the secret."""
-        secret = _bearer_secret(headers)
+        secret = _bearer_token(headers)
         if not secrets.is_machine_secret(secret):
             raise Unauthenticated(UNKNOWN_MACHINE)
         self.spend("write", f"machine {secret}")
@@ -254,7 +254,7 @@ def download_node_code(request: HttpRequest) -> HttpResponse:
     return HttpResponse(node_code(), content_type="application/gzip")
 
 
-def _bearer_secret(headers: Mapping[str, Any]) -> str:
+def _bearer_token(headers: Mapping[str, Any]) -> str:
     scheme, _, secret = str(headers.get("Authorization", "")).partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise Unauthenticated("Send the machine's secret in the header `Authorization: Bearer ...`.")

@@ -260,7 +260,7 @@ class Migration(InitialMigration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text='Container images of workloads, for example {"mode": "require", "patterns": ["ghcr.io/org/*"]}. '
+                        help_text='Policy for container images, for example {"mode": "require", "patterns": ["ghcr.io/org/*"]}. '
                         "Modes: allow (default), require and forbid.",
                     ),
                 ),
@@ -352,7 +352,9 @@ class Migration(InitialMigration):
                 ),
                 (
                     "cpu_load_limit",
-                    models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU."),
+                    models.PositiveIntegerField(
+                        default=1000, help_text="In thousandths of the node's CPU capacity."
+                    ),
                 ),
                 ("version", models.PositiveIntegerField(default=1, editable=False)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),

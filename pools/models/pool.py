@@ -152,7 +152,7 @@ class NodePool(ChecksTogether, FastRows):
     image_policy = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Container images of workloads, for example {"mode": "require", "patterns": '
+        help_text='Policy for container images, for example {"mode": "require", "patterns": '
         '["ghcr.io/org/*"]}. Modes: allow (default), require and forbid.',
     )
 
@@ -201,7 +201,9 @@ class NodePool(ChecksTogether, FastRows):
         help_text="Seconds that a workload within its fair share is pending before nodes are held "
         "for it. Leave empty to hold no nodes.",
     )
-    cpu_load_limit = models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")
+    cpu_load_limit = models.PositiveIntegerField(
+        default=1000, help_text="In thousandths of the node's CPU capacity."
+    )
 
     version = models.PositiveIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,4 @@
-"""Measure this machine: processors, memory and GPUs."""
+"""Detect this machine's processors, memory and GPUs."""
 
 import os
 import re

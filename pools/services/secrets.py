@@ -92,7 +92,7 @@ def store_secret(
     Each new content increments the version. Return the new secret, and the summary of the old one, if any.
     Raises Invalid and Conflict.
     """
-    _check(name, content)
+    _check_secret(name, content)
     rows = model._default_manager.filter(**owner)
     place = " ".join(str(each) for each in owner.values())
     before = rows.select_for_update().filter(name=name).first()
@@ -143,7 +143,7 @@ def _content(secret: Secret) -> SecretContent | None:
     )
 
 
-def _check(name: str, content: SecretContent) -> None:
+def _check_secret(name: str, content: SecretContent) -> None:
     problems = []
     if not NAME.fullmatch(name):
         problems.append(Problem("name", "is not a valid name", format_value(name), NAME_ALLOWED))

@@ -190,8 +190,8 @@ class ArrayStops(ApiView):
         stops = preview_stops(array)
         if stops is None:
             raise Conflict(
-                f"The array has {array.task_count:,} tasks. Tasks to be stopped are listed only for "
-                f"arrays with at most {PREVIEW_TASKS_MAX} tasks. The rule applies to larger arrays too."
+                f"The array has {array.task_count:,} tasks. This preview covers arrays of up to "
+                f"{PREVIEW_TASKS_MAX} tasks. The rule still applies to this array."
             )
         items = [TaskStopResponse(**asdict(stop), message=stop.sentence) for stop in stops]
         return Response(TaskStopsResponse(stops=items))

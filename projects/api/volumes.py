@@ -118,9 +118,10 @@ def _pending_changes(pod_id: UUID, volume: Volume) -> str:
         return ""
     pod = f"the pod {row.pod.role}-{row.pod.index} of {row.pod.workload.name}"
     if row.attempts:
-        raise Unavailable(f"Changes of {pod} to the volume cannot be stored now. {row.message}")
+        raise Unavailable(f"The changes that {pod} made to the volume cannot be stored now. {row.message}")
     size = row.progress.get("size", 0) / MB
-    return f"waiting until changes of {pod} to the volume {row.volume} are stored, {size:,.0f} MB so far"
+    changes = f"the changes that {pod} made to the volume {row.volume}"
+    return f"waiting until {changes} are stored, {size:,.0f} MB so far"
 
 
 _calls: Counter[str] = Counter()  # calls in progress, by the source of the volume

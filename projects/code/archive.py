@@ -73,7 +73,7 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
             raise MissingChunk(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
-            raise DamagedChunk(f"The stored chunk {digest} is damaged. Tell an admin.")
+            raise DamagedChunk(f"Stored chunk {digest} is corrupted. Tell an admin.")
         return content
 
     remaining = iter(digests)

@@ -39,7 +39,7 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def to_printable_line(response: bytes) -> str:
-    """Return the response as one line of printable text, which PostgreSQL and logs can store."""
+    """Return the response as one printable line that PostgreSQL and logs can store."""
     text = response.decode(errors="replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 

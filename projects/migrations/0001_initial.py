@@ -1398,7 +1398,7 @@ class Migration(InitialMigration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Set for tokens created by sign-in. Changes with the user's password.",
+                        help_text="Set for tokens created by sign-in. The hash changes when the user's password does.",
                         max_length=64,
                     ),
                 ),
@@ -2586,7 +2586,9 @@ class Migration(InitialMigration):
                 ("port", models.CharField(max_length=15)),
                 (
                     "session_hash",
-                    models.CharField(help_text="Changes with the user's password.", max_length=64),
+                    models.CharField(
+                        help_text="Hash that changes when the user's password does.", max_length=64
+                    ),
                 ),
                 (
                     "session_key",

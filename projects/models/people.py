@@ -70,7 +70,7 @@ class ApiToken(FastRows):
         blank=True,
         default="",
         editable=False,
-        help_text="Set for tokens created by sign-in. Changes with the user's password.",
+        help_text="Set for tokens created by sign-in. The hash changes when the user's password does.",
     )
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Files of failed pods that their nodes keep for some time."""
+"""Files that nodes keep from failed pods for some time."""
 
 from collections.abc import Collection
 from datetime import datetime

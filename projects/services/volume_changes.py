@@ -75,8 +75,8 @@ class Transfer:
     def run(self, is_time_up: Callable[[], bool]) -> bool:
         """Continue until everything is stored or the time is up. Return whether everything is stored.
 
-        Files are stored before others are deleted, so that a checkpoint exists at any time. Raises
-        FilesGone, Conflict or Unavailable, and what `read` and `save` raise.
+        New files are stored before old ones are deleted, so that a checkpoint exists at all times. Raises
+        FilesGone, Conflict or Unavailable, and whatever `read` and `save` raise.
         """
         progress = self.progress
         for file in self._files:
@@ -121,12 +121,12 @@ class Transfer:
         total, limit = sum(sizes.values()), self._volume.max_gib * GIB
         if self._files and total > limit:
             raise OutputsRefused(
-                f"With the changes, the volume would have {total / GIB:,.1f} GiB, more than its limit of "
-                f"{limit / GIB:g} GiB. Ask an admin to raise max_gib of the volume or to delete objects."
+                f"With the changes, the volume would hold {total / GIB:,.1f} GiB, which exceeds its limit of "
+                f"{limit / GIB:g} GiB. Ask an admin to raise the volume's max_gib or to delete objects."
             )
         if self._files and len(sizes) > FILES_MAX:
             raise OutputsRefused(
-                f"With the changes, the volume would have {len(sizes):,} objects, but the maximum is "
+                f"With the changes, the volume would hold {len(sizes):,} objects, but the maximum is "
                 f"{FILES_MAX:,}."
             )
 

@@ -189,7 +189,7 @@ class PortProxy:
         return not visiting.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
-        """Wait until the visit has ended, for example with its session or run."""
+        """Wait until the visit ends, for example because its session or run ended."""
         opened = WATCHER.open(Credential(visit=hash_cookie(cookie)))
         try:
             while await self.passes.is_valid(cookie, port, address):

@@ -273,7 +273,12 @@ class Migration(InitialMigration):
                 ("preemptor_name", models.CharField(blank=True, max_length=63)),
                 ("preemptor_project_id", models.BigIntegerField(null=True)),
                 ("preemptor_project_name", models.CharField(blank=True, max_length=63)),
-                ("rule", models.TextField(help_text="Rule that allowed the eviction, with its numbers.")),
+                (
+                    "rule",
+                    models.TextField(
+                        help_text="Rule that allowed the eviction, with the values that it compared."
+                    ),
+                ),
                 (
                     "numbers",
                     models.JSONField(

@@ -175,7 +175,7 @@ def decided_cycles(
 
 
 def _json_path(redaction: _Redaction, filters: DecisionFilters) -> str:
-    """Return the JSON path of the bundles that match the filters and involve a visible project."""
+    """Return a JSONPath expression for bundles that match the filters and involve a visible project."""
     tests = [f"@.{key} == {json.dumps(value)}"
              for key, value in (("kind", filters.kind), ("pool", filters.pool)) if value]  # fmt: skip
     visible = "" if redaction.projects is None else _project_pattern(redaction.projects)

@@ -323,14 +323,15 @@ def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(p
     assert answer["objects"] == []
     name = f"{row.pod.role}-{row.pod.index}"
     assert answer["waiting_for"] == (
-        f"waiting until changes of the pod {name} of earlier to the volume results are stored, 12 MB so far"
+        f"waiting until the changes that the pod {name} of earlier made to the volume results are stored, "
+        "12 MB so far"
     )
     PodOutputs.objects.update(attempts=1, message="The credentials do not allow this.")
     refused = agent.get(place)
     assert refused.status_code == 503
     assert refused.json()["detail"] == (
-        f"Changes of the pod {name} of earlier to the volume cannot be stored now. The credentials do not "
-        "allow this."
+        f"The changes that the pod {name} of earlier made to the volume cannot be stored now. The "
+        "credentials do not allow this."
     )
     PodOutputs.objects.update(state="stored")
     answer = agent.get(place).json()

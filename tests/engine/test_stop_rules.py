@@ -92,7 +92,7 @@ def test_median_of_huge_values_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("goal", ["min", "max"])
-def test_stops_equal_a_plain_calculation(goal: str) -> None:
+def test_stop_decisions_match_a_reference_implementation(goal: str) -> None:
     random_numbers = random.Random(5)
     choices = [*(float(number) for number in range(9)), math.nan]
     for _ in range(200):

@@ -109,7 +109,7 @@ def test_node_keeps_the_files_until_they_are_stored(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("point", ["outputs.copied", "chunk"])
-def test_crash_while_files_are_copied_is_made_up_for(
+def test_files_are_copied_again_after_a_crash_during_the_copy(
     producer: Producer, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     producer.end()

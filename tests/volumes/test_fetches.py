@@ -145,7 +145,7 @@ def test_volume_larger_than_its_limit_is_refused_before_anything_is_fetched(
 ) -> None:
     server.size_max = 3
     report = finished(stage, server, "p-1")
-    assert "its objects take more than its limit of 2.79397e-09 GiB. Raise max_gib" in report.message
+    assert "exceed the volume's limit of 2.79397e-09 GiB. Raise the volume's max_gib" in report.message
     assert (server.signed, cached(stage)) == ([], [])
 
 

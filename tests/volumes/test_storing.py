@@ -214,7 +214,7 @@ def test_changes_beyond_the_limit_of_the_volume_are_refused_as_a_whole(
 ) -> None:
     monkeypatch.setattr(volume_changes, "GIB", 2)  # max_gib is 100
     pod.contents = {"first": b"x" * 100, "second": b"y" * 98}
-    with pytest.raises(OutputsRefused, match="more than its limit of 100 GiB"):
+    with pytest.raises(OutputsRefused, match="exceeds its limit of 100 GiB"):
         pod.transfer()
     pod.deleted = [("old", pod.etag("old"))]
     assert pod.transfer().run(never), "deleted objects do not count"
@@ -223,7 +223,7 @@ def test_changes_beyond_the_limit_of_the_volume_are_refused_as_a_whole(
 def test_too_many_objects_are_refused(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_changes, "FILES_MAX", 1)
     pod.contents = {"first": b"x"}
-    with pytest.raises(OutputsRefused, match="would have 2 objects, but the maximum is 1"):
+    with pytest.raises(OutputsRefused, match="would hold 2 objects, but the maximum is 1"):
         pod.transfer()
 
 

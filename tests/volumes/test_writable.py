@@ -137,7 +137,7 @@ def test_pod_waits_while_the_changes_of_earlier_pods_are_not_stored(
     def list_objects(after: str) -> dict[str, Any]:
         requests.append(after)
         if len(requests) == 1:
-            waiting_for = "waiting until changes of the pod worker-0 of first are stored"
+            waiting_for = "waiting until the changes that the pod worker-0 of first made are stored"
             return {"objects": [], "next": "", "size_max": 0, "waiting_for": waiting_for}
         return real(after)
 

@@ -168,7 +168,7 @@ def test_misspelt_words_find_the_latest_of_many_workloads(
     assert "brightness" in titles(sign_in("alice"), "brihgtness")
 
 
-def test_pages_are_found_by_other_words_for_their_content(cast: Cast, sign_in: SignIn) -> None:
+def test_pages_are_found_by_synonyms(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     for words, path in (("users", "/access"), ("audit", "/activity"), ("jobs", "/workloads")):
         assert links(alice, words)[0] == path

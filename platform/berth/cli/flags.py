@@ -51,7 +51,7 @@ class SubmitFlags:
     file: Annotated[
         Texts,
         _option(
-            "File with workload documents, YAML or JSON; - reads stdin. Repeatable.",
+            "File with workload documents, YAML or JSON (`-` for stdin). Repeatable.",
             "--file",
             "-f",
             metavar="FILE",

@@ -149,7 +149,7 @@ class LineFilter:
         return self._pattern in (line.lower() if self._fold else line)
 
 
-def format_as_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
+def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple[int, str]]:
     """Yield each line after `last` once, prefixed with `12:` for a match or `11-` for context."""
     shown: dict[int, str] = {}
     for match in matches:

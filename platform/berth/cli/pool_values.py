@@ -32,9 +32,7 @@ class PoolValues:
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
         Text,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Pool document, YAML or JSON; - reads it from stdin."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="Pool document, YAML or JSON (`-` for stdin)."),
     ] = None
     nodes: Annotated[
         Text,
@@ -73,7 +71,7 @@ class PoolValues:
     slurm_token: Annotated[
         Text,
         typer.Option(
-            metavar="FILE", help="File with the output of `scontrol token`, for slurmrestd; - reads stdin."
+            metavar="FILE", help="File with the output of `scontrol token`, for slurmrestd (`-` for stdin)."
         ),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs per node.")] = None

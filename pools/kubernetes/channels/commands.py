@@ -22,7 +22,7 @@ NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end comma
 
 
 class Command:
-    """Command of one channel. Without a `terminal`, it uses pipes.
+    """Command that one channel runs. Without a `terminal`, it uses pipes.
 
     Raises ValueError if the terminal's size is invalid.
     """

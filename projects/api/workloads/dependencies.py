@@ -34,7 +34,7 @@ class DependencyResponse(ResponseModel):
 
 
 class DependentResponse(ResponseModel):
-    """Workload or array that has not started, and the state for which it waits."""
+    """Pending workload or array, and the state that it waits for the dependency to reach."""
 
     project: str
     name: str

@@ -60,8 +60,8 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         entries.append(Entry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
         if size > policy.size:
             raise GitRefusal(
-                f"The files of the commit are larger than {policy.size // MIB} MiB, the limit of "
-                "BERTH_CODE_MIB. Set `directory` to one of its directories."
+                f"The commit's files exceed {policy.size // MIB} MiB, the limit set by BERTH_CODE_MIB. Set "
+                "`directory` to a subdirectory."
             )
     if not entries:
         raise GitRefusal("The commit contains no files in this directory.")

@@ -20,7 +20,7 @@ SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Dependent:
-    """Workload or array that has not started, and the state that it waits for."""
+    """Pending workload or array, and the state that it waits for the dependency to reach."""
 
     id: uuid.UUID
     project: str

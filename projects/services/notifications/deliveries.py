@@ -112,7 +112,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
     workload will neither fail nor complete. If there is no address, the submitter is notified by email. An
     array is reported once, in place of its tasks.
     """
-    merged = _with_arrays(reports, now)
+    merged = _merge_tasks_into_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
     subscriptions = notify.find_subscriptions([workload for workload, _ in merged], set(kinds))
     addresses = _addresses_or_submitter([workload for workload, _ in merged], kinds, subscriptions)
@@ -177,7 +177,7 @@ def _addresses_or_submitter(
     return addresses
 
 
-def _with_arrays(
+def _merge_tasks_into_arrays(
     reports: Sequence[tuple[Workload, str]], now: datetime
 ) -> list[tuple[Workload | WorkloadArray, str]]:
     """Replace array tasks with their arrays, and omit arrays that have been reported before."""

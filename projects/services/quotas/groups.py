@@ -175,7 +175,7 @@ def _membership_problems(group: QuotaGroup, pools: Sequence[NodePool]) -> list[P
 
 
 def _model_problems(pools: Sequence[NodePool]) -> list[Problem]:
-    """Return a problem if the pools have different GPU models. Pools without GPUs have none."""
+    """Return a problem if the pools have different GPU models. Pools without GPUs are ignored."""
     if models := differing_models(pools):
         received = describe_models(models)
         return [Problem("pools", "have different GPU models", received, "pools of one GPU model")]

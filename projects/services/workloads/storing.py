@@ -79,10 +79,10 @@ def store(
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
-        to_json(_values(rows, WORKLOAD_COLUMNS)).decode(),
+        to_json(_column_values(rows, WORKLOAD_COLUMNS)).decode(),
         to_json([role for row, tree in workloads for role in _roles(row.pk, tree)]).decode(),
-        to_json(_values(events, EVENT_COLUMNS)).decode(),
-        to_json(_values(entries, AUDIT_COLUMNS)).decode(),
+        to_json(_column_values(events, EVENT_COLUMNS)).decode(),
+        to_json(_column_values(entries, AUDIT_COLUMNS)).decode(),
         to_json([response.to_json() for response in responses]).decode(),
     ]
     return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
@@ -94,7 +94,7 @@ def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
     WorkloadRole.objects.bulk_create(WorkloadRole(**values) for values in _roles(workload_id, tree))
 
 
-def _values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
+def _column_values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return each row's values by column. Column names equal attribute names."""
     values = attrgetter(*columns)
     return [dict(zip(columns, values(row), strict=True)) for row in rows]

@@ -150,7 +150,7 @@ class _HoldSearch:
                 ending[max(end, now)].append(gang)
         last = max(ending, default=0)
         for moment in sorted(ending):
-            self._end_gangs(ending[moment])
+            self._treat_as_ended(ending[moment])
             nodes = self._try_to_fit(last=moment == last)
             if nodes is not None:
                 return NodeHold(self._gang.name, nodes, moment)
@@ -168,7 +168,7 @@ class _HoldSearch:
             gangs = {move.gang.name: move.gang for move in board.on_node[node].values()}
             ending = [gang for gang in gangs.values() if may_end(gang)]
             ends[node] = [known_end(gang, board.now) for gang in ending]
-            self._end_gangs(ending)
+            self._treat_as_ended(ending)
             nodes = self._try_to_fit(last=number == len(order))
             if nodes is not None:
                 until = _latest_end(end for node in nodes & ends.keys() for end in ends[node])
@@ -187,7 +187,7 @@ class _HoldSearch:
         allocated = list(map(sub, nodes.static_cache[key], free))
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
-    def _end_gangs(self, gangs: Iterable[Gang]) -> None:
+    def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
         """Treat these gangs as ended.
 
         To save time, a gang stays on the board until its removal can make a difference. Gangs of the same

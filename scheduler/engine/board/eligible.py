@@ -89,7 +89,7 @@ def exceeded_bounds(
         kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
-            numbers = _numbers(account, account.allocated, account.own_limit, kind, requested)
+            numbers = _bound_numbers(account, account.allocated, account.own_limit, kind, requested)
             yield reason, numbers if account.group is None else _limit_of_group(account.group, numbers, kind)
     if gang.account.entitlement.cluster_quotas:
         exceeded = exceeded_load(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
@@ -151,11 +151,11 @@ def _exceeded_non_preemptible_quotas(
         if kind is not None:
             reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
             bound = account.non_preemptible_quota
-            numbers = _numbers(account, account.non_preemptible, bound, kind, requested)
+            numbers = _bound_numbers(account, account.non_preemptible, bound, kind, requested)
             yield reason, numbers if account.group is None else _quota_of_group(account.group, numbers, kind)
 
 
-def _numbers(
+def _bound_numbers(
     account: QueueAccount, allocated: Sequence[int], bound: Sequence[int], kind: int, requested: Sequence[int]
 ) -> Numbers:
     return {
@@ -231,7 +231,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
     if kind is None:
         return None
     return Reason.WOULD_EXCEED_FAIR_SHARE, {
-        **_numbers(account, account.allocated, account.deserved, kind, requested),
+        **_bound_numbers(account, account.allocated, account.deserved, kind, requested),
         "share": account.share[kind],
         "quota": account.quota[kind],  # the quota is finite, because the request exceeds it
         "takes_turns": bool(account.relative_usage),

@@ -1,4 +1,4 @@
-"""Lower requests for the pending workload: fewer replicas, or less of a resource per replica."""
+"""Propose smaller requests for the pending workload: fewer replicas, or less of a resource per replica."""
 
 from collections.abc import Iterator
 

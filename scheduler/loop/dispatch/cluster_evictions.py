@@ -39,11 +39,11 @@ def find_cluster_evictions(
     lost_pods: Collection[uuid.UUID],
     being_evicted: Mapping[uuid.UUID, str],
 ) -> list[ClusterEviction]:
-    """Return the evictions of these pods, whose rows already contain their ends.
+    """Return the evictions of these pods. Their rows must already record that they ended.
 
     `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
-    pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted` are
-    live peers of failed pods, with the reasons for their evictions. Call this before the workloads of the
+    pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted`
+    maps the failed pods' live peers to the reasons for their evictions. Call this before the workloads of the
     pods are evaluated, because that may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []

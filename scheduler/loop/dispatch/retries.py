@@ -82,7 +82,7 @@ def failure_columns(
 
 
 def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]:
-    """Return the details of a failure for the event of the transition."""
+    """Return the failure details for the transition's event."""
     if failure is None:
         return {}
     data: dict[str, Any] = {"failure": failure.kind}

@@ -1,8 +1,8 @@
 """Decide the next state of a gang from the states of its pods, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
-one replica fails. The loss or eviction of a replica is not a failure, nor are failures of other replicas that
-it causes. Idle roles have no command of their own and are stopped once all other replicas have
+any replica fails. A replica's loss or eviction is not a failure, and neither are the failures that it causes
+in other replicas. Idle roles have no command of their own and are stopped once all other replicas have
 succeeded.
 """
 

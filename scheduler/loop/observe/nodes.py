@@ -67,7 +67,7 @@ class NodeCache:
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 
-    def convert(
+    def to_engine_nodes(
         self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str],
         projects: Mapping[int, str] = NO_PROJECTS, volumes: Mapping[int, StoredVolumes] = NO_VOLUMES,
     ) -> tuple[model.Node, ...]:  # fmt: skip

@@ -75,7 +75,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         snapshot=model.Snapshot(
             now=to_timestamp(now),
             pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
-            nodes=cache.nodes.convert(
+            nodes=cache.nodes.to_engine_nodes(
                 nodes, pool_names, below_threshold, served.by_node(queues.projects), volumes
             ),
             queues=queues.queues,

@@ -20,8 +20,8 @@ def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: i
     """
     handle = eviction.preemptor or eviction.workload
     return {
-        "victim": [_queue_numbers(status) for status in eviction.victim],
-        "preemptor": [_queue_numbers(status) for status in eviction.winner],
+        "victim": [_impact_on_queue(status) for status in eviction.victim],
+        "preemptor": [_impact_on_queue(status) for status in eviction.winner],
         "refused": [redact_blocker(blocker, handle).message for blocker in eviction.refused],
         "sizes": {"victim": victim_milli, "preemptor": preemptor_milli},
         "units": UNITS,
@@ -97,7 +97,7 @@ def _workload_name(handle: str) -> str:
     return handle.partition("/")[2]
 
 
-def _queue_numbers(status: plan.QueueImpact) -> dict[str, Any]:
+def _impact_on_queue(status: plan.QueueImpact) -> dict[str, Any]:
     return {
         "queue": status.queue,
         "quota": status.quota._asdict(),

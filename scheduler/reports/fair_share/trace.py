@@ -99,7 +99,7 @@ def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]
     queues = load_queues(now, NodePool.objects.order_by("name"))
     requested = {name: row.requested for row in statuses if (name := _queue_name(row, queues)) is not None}
     rows = load_node_rows(pool)
-    nodes = NodeCache().convert(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
+    nodes = NodeCache().to_engine_nodes(rows, {pool.pk: pool.name}, pools_below_threshold([pool], rows))
     remaining = _with_remaining_quotas(queues, pool)
     return divide_requests(engine_pool(pool, now), nodes, remaining, requested), queues
 

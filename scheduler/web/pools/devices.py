@@ -95,22 +95,22 @@ class NodeMap:
 
 
 def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
-    """Return maps of the live nodes, ordered by pool and ordinal."""
+    """Return the device maps of the live nodes, ordered by pool and ordinal."""
     return build_node_maps(
         actor, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool")
     )
 
 
 def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
-    """Return one map per node, in the order of the nodes."""
+    """Return one device map per node, in the given order."""
     visible = set(visible_projects(actor).values_list("pk", flat=True))
-    maps = {node.pk: NodeMap(node, _empty_devices(node)) for node in nodes}
+    maps = {node.pk: NodeMap(node, _unallocated_devices(node)) for node in nodes}
     _add_allocations(maps, visible)
     _add_reservations(maps, visible)
     return list(maps.values())
 
 
-def _empty_devices(node: Node) -> list[DeviceMap]:
+def _unallocated_devices(node: Node) -> list[DeviceMap]:
     is_starting = node.state in PENDING
     return [DeviceMap(index, is_starting=is_starting) for index in range(node.gpus)]
 

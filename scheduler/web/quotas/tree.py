@@ -20,12 +20,12 @@ UNPAGED = 10**9  # long trees are collapsed instead of paginated
 QueueRow = tuple[QuotaLine, QuotaLine]  # department and queue
 
 
-def _amount(milli: int | None) -> float | str:
+def _gpus_or_unlimited(milli: int | None) -> float | str:
     return "unlimited" if milli is None else milli / MILLI
 
 
 def _limit(line: QuotaLine) -> float | str | None:
-    return _amount(line.limit) if line.quota else None
+    return _gpus_or_unlimited(line.limit) if line.quota else None
 
 
 def _weight(line: QuotaLine) -> float | None:
@@ -38,7 +38,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column(
         "quota",
         "Quota",
-        lambda row: _amount(row[1].gpus) if row[1].numbers_visible else None,
+        lambda row: _gpus_or_unlimited(row[1].gpus) if row[1].numbers_visible else None,
         "GPUs",
         number=True,
     ),

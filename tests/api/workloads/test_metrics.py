@@ -122,4 +122,4 @@ def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: C
         assert dave.post(path, wrong).status_code == 422
     WorkloadArray.objects.filter(pk=array).update(task_count=501)
     answer = dave.get(f"arrays/{array}/stops")
-    assert answer.status_code == 409 and "at most 500 tasks" in answer.json()["detail"]
+    assert answer.status_code == 409 and "arrays of up to 500 tasks" in answer.json()["detail"]

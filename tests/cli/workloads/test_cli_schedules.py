@@ -37,7 +37,7 @@ def test_commands_create_edit_run_and_delete_a_schedule(berth: Berth, cast: Cast
     assert run("resume", "nightly").startswith("vision/nightly resumed; next run at ")
     assert run("run", "nightly") == "vision/nightly submitted\n"
     shown = run("show", "nightly")
-    assert "Last runs" in shown
+    assert "Recent runs" in shown
     assert "submitted" in shown
     stored: dict[str, Any] = json.loads(run("show", "nightly", "-o", "json"))
     assert (stored["time_zone"], len(stored["next_runs"])) == ("Europe/Berlin", 5)

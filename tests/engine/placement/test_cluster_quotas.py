@@ -104,7 +104,7 @@ def test_no_workload_is_evicted_for_a_pod_count_quota() -> None:
     assert blocker(plan, "high").reason is Reason.CLUSTER_QUOTA
 
 
-def test_workload_blocked_by_a_cluster_quota_evicts_no_other_project() -> None:
+def test_workload_blocked_by_a_cluster_quota_evicts_no_workload_of_another_project() -> None:
     there = world(quota("gpu", 2)).project("q", "d", 0).running("theirs", "q", "n1 n2", gpus=8)
     plan = there.queued("new", "p", gpus=4).decide()
     assert plan.bundles == ()

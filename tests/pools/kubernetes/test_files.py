@@ -94,7 +94,7 @@ def test_outputs_of_a_stopped_pod_are_copied_within_its_grace_period(stage: Fake
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"saved"
 
 
-def test_pod_that_is_killed_at_once_has_no_outputs(stage: FakeKubernetesStage) -> None:
+def test_immediately_killed_pod_has_no_outputs(stage: FakeKubernetesStage) -> None:
     block(stage)
     stage.runtime.start(stage.order("p-1", "train", outputs=("state",)))
     running(stage.runtime, "p-1")

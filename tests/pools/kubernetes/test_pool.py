@@ -97,7 +97,7 @@ def test_foreign_pods_reduce_the_usable_capacity(fleet: Fleet) -> None:
     fleet.cluster.add_foreign_pod("theirs", "gpu-0", gpus=1)
     foreign = {"gpus": 1, "cpu_milli": 1000, "memory_mib": 1024, "pods": 1}
     fleet.settle(pool, foreign=foreign, foreign_devices=[1], cpu_milli=7000, memory_mib=64 * 1024 - 1024)
-    first, _ = NodeCache().convert(load_node_rows(pool), {pool.pk: "prod"}, closed=())
+    first, _ = NodeCache().to_engine_nodes(load_node_rows(pool), {pool.pk: "prod"}, closed=())
     assert (first.gpus, first.capacity.gpu) == (2, 1000)
     fleet.cluster.store.remove("pods", "others", "theirs")
     fleet.settle(pool, foreign_devices=[], cpu_milli=8000)
@@ -108,7 +108,7 @@ def test_cordoned_node_accepts_no_pods_until_it_is_uncordoned(fleet: Fleet) -> N
     fleet.settle(pool, state="ready", obstacle="")
     fleet.cluster.change_node("gpu-0", unschedulable=True)
     fleet.settle(pool, state="ready", obstacle="the node is cordoned in Kubernetes")
-    first, _ = NodeCache().convert(load_node_rows(pool), {pool.pk: "prod"}, closed=())
+    first, _ = NodeCache().to_engine_nodes(load_node_rows(pool), {pool.pk: "prod"}, closed=())
     assert first.state == "cordoned"
     fleet.cluster.change_node("gpu-0", unschedulable=False)
     fleet.settle(pool, obstacle="")

@@ -222,7 +222,7 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
     assert sign_in("erin").post(f"{url}/worst", {"count": "1"}).status_code == 403
     sweep.task_count = 501
     sweep.save(update_fields=["task_count"])
-    assert "are shown here for arrays of at most 500 tasks" in text(client, url)
+    assert "This preview covers arrays of up to 500 tasks." in text(client, url)
 
 
 @pytest.mark.heavy

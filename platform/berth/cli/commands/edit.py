@@ -36,7 +36,7 @@ def edit(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE", help="File with the new document; - reads stdin."),
+        typer.Option("--file", "-f", metavar="FILE", help="File with the new document (`-` for stdin)."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change, without changing it.")

@@ -15,7 +15,7 @@ from berth.core.words import format_count
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, download and delete the files of failed pods, which `keep_failed_pod` keeps for some time.",
+    help="List, download and delete files kept from failed pods (see `keep_failed_pod`).",
 )
 PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first failed pod.")]
 RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with files.")]

@@ -99,13 +99,13 @@ def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
     """Print matches in the style of grep: `12:` for a match, `11-` for its context, `--` between groups."""
-    from berth.cli.following import TerminalOutput, format_as_grep
+    from berth.cli.following import TerminalOutput, format_like_grep
 
     screen, last = TerminalOutput(), 0
     for page in client.workloads.search_log(
         workload_id, text, pod=pod, run=run, around=context, ignore_case=fold
     ):
-        for number, line in format_as_grep(page.items, last):
+        for number, line in format_like_grep(page.items, last):
             needs_separator = context and last and number > last + 1
             screen(f"{'--' + chr(10) if needs_separator else ''}{line}\n".encode())
             last = number

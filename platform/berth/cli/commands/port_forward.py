@@ -62,7 +62,10 @@ def port_forward(
 
 
 def _parse(value: str) -> Mapping:
-    """Return the ports of an argument. If the pod's port is a name, the local port is any free port."""
+    """Parse an argument into the local port and the pod's port.
+
+    If the argument has only the name of a pod's port, the local port is any free port.
+    """
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)

@@ -252,7 +252,7 @@ def _quota_sort_key(row: Any, departments: dict[str, str]) -> tuple[str, str, bo
 
 
 FileOption = Annotated[
-    str | None, typer.Option("--file", "-f", help="YAML or JSON file with `changes:`; - reads it from stdin.")
+    str | None, typer.Option("--file", "-f", help="YAML or JSON file with `changes:` (`-` for stdin).")
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Value to set; repeatable.")

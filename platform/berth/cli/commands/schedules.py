@@ -35,7 +35,7 @@ ScheduleProjectOption = Annotated[
 ]
 FileArgument = Annotated[
     str | None,
-    typer.Argument(metavar="FILE", help="Workload document, YAML or JSON; - reads it from stdin."),
+    typer.Argument(metavar="FILE", help="Workload document, YAML or JSON (`-` for stdin)."),
 ]
 CRON_HELP = 'Cron expression with five fields, for example "0 3 * * 1-5", or a nickname such as @daily.'
 CronOption = Annotated[str | None, typer.Option(metavar="CRON", help=CRON_HELP)]
@@ -216,7 +216,7 @@ def _print_schedule(client: "Client", schedule: "ScheduleDetail") -> None:
     )
     runs = list(client.schedules.runs(schedule.project, schedule.name, limit=RUNS_SHOWN))
     if runs:
-        print_section("Last runs")
+        print_section("Recent runs")
         print_items(runs, _run_columns())
 
 

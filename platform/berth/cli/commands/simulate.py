@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 def simulate(
     *,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON; - reads it from stdin.")
-    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Scenario, YAML or JSON (`-` for stdin).")],
     cycles: Annotated[int, typer.Option(min=1, help="Number of scheduling cycles.")] = 1,
     until_stable: Annotated[
         bool, typer.Option("--until-stable", help="Run until a cycle makes no decisions.")

@@ -59,9 +59,7 @@ def set_template(
     project: TemplateProjectOption = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Workload document, YAML or JSON; - reads it from stdin."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="Workload document, YAML or JSON (`-` for stdin)."),
     ] = None,
     workload: Annotated[
         str | None, typer.Option(metavar="WORKLOAD", help="Workload to copy the document from.")

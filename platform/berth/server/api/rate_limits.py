@@ -65,7 +65,7 @@ class LimitExceeded(RateLimited):
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
     """Count `amount` requests by `client` in this minute. Raises LimitExceeded if too few are left.
 
-    At most the limit of one minute is counted at a time.
+    A single call counts at most one minute's limit.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """

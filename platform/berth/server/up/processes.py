@@ -38,7 +38,7 @@ def database(home: Path, cluster: EmbeddedCluster) -> Child:
     return Child("database", command_launcher(command, dict(os.environ)), log, stop_signal=signal.SIGINT)
 
 
-def preloaded(home: Path, forks: Forks, listening: socket) -> Child:
+def preloaded_process(home: Path, forks: Forks, listening: socket) -> Child:
     """Return the process from which the programs are forked. This process is killed if the supervisor dies.
 
     Users choose the addresses of inference engines and registries, so forked processes must not connect to

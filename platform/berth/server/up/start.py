@@ -23,7 +23,7 @@ from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import (
     database,
     environment,
-    preloaded,
+    preloaded_process,
     programs,
     web_process_count,
 )
@@ -101,7 +101,7 @@ class Startup:
     def _start_programs(self, supervisor: Supervisor, demo: bool) -> None:
         """Load Berth while the tables are being created, then start its programs."""
         forks = Forks()
-        preload = preloaded(self.home, forks, self.listening)
+        preload = preloaded_process(self.home, forks, self.listening)
         supervisor.start(preload)
         self._prepare(demo)
         assert isinstance(preload.process, subprocess.Popen)

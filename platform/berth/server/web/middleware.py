@@ -47,10 +47,10 @@ DOCS = "/api/v1/docs"
 
 
 class ActingUser:
-    """Middleware that sets `actor`, `require` and `begun` on the request.
+    """Middleware that sets `actor`, `require` and `listen_since` on the request.
 
-    `require` checks permissions for apps that do not depend on roles. `begun` is the time, in seconds since
-    1970, from which the page listens for changes. REST views determine the acting user from the token.
+    `require` lets apps check permissions without importing roles. The page receives changes made after
+    `listen_since`, a time in seconds since 1970. REST views determine the acting user from the token.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -58,7 +58,7 @@ class ActingUser:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         page = cast("Any", request)
-        page.begun = f"{time.time():.3f}"
+        page.listen_since = f"{time.time():.3f}"
         page.actor = SimpleLazyObject(lambda: _acting_user(request))
         page.require = partial(_require, request)
         return self.get_response(request)

@@ -55,8 +55,8 @@ class Listing:
                 raise UnusableListing(f"it has more than {FILES_MAX:,} objects; use a narrower prefix")
             if self.size > self._size_max:
                 raise UnusableListing(
-                    f"its objects take more than its limit of {self._size_max / GIB:g} GiB. Raise max_gib of "
-                    "the volume, or use a narrower prefix"
+                    f"its objects exceed the volume's limit of {self._size_max / GIB:g} GiB. Raise the "
+                    "volume's max_gib, or use a narrower prefix"
                 )
 
     def check(self) -> None:

@@ -30,7 +30,7 @@ def login(
         str | None, typer.Option("--username", "-u", help="User name; prompted for if missing.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(help="Token to use instead of a password; - reads it from stdin.")
+        str | None, typer.Option(help="Token to use instead of a password (`-` for stdin).")
     ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")

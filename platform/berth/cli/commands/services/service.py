@@ -233,7 +233,7 @@ def autoscale(
     *,
     name: Name,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="YAML file with all settings; - reads it from stdin.")
+        Path | None, typer.Option("--file", "-f", help="YAML file with all settings (`-` for stdin).")
     ] = None,
     on: Annotated[
         bool | None,

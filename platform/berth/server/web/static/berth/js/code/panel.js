@@ -98,7 +98,7 @@
       element("status").textContent = "Sending what the project does not have yet…";
       tree = await sendFiles(target, mine.hashed, signal, (done, total) => {
         sent = done;
-        showProgress("Sending files", done, total);
+        showProgress("Uploading files", done, total);
       });
       mine.sentTo = target;
       outcome = { status: sent ? `Sent ${formatSize(sent)}. The document names the files.` : "The project has all files already. The document names them." };

@@ -1,4 +1,4 @@
-// Sending files to a project's code. Files are sent in chunks, and only chunks that the project lacks.
+// Upload files to a project's code. Files are sent in chunks, and only chunks that the project lacks.
 (() => {
   "use strict";
   const { CodeError, sha256 } = window.berthCode;
