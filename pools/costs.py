@@ -1,4 +1,4 @@
-"""Price of a pool's GPUs over time, and the cost of its nodes."""
+"""A pool's GPU price over time, and the cost of its nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of a pool, in the currency of its GPU price."""
+    """A pool's costs, in the currency of its GPU price."""
 
     price_per_gpu_hour: Decimal | None
     per_hour: Decimal | None

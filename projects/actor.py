@@ -1,4 +1,4 @@
-"""The actor of an operation: a user with token scopes, or a component of Berth."""
+"""An operation's actor: a user with token scopes, or one of Berth's components."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

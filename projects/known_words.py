@@ -1,4 +1,4 @@
-"""Fixed values of list filters: reasons, kinds of events, and object types."""
+"""Fixed values of list filters: reasons, event kinds and object types."""
 
 # Reasons of pending workloads, in the order of scheduler.engine.plan.Reason, then those of other states.
 REASONS = (

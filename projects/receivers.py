@@ -1,4 +1,4 @@
-"""Receivers for signals of the pools app and of Django."""
+"""Receivers for signals from the pools app and from Django."""
 
 from collections.abc import Mapping
 from typing import Any

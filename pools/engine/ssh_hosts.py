@@ -28,7 +28,7 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """State of a host and of its agent.
+    """State of a host and its agent.
 
     `is_touched` means that an installation has begun, so the host may contain files of the agent.
     `is_current` means that the current settings are installed. `silent_for` is the time since the last report

@@ -72,7 +72,7 @@ class Volume:
 
     @property
     def prefix(self) -> str:
-        """Beginning of the keys of all objects: empty, or ending with /."""
+        """Prefix of all object keys: empty, or ending with /."""
         prefix = self.source.removeprefix(S3).partition("/")[2].strip("/")
         return f"{prefix}/" if prefix else ""
 

@@ -49,7 +49,7 @@ class AccessDenied(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class SocketTarget:
-    """Address of a WebSocket of the API server, with credentials, and the TLS context and proxy if needed."""
+    """Address of a WebSocket on the API server, with credentials, and the TLS context and proxy if needed."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -150,7 +150,7 @@ class Api:
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
-        """Yield chunks of a response of unbounded length, such as a log of a running pod.
+        """Yield chunks of a response of unbounded length, such as a running pod's log.
 
         Raises Unreachable if no data arrives for `silence_seconds`.
         """

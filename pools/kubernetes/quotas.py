@@ -1,4 +1,4 @@
-"""ResourceQuotas of a cluster's namespaces, as bounds for the pods of projects."""
+"""ResourceQuotas of a cluster's namespaces, as bounds for projects' pods."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

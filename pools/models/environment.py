@@ -1,4 +1,4 @@
-"""Models of content-addressed environments and of plugin secrets."""
+"""Models of content-addressed environments and plugin secrets."""
 
 from django.db import models
 from django.db.models import Q

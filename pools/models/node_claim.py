@@ -1,4 +1,4 @@
-"""Model of a pool's claim to a node of a Kubernetes cluster."""
+"""Model of a pool's claim to a node in a Kubernetes cluster."""
 
 from django.db import models
 from django.db.models import Q

@@ -24,7 +24,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """Position of a worker among all workers of a session.
+    """A worker's position among all workers in a session.
 
     The worker runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, with
     indexes from 0, and sees `gpus` GPUs. The rendezvous address is `head_address:head_port`, on the first

@@ -41,7 +41,7 @@ def find_orphans_to_end(
 
 
 def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return the IDs of instances without a node, except instances of the current launch request."""
+    """Return the IDs of instances without a node, except those from the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [

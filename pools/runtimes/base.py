@@ -218,7 +218,7 @@ class ChannelRefused(Exception):
 
 @dataclass(frozen=True)
 class ClusterQuota:
-    """Amount that a quota of the pool's own cluster allows the pods of one namespace.
+    """Amount that a quota in the pool's own cluster allows one namespace's pods.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name for the kind.

@@ -129,7 +129,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
 
 
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps of a boot: the machine, each phase of the environment, and the first report."""
+    """Return the steps of a boot: the machine, each environment phase, and the first report."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
     steps += [{"title": row["phase"], "state": row["state"], "seconds": row["seconds"]} for row in phases]

@@ -27,7 +27,7 @@ class Failure:
 class RetryState:
     """Retry rules and previous restarts of a workload.
 
-    `counts` is the number of restarts by kind of failure. `memory` is the memory of each role in MiB.
+    `counts` is the number of restarts for each kind of failure. `memory` is the memory of each role in MiB.
     """
 
     rules: Sequence[RetryRule] = ()

@@ -1,4 +1,4 @@
-"""Models of the code of workloads. All rows belong to one project."""
+"""Models of code that workloads run. All rows belong to one project."""
 
 import uuid
 

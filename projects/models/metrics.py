@@ -7,7 +7,7 @@ from projects.models.workloads import Pod, Workload
 
 
 class Metric(models.Model):
-    """Values of one metric of a workload, with a bounded number of points.
+    """A workload's values of one metric, with a bounded number of points.
 
     The steps and values of the last, lowest and highest reports are null until a finite value is reported.
     """

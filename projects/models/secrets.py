@@ -1,4 +1,4 @@
-"""Models of secrets of projects and users, of the runs that received them, and of their values in logs."""
+"""Models of projects' and users' secrets, the runs that received them, and their values in logs."""
 
 from django.conf import settings
 from django.db import models
@@ -44,7 +44,7 @@ class UserSecret(Secret):
 
 
 class SecretValue(models.Model):
-    """Encrypted value of one version of a secret that runs received.
+    """Encrypted value of one secret version that runs received.
 
     The value is masked in logs of these runs, even after the secret was replaced or deleted.
     """
@@ -72,7 +72,7 @@ class SecretValue(models.Model):
 
 
 class SecretUse(models.Model):
-    """Version of a secret that the pods of a run received, recorded before the first pod starts.
+    """Secret version that a run's pods received, recorded before the first pod starts.
 
     The secret is identified by its owner and name, so that the record outlives the secret. Secrets of plugins
     belong to pools and are named PLUGIN.PARAMETER.

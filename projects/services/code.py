@@ -186,7 +186,7 @@ def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
 
 
 def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
-    """Return an iterator over the content of a file of the tree, as `read_tree` does."""
+    """Return an iterator over the content of one file in the tree, as `read_tree` does."""
     return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 
 

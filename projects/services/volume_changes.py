@@ -34,7 +34,7 @@ class Upload:
 class Progress:
     """State of a transfer: the last stored file in path order, the last deletion, and parts of a file.
 
-    `size` is the number of stored bytes, with those of the parts.
+    `size` is the number of stored bytes, including the parts.
     """
 
     file: str = ""
@@ -54,9 +54,9 @@ class Progress:
 
 
 class Transfer:
-    """Transfer of the changes of one pod to one volume.
+    """Transfer of one pod's changes to one volume.
 
-    `read` reads a file of the pod. `save` stores the progress, and may raise an error to stop.
+    `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop.
     """
 
     def __init__(

@@ -145,7 +145,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the secret in the counts of outdated uses."""
+        """The secret's key in the counts of outdated uses."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 

@@ -155,7 +155,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Decayed usage of a queue, and allocation of its parent, in unit-seconds by resource."""
+    """A queue's decayed usage and its parent's allocation, in unit-seconds by resource."""
 
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Common part of the threads that store the files of ended pods."""
+"""Base class of the threads that store files from ended pods."""
 
 import logging
 from datetime import datetime, timedelta

@@ -72,7 +72,7 @@ def always_leads() -> bool:
 
 @dataclass(slots=True)
 class SchedulerContext:
-    """State of the leading scheduler, shared by all steps of a tick.
+    """The leading scheduler's state, shared by all steps of a tick.
 
     `held_lease` fences every write. `leads` is checked before every call to a machine, because such calls
     cannot be fenced. Caches never affect a decision, and a new leader starts with empty caches.

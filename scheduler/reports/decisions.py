@@ -77,7 +77,7 @@ class VictimOfDecision:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """Pods of a workload that are started, stopped or reserved, on one node, with all of their devices."""
+    """A workload's pods that are started, stopped or reserved on one node, with all of their devices."""
 
     action: str
     workload: NamedWorkload
@@ -333,7 +333,7 @@ def _as_sentence(text: str) -> str:
 def _group_steps(
     steps: Iterable[Mapping[str, Any]], names: Mapping[str, NamedWorkload]
 ) -> Iterator[DecisionStep]:
-    """Yield the visible steps, with one row for the pods of a role of a workload on one node."""
+    """Yield the visible steps, with one row for a role's pods on one node."""
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for step in steps:
         if names[step["workload"]].name:
@@ -382,7 +382,7 @@ def _handles(bundle: Mapping[str, Any]) -> list[str]:
 
 
 def _workload_ids(actor: Actor, handles: Iterable[str]) -> dict[str, list[tuple[datetime, UUID]]]:
-    """Return the IDs of the visible workloads with these names, in the order of their submission."""
+    """Return the IDs of the visible workloads with these names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(
         project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}

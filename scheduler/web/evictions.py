@@ -130,7 +130,7 @@ def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the visible queues of the victim and of the preemptor, each list with a title."""
+    """Return the victim's and the preemptor's visible queues, each list with a title."""
     parties = (
         ("Queues of the evicted workload", eviction.victim),
         ("Queues of the preemptor", eviction.preemptor),

@@ -146,7 +146,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Choices of the filters, with numbers of rows. Each queued task of an array is a row."""
+    """Filter choices, each with its number of rows. Each queued task of an array is a row."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]

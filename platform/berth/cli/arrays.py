@@ -150,7 +150,7 @@ def merge_rows(
 
 
 def print_array(array: "ArrayDetail") -> None:
-    """Print the fields of an array, and the number of tasks in each phase."""
+    """Print an array's fields, and the number of tasks in each phase."""
     counts = {name: f"{count:,}" for name, count in array.counts.plain().items() if count}
     limit = "" if array.max_running is None else f", at most {array.max_running:,} at a time"
     print_fields(

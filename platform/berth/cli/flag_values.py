@@ -1,4 +1,4 @@
-"""Values of the options of `berth submit`."""
+"""Option values of `berth submit`."""
 
 from typing import Any
 

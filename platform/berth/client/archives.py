@@ -12,7 +12,7 @@ BLOCK = 2**20
 
 
 def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
-    """Write the files of an archive below a directory, replacing files of the same names.
+    """Write an archive's files below a directory, replacing files with the same names.
 
     Return their paths. Raises ClientError if a path leads out of the directory.
     """

@@ -1,4 +1,4 @@
-"""Frames of a channel to a command or a program in a pod, and results of commands.
+"""Frames on a channel to a command or program in a pod, and results of commands.
 
 A frame is one binary WebSocket message: its kind (one byte) and its payload. Each side sends at most WINDOW
 bytes of input or output without acknowledgement. The receiver acknowledges processed bytes with credit.

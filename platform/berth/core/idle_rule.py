@@ -39,7 +39,7 @@ class IdleRule:
 
     @property
     def text(self) -> str:
-        """Return the rule in the notation of the command line and of forms."""
+        """Return the rule as it is written on the command line and in forms."""
         if self.action == NONE:
             return f"action={NONE}"
         durations = {key: format_duration(getattr(self, key)) for key in BOUNDS}

@@ -24,7 +24,7 @@ class Masker:
 
     @property
     def overlap(self) -> int:
-        """Number of bytes before and after a part of a text that affect what is masked in the part."""
+        """Number of bytes before and after a part of a text that affect masking in that part."""
         return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:

@@ -16,7 +16,7 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the priority of workloads of this kind whose documents set none."""
+    """Return the default priority for this kind of workload."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

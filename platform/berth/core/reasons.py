@@ -1,4 +1,4 @@
-"""Plain wording of errors of system calls."""
+"""Plain wording for errors from system calls."""
 
 import re
 

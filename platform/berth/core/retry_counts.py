@@ -1,4 +1,4 @@
-"""Kinds of failures and numbers of restarts as text."""
+"""Failure kinds and restart counts as text."""
 
 from collections.abc import Mapping
 

@@ -79,7 +79,7 @@ def _make_opener() -> urllib.request.OpenerDirector:
 
 
 def _reason(body: bytes) -> str:
-    """Return the error message of a response, or the beginning of the body."""
+    """Return a response's error message, or the beginning of its body."""
     text = body.decode(errors="replace")[:2000]
     try:
         return str(json.loads(text)["detail"])

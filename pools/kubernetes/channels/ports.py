@@ -1,4 +1,4 @@
-"""Connections to ports of pods: `pods/portforward` over a WebSocket of the API server.
+"""Connections to pods' ports: `pods/portforward` over a WebSocket to the API server.
 
 The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
 cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.

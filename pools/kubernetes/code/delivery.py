@@ -1,4 +1,4 @@
-"""Deliveries of code from the server to the init containers of starting pods."""
+"""Deliver code from the server to the init containers of starting pods."""
 
 import asyncio
 import threading

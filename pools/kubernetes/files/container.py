@@ -1,6 +1,6 @@
 """Container that keeps a pod's files readable after its command has ended, and the scripts that run in it.
 
-A volume of a pod can be read only while a container of the pod runs. This container therefore waits next to
+A pod's volume can be read only while one of its containers runs. This container therefore waits next to
 the command until Berth has copied the files.
 """
 

@@ -1,4 +1,4 @@
-"""Local copies of the files of ended pods, which all processes under BERTH_HOME read."""
+"""Local copies of ended pods' files, which all processes under BERTH_HOME read."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ NOT_KEPT = "the files of the pod were not kept"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum size in bytes and number of the files of one pod."""
+    """Maximum total size in bytes, and maximum number, of one pod's files."""
 
     size: int = 4 * 2**30
     files: int = 10_000
@@ -120,7 +120,7 @@ class FileCopies:
 
 
 class ReadsCopies:
-    """Part of the runtime that reads copied files of ended pods."""
+    """Part of the runtime that reads files copied from ended pods."""
 
     _files: FileCopies
 

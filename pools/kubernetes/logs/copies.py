@@ -1,4 +1,4 @@
-"""Local copies of the logs of running pods, so that logs can be read by offset and outlive their pods.
+"""Local copies of running pods' logs, so that logs can be read by offset and outlive their pods.
 
 The API offers timestamps instead of offsets, so each read fetches the lines since the last one. Container
 runtimes deliver only complete lines.

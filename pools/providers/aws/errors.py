@@ -1,4 +1,4 @@
-"""Classify errors of the SDK and of EC2."""
+"""Classify errors from the SDK and from EC2."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

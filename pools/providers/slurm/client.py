@@ -12,7 +12,7 @@ from pools.providers.slurm.jobs import PilotJob, PilotName
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Result of a submission: the number of accepted jobs, and the error that ended the submission early."""
+    """Result of a submission: how many jobs were accepted, and the error that ended it early."""
 
     accepted: int
     error: ProviderError | None = None

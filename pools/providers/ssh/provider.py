@@ -28,7 +28,7 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of one pool of SSH hosts. Each listing also advances the maintenance of the hosts.
+    """Node provider for one pool of SSH hosts. Each listing also advances the maintenance of the hosts.
 
     Only a preview reads `pool`, which may not be stored yet.
     """

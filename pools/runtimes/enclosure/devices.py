@@ -63,7 +63,7 @@ def simulates_gpus() -> bool:
 
 
 def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
-    """Return the GPUs in the order of their PCI addresses, which is the order of their indices."""
+    """Return the GPUs ordered by PCI address, which is also the order of their indices."""
     gpus = []
     for file in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         text = file.read_text(errors="replace")
@@ -75,7 +75,7 @@ def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
 
 
 def amd_render_nodes(root: Path = Path("/")) -> list[int]:
-    """Return the minor number of each GPU's render node, in the order of the GPU indices."""
+    """Return the minor number of each GPU's render node, ordered by GPU index."""
     files = root.glob("sys/class/kfd/kfd/topology/nodes/*/properties")
     minors = []
     for file in sorted(files, key=lambda path: int(path.parent.name)):

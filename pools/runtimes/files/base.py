@@ -1,4 +1,4 @@
-"""Interface of runtimes for reading the files of pods."""
+"""Interface for reading pods' files from a runtime."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FilesGone(ValueError):
 
 
 class PodFileReader(Protocol):
-    """Part of a runtime that reads the files of pods."""
+    """Part of a runtime that reads pods' files."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         """Return the regular files at and below these relative paths.

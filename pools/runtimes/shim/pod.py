@@ -255,7 +255,7 @@ class Pod:
         return [pid for pid in self._all_processes() if pid not in of_channels]
 
     def _all_processes(self) -> list[int]:
-        """Return the running processes of the pod and of its channels, parents first."""
+        """Return the running processes of the pod and its channels, parents first."""
         others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
@@ -272,7 +272,7 @@ class Pod:
 
     @property
     def next_step(self) -> float | None:
-        """Time of the next step of a stop: SIGTERM or SIGKILL."""
+        """Time of a stop's next step: SIGTERM or SIGKILL."""
         return self.deadline if self.term_at is None else self.term_at
 
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:

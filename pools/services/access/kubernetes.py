@@ -47,12 +47,12 @@ def check_credentials(pool: NodePool) -> None:
 
 
 def connects_through_cluster(pool: NodePool) -> bool:
-    """Return whether Berth reaches the ports of the pool's pods through the API server of its cluster."""
+    """Return whether Berth reaches the ports of the pool's pods through its cluster's API server."""
     return pool.provider == KUBERNETES and pool.provider_settings.get("ports") == THROUGH_API_SERVER
 
 
 class KubernetesAccess:
-    """Clusters of all Kubernetes pools of this installation."""
+    """Access to the clusters of all Kubernetes pools."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters

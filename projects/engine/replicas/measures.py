@@ -12,8 +12,9 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value with the numbers of reporting engines and of all engines. The value is None if
-    unknown.
+    """Aggregated value, the number of engines that reported one, and the number of all engines.
+
+    The value is None if unknown.
     """
 
     value: float | None
@@ -40,7 +41,7 @@ def sum_values(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of the observations of all inference engines within the samples.
+    """Return a quantile of all inference engines' observations within the samples.
 
     The value is None if there are no observations.
     """

@@ -21,7 +21,7 @@ class RecordedPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedScaling:
-    """Scaling decision of a replay, with the number of inference engines before the decision."""
+    """A replay's scaling decision, with the number of inference engines before the decision."""
 
     at: float
     engines: int
@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours of a service whose number of engines changes at these times."""
+    """Return the engine-hours of a service whose engine count changes at these times."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600

@@ -116,7 +116,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
 
 
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
-    """Return the indexes of the live tasks with the worst values of a metric, the worst first.
+    """Return the indexes of the live tasks with a metric's worst values, the worst first.
 
     Tasks whose latest value is not finite are the worst. Tasks without reports are omitted.
     """

@@ -1,4 +1,4 @@
-"""Begin and end a trainer's update of the weights of a service's initial inference engines."""
+"""Begin and end a trainer's weight update of a service's initial inference engines."""
 
 from datetime import datetime
 

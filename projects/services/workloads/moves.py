@@ -29,7 +29,7 @@ CLOSED_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Transition of a workload from one of the `expected` phases to `to`.
+    """A workload's transition from one of the `expected` phases to `to`.
 
     `columns` are written in the same query. When a workload stops, is suspended or ends, its reservations are
     deleted, because reservations for scaling up must not outlive the run. Set `keep_reservations` for a

@@ -94,7 +94,7 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the allowances of the department and of its projects that apply to the pool."""
+        """Return the allowances of the department and its projects that apply to the pool."""
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
         return self.department.get(own) or self.department.get(group), projects

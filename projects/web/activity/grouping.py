@@ -1,4 +1,4 @@
-"""Groups of similar audit entries of one minute, so that a script's changes do not fill the page."""
+"""Groups of similar audit entries within a minute, so that a script's changes do not fill the page."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Rows of the table of users: one per role, and one for each superuser and each user without a role."""
+"""Rows of the users table: one per role, and one for each superuser and each user without a role."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -13,7 +13,7 @@ HEALTH_CHECK_FAILS = "health check fails"
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """Status of an engine: its title, the tone of its chip and, if the engine does not serve, the reason."""
+    """An engine's status: its title, its chip's tone and, if the engine does not serve, the reason."""
 
     title: str
     tone: str
@@ -22,7 +22,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServingStatus:
-    """Status of a service: the title and tone of its chip, and a sentence such as `1 of 2 serving: ...`."""
+    """A service's status: its chip's title and tone, and a sentence such as `1 of 2 serving: ...`."""
 
     title: str
     tone: str

@@ -31,7 +31,7 @@ def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
 
 
 def _nodes(running: Iterable[Workload]) -> dict[UUID, str]:
-    """Return the number of running pods of each workload, with their nodes."""
+    """Describe each workload's running pods: their number and their nodes."""
     pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
     rows = pods.values("workload_id").annotate(
         count=Count("pk"), nodes=ArrayAgg("node__name", distinct=True, order_by=["node__name"])

@@ -104,7 +104,7 @@ def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Wor
 
 
 def load_array_costs(rows: Sequence[Workload], columns: Iterable[str]) -> None:
-    """If costs are shown, set the cost of each array's row to the cost of all of its tasks."""
+    """If costs are shown, set the cost in each array's row to the total of its tasks."""
     arrays = {row.array_id: row for row in rows if row.array_id is not None} if "cost" in columns else {}
     costs = array_costs(list(arrays), timezone.now())
     for array_id, row in arrays.items():

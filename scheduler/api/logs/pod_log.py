@@ -1,4 +1,4 @@
-"""Read the log of a pod in chunks of bounded size, from any runtime, with its secrets masked."""
+"""Read a pod's log in bounded chunks, from any runtime, with secrets masked."""
 
 from dataclasses import dataclass, field, replace
 from uuid import UUID

@@ -186,7 +186,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of an exceeded limit, for the entire group instead of one pool."""
+    """Return the numbers that explain an exceeded limit, for the entire group instead of one pool."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -194,7 +194,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers of an exceeded non-preemptible quota, for the entire group instead of one pool."""
+    """Return the numbers that explain an exceeded non-preemptible quota, for the entire group."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _in_group(numbers, allocated, group.entitlement.quota[kind] or 0)
 

@@ -327,7 +327,7 @@ def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tup
 
 
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
-    """Return the current maximum number of replicas of a role.
+    """Return a role's current maximum number of replicas.
 
     If the role scales with another role, the maximum is computed from that role's replicas plus `more`.
     """

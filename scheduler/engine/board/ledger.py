@@ -19,7 +19,7 @@ NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """Decayed usage of a queue, divided by its weighted share of the total sibling usage."""
+    """A queue's decayed usage, divided by its weighted share of the total sibling usage."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle
@@ -200,7 +200,7 @@ class QueueAccount:
         )
 
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
-        """Return this queue's sort key for a workload of one of its projects.
+        """Return this queue's sort key for a workload in one of its projects.
 
         If the department is divided, the key is computed from the project's share and usage.
         """
@@ -237,7 +237,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """Accounts of one queue in all pools of a quota group. The accounts share one quota and one limit."""
+    """One queue's accounts in all pools of a quota group. The accounts share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 

@@ -69,7 +69,7 @@ class _NextGangs:
 
 
 class _Project:
-    """Heap of one project's groups, ordered by the first gang of each group."""
+    """Heap of one project's groups, ordered by each group's first gang."""
 
     __slots__ = ("account", "gangs", "heap")
 

@@ -177,7 +177,7 @@ def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence
 
 
 class _NewNodeSimulation:
-    """Simulation of new nodes, which serve pending gangs first, and then the scale-up of running gangs.
+    """Simulated new nodes. They serve pending gangs first, and then scale up running gangs.
 
     Booting nodes are filled before new nodes. A gang that does not fit adds no node.
     """

@@ -152,7 +152,7 @@ class NodeView:
 
 
 class FreeCapacity:
-    """Request of one arrangement of a gang, and the free capacity for that arrangement."""
+    """Resources that one arrangement requests, and the free capacity for it."""
 
     def __init__(self, arrangement: Arrangement, view: NodeView) -> None:
         self.arrangement, self.view = arrangement, view

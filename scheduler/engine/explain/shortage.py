@@ -168,7 +168,7 @@ def _combined_fragmentation_numbers(
 
 
 def _domain_numbers(board: Board, free: FreeCapacity) -> Numbers:
-    """Return the requested amount, and the largest free amount of a domain of the outermost level."""
+    """Return the requested amount, and the largest free amount in any domain at the outermost level."""
     levels = [scope.constraint.required for need in free.arrangement for scope in need.scopes]
     level = next((level for level in levels if level), None)
     kind = free.main_resource()

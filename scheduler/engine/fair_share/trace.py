@@ -41,7 +41,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of offers to the queues of one rank with unmet needs.
+    """One round of offers to those queues of one rank that still need more.
 
     A remainder round grants the units that remain after rounding down, in the order of its offers.
     """
@@ -72,7 +72,7 @@ class Division:
 
 @dataclass(slots=True)
 class DivisionLog:
-    """Log of the rounds in the division of one resource."""
+    """Log of the rounds in which one resource is divided."""
 
     rounds: list[Round] = field(default_factory=list)
     phase: str = ""

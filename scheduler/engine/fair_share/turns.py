@@ -156,7 +156,7 @@ def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
 def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     """Return the level of an account and its siblings, cached until an allocation changes.
 
-    The projects of divided departments belong to the level of departments.
+    A divided department's projects belong to the level of departments.
     """
     if account.parent and account.parent.divided[kind]:
         account = account.parent

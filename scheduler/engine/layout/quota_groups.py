@@ -124,7 +124,7 @@ class QuotaGroups:
 
 
 def _groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
-    """Return a group of accounts for each pair of queue and quota group."""
+    """Return one account group for each queue in each quota group."""
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:
         for account in board.ledger.accounts.values():

@@ -87,7 +87,7 @@ def max_gpus_saved_by_moves(board: Board) -> int:
 
 
 def largest_victim(selection: VictimSelection, kind: int) -> int:
-    """Return the most of a resource that the eviction of a single gang could free."""
+    """Return the largest amount of a resource that evicting a single gang could free."""
     return max((result.largest_victim[kind] for result in _totals_by_queue(selection).values()), default=0)
 
 

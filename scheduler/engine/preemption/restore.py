@@ -55,13 +55,13 @@ class Restorer:
         for part, pod in away:
             slot = _find_other_slot(board, gang, part, pod)
             if slot is None:
-                self._remember_room(gang, pods, len(pods) - len(away) + len(moved))
+                self._cache_free_slots(gang, pods, len(pods) - len(away) + len(moved))
                 return None
             moved.append((gang, part, pod, slot))
             board.put(gang, part, pod.index, slot)
         return moved
 
-    def _remember_room(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
+    def _cache_free_slots(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
         kinds = {self._kind(gang, part, pod) for part, pod in pods}
         if gang.simple and len(kinds) == 1 and all(part.replicas_by_node is None for part, _ in pods):
             self._room[kinds.pop()] = fitting

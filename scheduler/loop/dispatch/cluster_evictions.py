@@ -1,6 +1,6 @@
 """Record pods that their cluster evicted or deleted.
 
-Berth does not decide these evictions. It learns of them from the reports of the pods.
+Berth does not decide these evictions. It learns of them from the pods' reports.
 """
 
 import uuid
@@ -65,7 +65,7 @@ def find_cluster_evictions(
 
 
 def _pods_on_record(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Return the evicted peers of failed pods that are already on record, as pairs of workload and pod."""
+    """Return failed pods' evicted peers that are already on record, as (workload, pod) pairs."""
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
     on_record = {

@@ -132,7 +132,7 @@ class Gang:
 def apply_gang_verdicts(
     workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
 ) -> None:
-    """Evaluate the gangs of locked workloads, and change the phases of gangs with a verdict."""
+    """Evaluate locked workloads' gangs, and change the phase of each gang that gets a verdict."""
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
@@ -163,7 +163,7 @@ def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
 
 
 def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
-    """Stop the live pods of workloads, with the reason of each workload. Return the number of pods."""
+    """Stop the workloads' live pods, each with its workload's reason. Return the number of pods."""
     live = Pod.objects.filter(workload__in=workloads, state__in=(PodState.STARTING, PodState.RUNNING))
     reason = Workload.objects.filter(pk=OuterRef("workload_id")).values("reason")
     return live.update(state=PodState.STOPPING, stop_reason=Subquery(reason), since=now)

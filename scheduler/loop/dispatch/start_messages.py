@@ -67,7 +67,7 @@ def progress_messages(
 
 
 def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
-    """Return the progress of the first pod that reports any, and the number of other starting pods."""
+    """Return the progress of the first pod that reports any, and how many other pods are starting."""
     pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
     if pod is None:
         return ""

@@ -1,4 +1,4 @@
-"""Decide the next state of a gang from the states of its pods, without side effects.
+"""Decide a gang's next state from its pods' states, without side effects.
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
 any replica fails. A replica's loss or eviction is not a failure, and neither are the failures that it causes

@@ -1,4 +1,4 @@
-"""Rows of live workloads and of their pods, as the scheduler reads them."""
+"""Rows of live workloads and their pods, as the scheduler reads them."""
 
 import uuid
 from dataclasses import dataclass, fields

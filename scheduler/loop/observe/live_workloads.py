@@ -53,7 +53,7 @@ class ObservationValues:
 
 @dataclass(slots=True)
 class LiveWorkloads:
-    """The engine objects of live workloads as of the last observation. Not thread-safe."""
+    """Engine objects for live workloads, as of the last observation. Not thread-safe."""
 
     # keyed by the workload's name in the engine
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)

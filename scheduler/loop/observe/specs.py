@@ -79,7 +79,7 @@ class SpecCache:
         return spec
 
     def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by workload ID. `edits` contains the number of edits of each workload.
+        """Return the parsed documents by workload ID. `edits` maps workload IDs to numbers of edits.
 
         Read only documents that are not cached. A document may be newer than the given number.
         """

@@ -27,7 +27,7 @@ RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("workload_id",
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from database rows, with the row of each of its objects."""
+    """Snapshot built from database rows, with the row behind each of its objects."""
 
     at: datetime
     snapshot: model.Snapshot

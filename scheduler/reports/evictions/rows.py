@@ -1,4 +1,4 @@
-"""Build audit rows of evictions from the rows of the evicted workloads."""
+"""Build evictions' audit rows from the evicted workloads' rows."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -56,7 +56,7 @@ class UtilizationHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs over one hour, or over the elapsed part of the current hour."""
+    """Mean number of GPUs in one hour, or in the current hour so far."""
 
     at: datetime
     total: float

@@ -26,7 +26,7 @@ NO_PODS = PodsOverQuota()
 
 @dataclass(slots=True, kw_only=True)
 class GroupImpact(PlanChanges):
-    """Effects of changing the pools of a quota group. `tag` is the group's version.
+    """Effects of changing a quota group's pools. `tag` is the group's version.
 
     `quotas` lists the queues whose quota in a pool would change, and `over_quota` lists the running workloads
     with pods that are now within quota and would be over quota.

@@ -49,7 +49,7 @@ class _Place:
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
-    """Return the warnings for the edited pairs of queue and pool, and for the departments of these queues."""
+    """Return the warnings for the edited (queue, pool) pairs, and for the queues' departments."""
     queues = {queue.name: queue for queue in snapshot.queues}
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     allocated, non_preemptible = _allocations(snapshot, queues)

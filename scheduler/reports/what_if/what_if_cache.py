@@ -1,4 +1,4 @@
-"""Cache of observations and layouts, shared by the dry runs of this process.
+"""Cache of observations and layouts, shared by this process's dry runs.
 
 The cache does not change results. The cache only avoids reading unchanged rows again and rebuilding layouts.
 """

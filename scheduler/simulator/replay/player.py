@@ -131,7 +131,7 @@ class ReplayRun:
         return min(ends, default=None)
 
     def _record_runtime(self, workload: Workload) -> None:
-        """Update the expected runtime of the project with the runtime of a completed workload."""
+        """Update the project's expected runtime with a completed workload's runtime."""
         if workload.started is None:
             return
         self.runtimes[workload.project].append(self.world.now - workload.started)

@@ -17,7 +17,7 @@ AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 
 
 def validate_amount(value: object) -> int | float:
-    """Validate an amount of a resource, which must be a multiple of 0.001."""
+    """Validate a resource amount, which must be a multiple of 0.001."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
         raise_error("amount", "is not an amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:

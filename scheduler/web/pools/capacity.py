@@ -43,7 +43,7 @@ class Capacity:
 
     @property
     def ready_bar(self) -> Bar:
-        """Bar of the GPUs of ready nodes: its full width is `total`."""
+        """Bar that shows ready nodes' GPUs. Its full width is `total`."""
         parts = [(self.allocated, "used"), (self.reserved_idle, "reserved"), (self.free, "track")]
         return stacked_bar(parts, self.total, self._label)
 

@@ -82,7 +82,7 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of one workload in the same state on a node, with the sums of their resources."""
+    """One workload's pods in the same state on a node, with their total resources."""
 
     allocations: Sequence[Allocation]
 
@@ -114,7 +114,7 @@ class PodGroup:
 
 
 def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:
-    """Group the allocations by workload and state of the pod, in the order of their first pods."""
+    """Group the allocations by workload and pod state, in the order of their first pods."""
     groups: dict[tuple[UUID, str], list[Allocation]] = {}
     for row in rows:
         groups.setdefault((row.pod.workload_id, row.pod.state), []).append(row)

@@ -44,7 +44,7 @@ class GridQuery:
 
 @dataclass(frozen=True, slots=True)
 class PoolHeader:
-    """Header of the columns of a pool or quota group.
+    """Column header for a pool or quota group.
 
     `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is the
     capacity at maximum size, or None unless the user may see all department quotas.

@@ -227,7 +227,7 @@ def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
 def _sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Return the sum of the project quotas and the number of unlimited quotas.
+    """Return the total of the project quotas, and how many of them are unlimited.
 
     Both are keyed by department, pool and field.
     """

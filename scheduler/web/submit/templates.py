@@ -122,7 +122,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def save(request: Request) -> HttpResponse:
-    """Save the document of a workload or of the submission page as a template."""
+    """Save a document as a template, taken from a workload or from the submission page."""
     if request.method == "GET":
         text, name = text_from_workload(request.actor, request.GET.get("like", ""))
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}

@@ -151,7 +151,7 @@ def _usage_lines(
 
 
 def _workloads_url(by: Dimension, name: str) -> str:
-    """Return the URL of the list of a line's workloads, or "" for departments and for Berth itself."""
+    """Return the URL that lists a line's workloads, or "" for departments and for Berth itself."""
     keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
     if not name or by not in keys:
         return ""

@@ -92,7 +92,7 @@ def changed_document(workload: Workload, change: Change) -> Document | None:
 
 
 def _roles(part: Mapping[str, Any]) -> Iterator[Document]:
-    """Yield the roles of a workload or group, including those of nested groups."""
+    """Yield a workload's or group's roles, including those of nested groups."""
     yield from part.get("roles") or ()
     for group in part.get("groups") or ():
         yield from _roles(group)
@@ -130,7 +130,7 @@ def _change_role(role: Document, change: Change) -> bool:
 
 
 def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
-    """Lower the number of replicas, or a request or limit of each replica."""
+    """Lower the number of replicas, or each replica's request or limit."""
     if resource == "replicas":
         keys = ["replicas"] if role.get("replicas") is not None else ["min"]
         if keys == ["min"] and role.get("max") == role.get("min"):

@@ -118,7 +118,7 @@ def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
-    """Return the pods of the current run and the pods of earlier runs. The latest runs come first."""
+    """Return the current run's pods and the earlier runs' pods. The latest runs come first."""
     result = list(
         pods(actor)
         .filter(workload=workload)

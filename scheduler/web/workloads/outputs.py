@@ -1,4 +1,4 @@
-"""Outputs of a workload's pods: a list of files, and a preview of text files."""
+"""Outputs from a workload's pods: a list of files, and previews of text files."""
 
 from typing import Any
 from urllib.parse import urlencode

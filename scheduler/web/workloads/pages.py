@@ -52,7 +52,7 @@ TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Tab of the workload page: the name of its route, its title, and the data that only this tab shows.
+    """Tab of the workload page: its route name, its title, and the data that only this tab shows.
 
     `live_part` names the part of the page that is refreshed after changes. If it is empty, only the header is
     refreshed.

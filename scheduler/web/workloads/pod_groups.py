@@ -66,7 +66,7 @@ class PodTable:
 
 
 def pod_table(placements: Sequence[PodPlacement]) -> PodTable:
-    """Group the pods, in the order of the first pod of each group."""
+    """Group the pods, in the order of each group's first pod."""
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:
         pod = each.pod

@@ -59,7 +59,7 @@ def show(
 
 @dataclass(frozen=True, slots=True)
 class DepartmentHeading:
-    """Row of a department that has no visible quota in the pool, above the quotas of its projects."""
+    """Row for a department that has no visible quota in the pool, above its projects' quotas."""
 
     name: str
     pool: str

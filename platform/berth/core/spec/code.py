@@ -1,4 +1,4 @@
-"""The code of a workload: the section of the document, and the rules for trees of files."""
+"""A workload's code: the document's section, and the rules for file trees."""
 
 import posixpath
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Git repositories with the code of workloads: addresses, refs, and the section of the document."""
+"""Git repositories with workloads' code: addresses, refs, and the document's section."""
 
 import posixpath
 import re

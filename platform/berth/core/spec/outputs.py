@@ -1,4 +1,4 @@
-"""The `outputs` section of a workload document: files of a pod to store after it has ended."""
+"""The `outputs` section of a workload document: which of a pod's files to store after it ends."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated

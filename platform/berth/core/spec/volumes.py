@@ -1,4 +1,4 @@
-"""The volumes of a workload: directories of nodes, and the paths at which pods see them."""
+"""A workload's volumes: directories on nodes, and the paths at which pods see them."""
 
 import re
 from itertools import pairwise

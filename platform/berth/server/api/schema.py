@@ -44,7 +44,7 @@ operation = Operation
 
 
 class ApiSchema(AutoSchema):
-    """Generator of OpenAPI operations from the `Operation` of each view method."""
+    """Generate OpenAPI operations from each view method's `Operation`."""
 
     @property
     def operation(self) -> Operation:

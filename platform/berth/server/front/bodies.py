@@ -177,7 +177,7 @@ def content_length(scope: Scope) -> int:
 
 
 def read_sender(scope: Scope) -> Sender:
-    """Return the bearer secret of a request, or the key of its browser session."""
+    """Return a request's bearer secret, or the key of its browser session."""
     if secret := bearer_secret(scope):
         return Sender(secret=secret)
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")

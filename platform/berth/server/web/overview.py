@@ -136,7 +136,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
-    """Return the number of evictions, and of workloads that only moved to other nodes."""
+    """Return the number of evictions, and how many workloads only moved to other nodes."""
     is_move = Q(kind="consolidate")
     return rows.order_by().aggregate(stopped=Count("pk", filter=~is_move), moved=Count("pk", filter=is_move))
 

@@ -19,7 +19,7 @@ class CopyError(Exception):
 
 
 def base_name(source: str) -> str:
-    """Return the name of a source's copy: the name of the file or directory, or CONTENTS."""
+    """Return the name for a source's copy: that of the file or directory, or CONTENTS."""
     name = source.rstrip("/").rpartition("/")[2]
     return CONTENTS if name in ("", "..") else name
 

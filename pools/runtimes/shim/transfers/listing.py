@@ -31,7 +31,7 @@ class Object:
 
 
 class Listing:
-    """Objects of one volume, added in the order of their listing.
+    """One volume's objects, added in the order in which they are listed.
 
     `size_max` is in bytes. A volume that is too large is refused before all of its objects are listed.
     """

@@ -147,7 +147,7 @@ class PreemptionPolicy:
         return (*self.worst_queue_stage((victim,)), *self.queue_key(victim.gang.account))
 
     def cost(self, victims: Sequence[Victim]) -> Key:
-        """Return the cost of a set of victims, regardless of their queues.
+        """Return the cost of evicting a set of victims, regardless of their queues.
 
         The cost comprises stopped workloads, the worst victim, the number of victims and the GPUs
         freed.

@@ -43,7 +43,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
 
 
 def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:
-    """Return up to MAX_COLUMN_LABELS labels, each below the middle of its column of a chart."""
+    """Return up to MAX_COLUMN_LABELS labels, each below the middle of its column in the chart."""
     every = -(-len(starts) // MAX_COLUMN_LABELS)
     return [
         TimeLabel(
