@@ -16,9 +16,9 @@ class Migration(InitialMigration):
             name="Environment",
             fields=[
                 ("digest", models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ("image", models.JSONField(help_text="Packages, variables and secret names.")),
-                ("script", models.TextField(help_text="Script that installs the environment on a node.")),
-                ("phases", models.JSONField(help_text="Names of the script's phases, in order.")),
+                ("image", models.JSONField()),
+                ("script", models.TextField()),
+                ("phases", models.JSONField()),
                 ("created_at", models.DateTimeField()),
             ],
             options={
@@ -28,12 +28,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Installation",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.SlugField(max_length=40)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
@@ -46,14 +41,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="QuotaGroup",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.SlugField(max_length=40, unique=True)),
-                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                ("version", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
             ],
@@ -69,64 +59,13 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="NodePool",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.SlugField(max_length=40, unique=True)),
-                (
-                    "provider",
-                    models.CharField(
-                        choices=[
-                            ("local", "Local"),
-                            ("static", "Static"),
-                            ("fake", "Fake"),
-                            ("aws", "Aws"),
-                            ("kubernetes", "Kubernetes"),
-                            ("ssh", "SSH"),
-                            ("slurm", "Slurm"),
-                        ],
-                        default="local",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "runtime",
-                    models.CharField(
-                        choices=[
-                            ("local", "Local"),
-                            ("fake", "Fake"),
-                            ("ray", "Ray"),
-                            ("kubernetes", "Kubernetes"),
-                        ],
-                        default="local",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "provider_settings",
-                    models.JSONField(
-                        blank=True, default=dict, help_text="Provider settings; must not contain secrets."
-                    ),
-                ),
-                (
-                    "kubeconfig_sealed",
-                    models.TextField(
-                        blank=True,
-                        editable=False,
-                        help_text="Credentials for the Kubernetes cluster, encrypted.",
-                    ),
-                ),
-                (
-                    "slurm_token_sealed",
-                    models.TextField(
-                        blank=True,
-                        editable=False,
-                        help_text="Token of the slurmrestd user, encrypted.",
-                    ),
-                ),
+                ("provider", models.CharField(default="local", max_length=16)),
+                ("runtime", models.CharField(default="local", max_length=16)),
+                ("provider_settings", models.JSONField(blank=True, default=dict)),
+                ("kubeconfig_sealed", models.TextField(blank=True)),
+                ("slurm_token_sealed", models.TextField(blank=True)),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
                 ("ready_threshold", models.PositiveIntegerField(blank=True, null=True)),
                 ("nodes_max", models.PositiveIntegerField(blank=True, null=True)),
@@ -138,68 +77,24 @@ class Migration(InitialMigration):
                 ("reconcile_tick", models.PositiveIntegerField(default=15)),
                 ("drain_timeout", models.PositiveIntegerField(default=600)),
                 ("boot_timeout", models.PositiveIntegerField(default=900)),
-                (
-                    "boot_failure_limit",
-                    models.PositiveIntegerField(
-                        default=5,
-                        help_text="Consecutive failed boots after which provisioning stops; 0: no limit.",
-                    ),
-                ),
-                (
-                    "node_consolidation",
-                    models.CharField(
-                        choices=[
-                            ("never", "Never"),
-                            ("when_empty", "When Empty"),
-                            ("when_underutilized", "When Underutilized"),
-                        ],
-                        default="never",
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "node_consolidation_after",
-                    models.PositiveIntegerField(
-                        default=300,
-                        help_text="Seconds without changes to the node or the pool's size before the node may be removed.",
-                    ),
-                ),
-                (
-                    "disruption_budgets",
-                    models.JSONField(
-                        blank=True,
-                        default=list,
-                        help_text='For example [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilized.',
-                    ),
-                ),
-                ("last_scaled_at", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("idle_since", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("pressure", models.JSONField(blank=True, editable=False, null=True)),
-                ("operational_since", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("ticked_at", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("retry_at", models.DateTimeField(blank=True, editable=False, null=True)),
-                (
-                    "cluster_quotas",
-                    models.JSONField(
-                        default=list,
-                        editable=False,
-                        help_text="Quotas that the pool's own cluster enforces.",
-                    ),
-                ),
-                (
-                    "cluster_quotas_obstacle",
-                    models.TextField(
-                        blank=True,
-                        editable=False,
-                        help_text="Reason why the cluster's quotas cannot be read, or empty.",
-                    ),
-                ),
-                ("provisioning", models.JSONField(blank=True, editable=False, null=True)),
-                ("last_error", models.TextField(blank=True, editable=False)),
-                ("boot_failures", models.PositiveIntegerField(default=0, editable=False)),
-                ("boot_error", models.TextField(blank=True, editable=False)),
-                ("boot_retry_at", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("provision_outcomes", models.JSONField(blank=True, default=dict, editable=False)),
+                ("boot_failure_limit", models.PositiveIntegerField(default=5)),
+                ("node_consolidation", models.CharField(default="never", max_length=20)),
+                ("node_consolidation_after", models.PositiveIntegerField(default=300)),
+                ("disruption_budgets", models.JSONField(blank=True, default=list)),
+                ("last_scaled_at", models.DateTimeField(blank=True, null=True)),
+                ("idle_since", models.DateTimeField(blank=True, null=True)),
+                ("pressure", models.JSONField(blank=True, null=True)),
+                ("operational_since", models.DateTimeField(blank=True, null=True)),
+                ("ticked_at", models.DateTimeField(blank=True, null=True)),
+                ("retry_at", models.DateTimeField(blank=True, null=True)),
+                ("cluster_quotas", models.JSONField(default=list)),
+                ("cluster_quotas_obstacle", models.TextField(blank=True)),
+                ("provisioning", models.JSONField(blank=True, null=True)),
+                ("last_error", models.TextField(blank=True)),
+                ("boot_failures", models.PositiveIntegerField(default=0)),
+                ("boot_error", models.TextField(blank=True)),
+                ("boot_retry_at", models.DateTimeField(blank=True, null=True)),
+                ("provision_outcomes", models.JSONField(blank=True, default=dict)),
                 ("gpus_per_node", models.PositiveIntegerField(default=0)),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
                 ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
@@ -209,160 +104,50 @@ class Migration(InitialMigration):
                 (
                     "quota_group",
                     models.ForeignKey(
-                        editable=False,
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="pools",
                         to="pools.quotagroup",
                     ),
                 ),
-                (
-                    "default_limits",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Limits of roles that declare none: memory_from_request (default true), "
-                        "memory_mib, cpu_from_request and cpu.",
-                    ),
-                ),
-                (
-                    "workspace_limit_mib",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Maximum disk space in MiB of a workspace with its pods; empty for no limit.",
-                        null=True,
-                    ),
-                ),
+                ("default_limits", models.JSONField(blank=True, default=dict)),
+                ("workspace_limit_mib", models.PositiveIntegerField(blank=True, null=True)),
                 ("labels", models.JSONField(blank=True, default=dict)),
                 ("taints", models.JSONField(blank=True, default=list)),
                 (
                     "price_per_gpu_hour",
                     models.DecimalField(blank=True, decimal_places=4, max_digits=10, null=True),
                 ),
-                (
-                    "plugins",
-                    models.JSONField(
-                        blank=True,
-                        default=list,
-                        help_text="Names and parameters of plugins, in order, without secrets.",
-                    ),
-                ),
-                (
-                    "environment",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Keys: python, pip, indexes, apt and env. Plugins extend these values.",
-                    ),
-                ),
-                (
-                    "image_policy",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text='Policy for container images, for example {"mode": "require", "patterns": ["ghcr.io/org/*"]}. '
-                        "Modes: allow (default), require and forbid.",
-                    ),
-                ),
-                (
-                    "volumes",
-                    models.JSONField(
-                        blank=True,
-                        default=list,
-                        help_text='Directories of nodes that pods may use, for example [{"name": "datasets", '
-                        '"source": "/mnt/datasets", "access": "read_only", "nodes": {"storage": "nfs"}, '
-                        '"projects": ["vision"]}].',
-                    ),
-                ),
-                (
-                    "idle_rule",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text='Rule for workloads with idle GPUs, for example {"below": 5, "after": 3600, '
-                        '"action": "suspend", "grace": 1800, "warmup": 600}; empty for none.',
-                    ),
-                ),
-                (
-                    "node_placement",
-                    models.CharField(
-                        choices=[
-                            ("binpack", "Binpack"),
-                            ("spread", "Spread"),
-                            ("fragmentation", "Fragmentation"),
-                            ("auto", "Auto"),
-                        ],
-                        default="auto",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "device_placement",
-                    models.CharField(
-                        choices=[
-                            ("binpack", "Binpack"),
-                            ("spread", "Spread"),
-                            ("fragmentation", "Fragmentation"),
-                            ("auto", "Auto"),
-                        ],
-                        default="auto",
-                        max_length=16,
-                    ),
-                ),
+                ("plugins", models.JSONField(blank=True, default=list)),
+                ("environment", models.JSONField(blank=True, default=dict)),
+                ("image_policy", models.JSONField(blank=True, default=dict)),
+                ("volumes", models.JSONField(blank=True, default=list)),
+                ("idle_rule", models.JSONField(blank=True, default=dict)),
+                ("node_placement", models.CharField(default="auto", max_length=16)),
+                ("device_placement", models.CharField(default="auto", max_length=16)),
                 ("reclaim_min_runtime", models.PositiveIntegerField(default=0)),
                 ("preempt_min_runtime", models.PositiveIntegerField(default=0)),
                 ("preemption_delay", models.PositiveIntegerField(default=0)),
-                (
-                    "stale_gang_grace",
-                    models.IntegerField(
-                        default=60,
-                        help_text="In seconds. A negative value means that stale gangs are never stopped.",
-                    ),
-                ),
+                ("stale_gang_grace", models.IntegerField(default=60)),
                 ("consolidation_enabled", models.BooleanField(default=True)),
                 ("consolidation_max_moves", models.PositiveIntegerField(blank=True, null=True)),
                 ("consolidation_max_trials", models.PositiveIntegerField(blank=True, null=True)),
-                (
-                    "fairshare_mode",
-                    models.CharField(
-                        choices=[("point_in_time", "Point In Time"), ("time_based", "Time Based")],
-                        default="point_in_time",
-                        max_length=16,
-                    ),
-                ),
+                ("fairshare_mode", models.CharField(default="point_in_time", max_length=16)),
                 ("half_life", models.PositiveIntegerField(blank=True, null=True)),
                 ("window", models.PositiveIntegerField(blank=True, null=True)),
                 ("tumbling_window", models.BooleanField(default=False)),
                 ("k", models.FloatField(default=1.0)),
                 ("count_all", models.BooleanField(default=False)),
                 ("over_quota_weights", models.BooleanField(default=True)),
-                (
-                    "topology",
-                    models.JSONField(blank=True, default=list, help_text="Node label keys, outermost first."),
-                ),
-                (
-                    "reservation_after",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        default=600,
-                        help_text="Seconds that a workload within its fair share is pending before nodes are held "
-                        "for it. Leave empty to hold no nodes.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "cpu_load_limit",
-                    models.PositiveIntegerField(
-                        default=1000, help_text="In thousandths of the node's CPU capacity."
-                    ),
-                ),
-                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                ("topology", models.JSONField(blank=True, default=list)),
+                ("reservation_after", models.PositiveIntegerField(blank=True, default=600, null=True)),
+                ("cpu_load_limit", models.PositiveIntegerField(default=1000)),
+                ("version", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 (
                     "built_environment",
                     models.ForeignKey(
-                        editable=False,
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -493,39 +278,12 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Node",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=64)),
-                ("ordinal", models.PositiveIntegerField(help_text="0 is the pool's head node.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("requested", "Requested"),
-                            ("booting", "Booting"),
-                            ("ready", "Ready"),
-                            ("cordoned", "Cordoned"),
-                            ("draining", "Draining"),
-                            ("lost", "Lost"),
-                            ("ended", "Ended"),
-                        ],
-                        default="requested",
-                        max_length=16,
-                    ),
-                ),
+                ("ordinal", models.PositiveIntegerField()),
+                ("state", models.CharField(default="requested", max_length=16)),
                 ("instance_id", models.CharField(max_length=300)),
-                (
-                    "client_token",
-                    models.CharField(
-                        blank=True,
-                        help_text="Token of the launch request that created the node.",
-                        max_length=64,
-                    ),
-                ),
+                ("client_token", models.CharField(blank=True, max_length=64)),
                 ("address", models.CharField(blank=True, max_length=255)),
                 ("gpus", models.PositiveIntegerField(default=0)),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
@@ -535,113 +293,26 @@ class Migration(InitialMigration):
                 ("max_pods", models.PositiveIntegerField(default=110)),
                 ("labels", models.JSONField(blank=True, default=dict)),
                 ("taints", models.JSONField(blank=True, default=list)),
-                (
-                    "devices",
-                    models.JSONField(blank=True, default=list, help_text="Physical ID of each device."),
-                ),
-                (
-                    "obstacle",
-                    models.CharField(
-                        blank=True,
-                        help_text="Reason why the provider's machine accepts no new pods.",
-                        max_length=500,
-                    ),
-                ),
-                (
-                    "foreign",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Resources that foreign pods use: gpus, cpu_milli and so on.",
-                    ),
-                ),
-                (
-                    "foreign_devices",
-                    models.JSONField(
-                        blank=True,
-                        default=list,
-                        help_text="Indexes of devices that are unavailable because of foreign pods.",
-                    ),
-                ),
-                (
-                    "phases",
-                    models.JSONField(blank=True, default=list, help_text="Installation phases, in order."),
-                ),
-                (
-                    "prepared_at",
-                    models.DateTimeField(
-                        blank=True, help_text="Time at which the environment was installed.", null=True
-                    ),
-                ),
-                (
-                    "inventory",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Software and additional hardware, as last reported by the agent.",
-                    ),
-                ),
-                (
-                    "upgrade_to",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Version to which an admin upgrades the agent.",
-                        max_length=100,
-                    ),
-                ),
-                (
-                    "not_ready_reason",
-                    models.TextField(
-                        blank=True,
-                        default="",
-                        help_text="Reason why a booting node is not ready yet, such as a failed probe pod.",
-                    ),
-                ),
-                (
-                    "eviction_reason",
-                    models.TextField(
-                        blank=True,
-                        default="",
-                        help_text="Reason why the provider has taken the machine back from its pods, if it has.",
-                    ),
-                ),
-                (
-                    "queued",
-                    models.BooleanField(
-                        default=False, help_text="Whether the provider has queued the launch request."
-                    ),
-                ),
-                ("since", models.DateTimeField(help_text="Time of the last state change.")),
-                (
-                    "ready_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time at which the node became ready, or is expected to.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "joined_at",
-                    models.DateTimeField(
-                        blank=True, help_text="Time at which the machine joined.", null=True
-                    ),
-                ),
-                (
-                    "interruption_at",
-                    models.DateTimeField(blank=True, help_text="Time of the spot interruption.", null=True),
-                ),
+                ("devices", models.JSONField(blank=True, default=list)),
+                ("obstacle", models.CharField(blank=True, max_length=500)),
+                ("foreign", models.JSONField(blank=True, default=dict)),
+                ("foreign_devices", models.JSONField(blank=True, default=list)),
+                ("phases", models.JSONField(blank=True, default=list)),
+                ("prepared_at", models.DateTimeField(blank=True, null=True)),
+                ("inventory", models.JSONField(blank=True, default=dict)),
+                ("upgrade_to", models.CharField(blank=True, default="", max_length=100)),
+                ("not_ready_reason", models.TextField(blank=True, default="")),
+                ("eviction_reason", models.TextField(blank=True, default="")),
+                ("queued", models.BooleanField(default=False)),
+                ("since", models.DateTimeField()),
+                ("ready_at", models.DateTimeField(blank=True, null=True)),
+                ("joined_at", models.DateTimeField(blank=True, null=True)),
+                ("interruption_at", models.DateTimeField(blank=True, null=True)),
                 ("drain_started_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "drained_by_scaling",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Whether scaling started the drain, which ends when the node is needed again.",
-                    ),
-                ),
+                ("drained_by_scaling", models.BooleanField(default=False)),
                 ("drain_reason", models.CharField(blank=True, max_length=255)),
                 ("emptied_at", models.DateTimeField(blank=True, null=True)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "environment",
@@ -711,56 +382,19 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Machine",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=64)),
-                (
-                    "machine_id",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="ID that does not change when the machine is reinstalled.",
-                        max_length=64,
-                    ),
-                ),
-                (
-                    "secret_version",
-                    models.PositiveIntegerField(
-                        default=1,
-                        help_text="Increases whenever the machine joins again, which revokes its previous "
-                        "secret.",
-                    ),
-                ),
+                ("machine_id", models.CharField(blank=True, default="", max_length=64)),
+                ("secret_version", models.PositiveIntegerField(default=1)),
                 ("address", models.CharField(max_length=255)),
                 ("cpu_milli", models.PositiveIntegerField()),
                 ("memory_mib", models.PositiveIntegerField()),
-                (
-                    "devices",
-                    models.JSONField(default=list, help_text="Physical ID of each device, in order."),
-                ),
+                ("devices", models.JSONField(default=list)),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
-                (
-                    "inventory",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Software and additional hardware, as last reported by the agent.",
-                    ),
-                ),
+                ("inventory", models.JSONField(blank=True, default=dict)),
                 ("joined_at", models.DateTimeField()),
-                ("last_seen_at", models.DateTimeField(help_text="Time of the last report.")),
-                (
-                    "removed_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time of the removal request. The machine leaves once it runs no pods.",
-                        null=True,
-                    ),
-                ),
+                ("last_seen_at", models.DateTimeField()),
+                ("removed_at", models.DateTimeField(blank=True, null=True)),
                 ("departed_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "pool",
@@ -790,30 +424,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="JoinToken",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("digest", models.CharField(max_length=64, unique=True)),
-                (
-                    "prefix",
-                    models.CharField(default="", help_text="First characters of the token.", max_length=16),
-                ),
-                (
-                    "comment",
-                    models.CharField(
-                        blank=True, default="", help_text="Purpose of the token.", max_length=100
-                    ),
-                ),
+                ("prefix", models.CharField(default="", max_length=16)),
+                ("comment", models.CharField(blank=True, default="", max_length=100)),
                 ("issued_by", models.CharField(max_length=150)),
                 ("issued_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField()),
-                (
-                    "max_machines",
-                    models.PositiveIntegerField(default=1, help_text="Number of machines that may join."),
-                ),
+                ("max_machines", models.PositiveIntegerField(default=1)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "pool",
@@ -836,12 +454,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="JoinTokenUse",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("used_at", models.DateTimeField()),
                 (
                     "machine",
@@ -872,12 +485,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="PoolPrice",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("until", models.DateTimeField()),
                 ("price_per_gpu_hour", models.DecimalField(decimal_places=4, max_digits=10, null=True)),
                 (
@@ -897,12 +505,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="PluginSecret",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("plugin", models.CharField(max_length=40)),
                 ("parameter", models.CharField(max_length=40)),
                 ("variable", models.CharField(max_length=255)),
@@ -933,37 +536,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="PoolSecret",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("value", "Value"),
-                            ("registry", "Registry"),
-                            ("ssh_key", "SSH key"),
-                            ("s3_key", "S3 key"),
-                        ],
-                        default="value",
-                        max_length=16,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
+                ("kind", models.CharField(default="value", max_length=16)),
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
                 ("username", models.CharField(blank=True, default="", max_length=255)),
                 ("sealed", models.TextField()),
@@ -999,40 +574,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ScalingEvent",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("at", models.DateTimeField()),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("autoscale", "Autoscale"),
-                            ("provision", "Provision"),
-                            ("surplus", "Surplus"),
-                            ("adopted", "Adopted"),
-                            ("joined", "Joined"),
-                            ("ready", "Ready"),
-                            ("cordon", "Cordon"),
-                            ("uncordon", "Uncordon"),
-                            ("drain", "Drain"),
-                            ("drain_aborted", "Drain Aborted"),
-                            ("terminate", "Terminate"),
-                            ("interruption", "Interruption"),
-                            ("lost", "Lost"),
-                            ("orphan", "Orphan"),
-                            ("boot_failed", "Boot Failed"),
-                            ("retried", "Retried"),
-                            ("error", "Error"),
-                            ("paused", "Paused"),
-                            ("resumed", "Resumed"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
+                ("kind", models.CharField(max_length=16)),
                 ("before", models.PositiveIntegerField(null=True)),
                 ("after", models.PositiveIntegerField(null=True)),
                 ("reason", models.TextField()),
@@ -1094,12 +638,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="MachineUse",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("client_token", models.CharField(max_length=64)),
                 ("ordinal", models.PositiveIntegerField()),
                 ("began_at", models.DateTimeField()),
@@ -1125,20 +664,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="NodeClaim",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("node_name", models.CharField(max_length=253)),
                 ("node_uid", models.CharField(max_length=64)),
-                (
-                    "client_token",
-                    models.CharField(
-                        help_text="Token of the launch request that claimed the node.", max_length=64
-                    ),
-                ),
+                ("client_token", models.CharField(max_length=64)),
                 ("ordinal", models.PositiveIntegerField()),
                 ("began_at", models.DateTimeField()),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
@@ -1165,56 +694,23 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="SshHost",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=63)),
                 ("address", models.CharField(max_length=253)),
                 ("port", models.PositiveIntegerField()),
-                (
-                    "through",
-                    models.CharField(
-                        blank=True, default="", help_text="Address of the bastion.", max_length=253
-                    ),
-                ),
-                (
-                    "settings",
-                    models.JSONField(help_text="All settings of the host, with the defaults of the pool."),
-                ),
-                (
-                    "join_version",
-                    models.PositiveIntegerField(
-                        default=1,
-                        help_text="Increases with each installation, which revokes the previous join token.",
-                    ),
-                ),
-                (
-                    "applied",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Digest of the settings that are installed.",
-                        max_length=64,
-                    ),
-                ),
-                ("touched_at", models.DateTimeField(help_text="Start of the first installation.", null=True)),
+                ("through", models.CharField(blank=True, default="", max_length=253)),
+                ("settings", models.JSONField()),
+                ("join_version", models.PositiveIntegerField(default=1)),
+                ("applied", models.CharField(blank=True, default="", max_length=64)),
+                ("touched_at", models.DateTimeField(null=True)),
                 ("removed_at", models.DateTimeField(null=True)),
                 ("visited_at", models.DateTimeField(null=True)),
-                ("failures", models.PositiveIntegerField(default=0, help_text="Consecutive failed visits.")),
+                ("failures", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(null=True)),
                 ("problem", models.CharField(blank=True, default="", max_length=16)),
                 ("message", models.TextField(blank=True, default="")),
-                (
-                    "presented_key",
-                    models.TextField(blank=True, default="", help_text="Host key that was not accepted."),
-                ),
-                (
-                    "facts",
-                    models.JSONField(default=dict, help_text="Properties of the host, as last measured."),
-                ),
+                ("presented_key", models.TextField(blank=True, default="")),
+                ("facts", models.JSONField(default=dict)),
                 (
                     "machine",
                     models.ForeignKey(

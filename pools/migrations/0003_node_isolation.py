@@ -12,10 +12,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="node",
             name="isolation",
-            field=models.JSONField(
-                blank=True,
-                help_text="Isolation of the node's pods, as last reported by its agent.",
-                null=True,
-            ),
+            field=models.JSONField(blank=True, null=True),
         ),
     ]

@@ -1,4 +1,3 @@
-import berth.core.spec.addresses
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.core.validators
@@ -101,45 +100,13 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Department",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        unique=True,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63, unique=True)),
                 ("title", models.CharField(blank=True, max_length=200)),
-                ("rank", models.IntegerField(default=0, help_text="Higher ranks come first.")),
-                (
-                    "reclaim_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="In seconds. Leave empty to use the pool's value.", null=True
-                    ),
-                ),
-                (
-                    "preempt_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="In seconds. Leave empty to use the pool's value.", null=True
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("rank", models.IntegerField(default=0)),
+                ("reclaim_min_runtime", models.PositiveIntegerField(blank=True, null=True)),
+                ("preempt_min_runtime", models.PositiveIntegerField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
                 "ordering": ["name"],
@@ -154,62 +121,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Project",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        unique=True,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63, unique=True)),
                 ("title", models.CharField(blank=True, max_length=200)),
-                (
-                    "rank",
-                    models.IntegerField(
-                        default=0, help_text="Higher ranks within the department come first."
-                    ),
-                ),
-                (
-                    "reclaim_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="In seconds. Leave empty to use the department's value.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "preempt_min_runtime",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="In seconds. Leave empty to use the department's value.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "idle_rule",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Rule for idle GPUs that replaces the pool's; empty for none.",
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("rank", models.IntegerField(default=0)),
+                ("reclaim_min_runtime", models.PositiveIntegerField(blank=True, null=True)),
+                ("preempt_min_runtime", models.PositiveIntegerField(blank=True, null=True)),
+                ("idle_rule", models.JSONField(blank=True, default=dict)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "department",
                     models.ForeignKey(
@@ -232,37 +151,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ProjectSecret",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("value", "Value"),
-                            ("registry", "Registry"),
-                            ("ssh_key", "SSH key"),
-                            ("s3_key", "S3 key"),
-                        ],
-                        default="value",
-                        max_length=16,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
+                ("kind", models.CharField(default="value", max_length=16)),
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
                 ("username", models.CharField(blank=True, default="", max_length=255)),
                 ("sealed", models.TextField()),
@@ -298,25 +189,11 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="CodeChunk",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("digest", models.CharField(max_length=64)),
-                ("size", models.PositiveIntegerField(help_text="In bytes.")),
-                (
-                    "key",
-                    models.UUIDField(default=uuid.uuid4, help_text="Name in the store.", unique=True),
-                ),
-                (
-                    "used_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the last upload that uses the chunk, rounded to the hour.",
-                    ),
-                ),
+                ("size", models.PositiveIntegerField()),
+                ("key", models.UUIDField(default=uuid.uuid4, unique=True)),
+                ("used_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "project",
                     models.ForeignKey(
@@ -336,35 +213,22 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="CodeTree",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("digest", models.CharField(help_text="Digest of the list of files.", max_length=64)),
-                ("size", models.PositiveBigIntegerField(help_text="In bytes.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("digest", models.CharField(max_length=64)),
+                ("size", models.PositiveBigIntegerField()),
                 ("file_count", models.PositiveIntegerField()),
-                ("files", models.JSONField(help_text="Path, chunks and kind of each file.")),
+                ("files", models.JSONField()),
                 (
                     "chunks",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=64),
-                        help_text="Digests of the chunks in all files.",
-                        size=None,
+                        base_field=models.CharField(max_length=64), size=None
                     ),
                 ),
                 (
                     "created_at",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
                 ),
-                (
-                    "used_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the last upload or submission, rounded to the hour.",
-                    ),
-                ),
+                ("used_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "project",
                     models.ForeignKey(
@@ -384,39 +248,15 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="CodeFetch",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                ("section", models.JSONField(help_text="The document's section `code.git`.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("waiting", "Waiting"), ("fetched", "Fetched"), ("failed", "Failed")],
-                        default="waiting",
-                        max_length=8,
-                    ),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("section", models.JSONField()),
+                ("state", models.CharField(default="waiting", max_length=8)),
                 ("commit", models.CharField(blank=True, max_length=64)),
-                (
-                    "branch",
-                    models.CharField(
-                        blank=True, help_text="Branch whose head was the commit.", max_length=255
-                    ),
-                ),
-                (
-                    "secret_version",
-                    models.PositiveIntegerField(help_text="Version of the secret that was used.", null=True),
-                ),
-                (
-                    "attempts",
-                    models.PositiveIntegerField(default=0, help_text="Number of failed attempts."),
-                ),
+                ("branch", models.CharField(blank=True, max_length=255)),
+                ("secret_version", models.PositiveIntegerField(null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(null=True)),
-                (
-                    "error",
-                    models.TextField(blank=True, help_text="Error of the last failed attempt."),
-                ),
+                ("error", models.TextField(blank=True)),
                 (
                     "created_at",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
@@ -462,23 +302,17 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Budget",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("gpu_hours", models.BigIntegerField()),
                 (
                     "warn_at",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.PositiveIntegerField(),
                         default=projects.models.budgets.default_warnings,
-                        help_text="Percentages of the budget, ascending.",
                         size=None,
                     ),
                 ),
-                ("version", models.BigIntegerField(editable=False)),
+                ("version", models.BigIntegerField()),
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 (
                     "department",
@@ -522,66 +356,20 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="WorkloadArray",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
                 ("spec", models.JSONField()),
                 ("priority", models.IntegerField(default=50)),
-                (
-                    "gpu_milli_min",
-                    models.BigIntegerField(
-                        default=0,
-                        help_text="GPUs requested by one task's minimum gang, in thousandths.",
-                    ),
-                ),
-                ("task_count", models.PositiveIntegerField(help_text="Number of tasks.")),
-                (
-                    "max_running",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Maximum number of tasks that hold resources at the same time.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("active", "Active"),
-                            ("completed", "Completed"),
-                            ("failed", "Failed"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        default="active",
-                        max_length=10,
-                    ),
-                ),
+                ("gpu_milli_min", models.BigIntegerField(default=0)),
+                ("task_count", models.PositiveIntegerField()),
+                ("max_running", models.PositiveIntegerField(blank=True, null=True)),
+                ("state", models.CharField(default="active", max_length=10)),
                 (
                     "submitted_at",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
                 ),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "unschedulable_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time of the notification that a task is unschedulable.",
-                        null=True,
-                    ),
-                ),
+                ("unschedulable_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "project",
                     models.ForeignKey(
@@ -629,35 +417,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Workload",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("training", "Training"),
-                            ("elastic", "Elastic"),
-                            ("interactive", "Interactive"),
-                            ("service", "Service"),
-                        ],
-                        default="training",
-                        max_length=12,
-                    ),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
+                ("kind", models.CharField(default="training", max_length=12)),
                 ("spec", models.JSONField()),
                 ("labels", models.JSONField(default=dict)),
                 (
@@ -665,7 +427,6 @@ class Migration(InitialMigration):
                     models.ForeignKey(
                         blank=True,
                         db_index=False,
-                        help_text="Files that each pod starts with; empty after they have expired.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="workloads",
@@ -683,46 +444,19 @@ class Migration(InitialMigration):
                         to="projects.codefetch",
                     ),
                 ),
-                (
-                    "code_wait",
-                    models.TextField(
-                        blank=True,
-                        help_text="Reason why the workload's code is not available yet, as a sentence.",
-                    ),
-                ),
+                ("code_wait", models.TextField(blank=True)),
                 (
                     "pools",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=63),
-                        help_text="Pool names in order of preference.",
-                        size=None,
+                        base_field=models.CharField(max_length=63), size=None
                     ),
                 ),
                 ("priority", models.IntegerField(default=50)),
                 ("preemptible", models.BooleanField(default=True)),
-                (
-                    "array_index",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Index of the task in its array.", null=True
-                    ),
-                ),
-                (
-                    "attempt",
-                    models.PositiveIntegerField(
-                        default=1, help_text="Number of times the task was submitted."
-                    ),
-                ),
-                (
-                    "superseded",
-                    models.BooleanField(default=False, help_text="Whether the task has a later attempt."),
-                ),
-                (
-                    "held",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Whether a pending task waits for earlier tasks and is hidden from the scheduler.",
-                    ),
-                ),
+                ("array_index", models.PositiveIntegerField(blank=True, null=True)),
+                ("attempt", models.PositiveIntegerField(default=1)),
+                ("superseded", models.BooleanField(default=False)),
+                ("held", models.BooleanField(default=False)),
                 (
                     "array",
                     models.ForeignKey(
@@ -734,167 +468,44 @@ class Migration(InitialMigration):
                         to="projects.workloadarray",
                     ),
                 ),
-                (
-                    "phase",
-                    models.CharField(
-                        choices=[
-                            ("pending", "Pending"),
-                            ("reserved", "Reserved"),
-                            ("starting", "Starting"),
-                            ("running", "Running"),
-                            ("stopping", "Stopping"),
-                            ("suspended", "Suspended"),
-                            ("completed", "Completed"),
-                            ("failed", "Failed"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        default="pending",
-                        max_length=10,
-                    ),
-                ),
+                ("phase", models.CharField(default="pending", max_length=10)),
                 ("reason", models.CharField(blank=True, max_length=40)),
                 ("message", models.TextField(blank=True)),
                 ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                (
-                    "pending_since",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Start of the last pending period, including the time with reserved resources.",
-                    ),
-                ),
-                (
-                    "next_phase",
-                    models.CharField(
-                        blank=True,
-                        choices=[
-                            ("pending", "Pending"),
-                            ("reserved", "Reserved"),
-                            ("starting", "Starting"),
-                            ("running", "Running"),
-                            ("stopping", "Stopping"),
-                            ("suspended", "Suspended"),
-                            ("completed", "Completed"),
-                            ("failed", "Failed"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        help_text="Phase after stopping.",
-                        max_length=10,
-                    ),
-                ),
+                ("pending_since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("next_phase", models.CharField(blank=True, max_length=10)),
                 ("submitted_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                (
-                    "requeued_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time of the last edit that increased the request, which determines the queue position.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "started_at",
-                    models.DateTimeField(
-                        blank=True, help_text="Start of the current or last run.", null=True
-                    ),
-                ),
+                ("requeued_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("first_started_at", models.DateTimeField(blank=True, null=True)),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
                 ("last_checkpoint_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_since", models.DateTimeField(blank=True, null=True)),
                 ("backoff_until", models.DateTimeField(blank=True, null=True)),
-                (
-                    "start_refusal",
-                    models.TextField(
-                        blank=True,
-                        help_text="Why the last start failed, as a clause, until the next one.",
-                    ),
-                ),
-                (
-                    "max_runtime",
-                    models.PositiveIntegerField(blank=True, help_text="In seconds, per run.", null=True),
-                ),
+                ("start_refusal", models.TextField(blank=True)),
+                ("max_runtime", models.PositiveIntegerField(blank=True, null=True)),
                 ("deadline", models.DateTimeField(blank=True, null=True)),
-                (
-                    "idle_timeout",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Seconds without log output or port visits.", null=True
-                    ),
-                ),
-                ("run", models.PositiveIntegerField(default=0, help_text="Number of starts.")),
+                ("idle_timeout", models.PositiveIntegerField(blank=True, null=True)),
+                ("run", models.PositiveIntegerField(default=0)),
                 ("preemptions", models.PositiveIntegerField(default=0)),
-                (
-                    "restarts",
-                    models.PositiveIntegerField(default=0, help_text="Restarts by retry rules."),
-                ),
-                (
-                    "retries",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Restarts by kind of failure, including those after lost nodes.",
-                    ),
-                ),
+                ("restarts", models.PositiveIntegerField(default=0)),
+                ("retries", models.JSONField(blank=True, default=dict)),
                 (
                     "avoided_nodes",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=64),
-                        blank=True,
-                        default=list,
-                        help_text="Nodes on which the workload failed, and on which retry rules do not restart it.",
-                        size=None,
+                        base_field=models.CharField(max_length=64), blank=True, default=list, size=None
                     ),
                 ),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
-                (
-                    "rendezvous",
-                    models.JSONField(
-                        blank=True, help_text="Address and port of rank 0 in this run.", null=True
-                    ),
-                ),
-                (
-                    "gpu_milli_min",
-                    models.BigIntegerField(
-                        default=0, help_text="GPUs requested by the minimum gang, in thousandths."
-                    ),
-                ),
-                (
-                    "gpu_milli_now",
-                    models.BigIntegerField(
-                        default=0, help_text="GPUs allocated to the workload's pods, in thousandths."
-                    ),
-                ),
-                (
-                    "explanation",
-                    models.JSONField(
-                        blank=True,
-                        help_text="Blockers, queue position and ordering from the last cycle.",
-                        null=True,
-                    ),
-                ),
+                ("rendezvous", models.JSONField(blank=True, null=True)),
+                ("gpu_milli_min", models.BigIntegerField(default=0)),
+                ("gpu_milli_now", models.BigIntegerField(default=0)),
+                ("explanation", models.JSONField(blank=True, null=True)),
                 ("explained_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "pending_reasons",
-                    models.JSONField(
-                        blank=True,
-                        default=list,
-                        editable=False,
-                        help_text="Main pending reasons in order, each with its start and end.",
-                    ),
-                ),
-                ("version", models.PositiveBigIntegerField(default=1, editable=False)),
-                (
-                    "edits",
-                    models.PositiveIntegerField(
-                        default=0, editable=False, help_text="Number of times the document was edited."
-                    ),
-                ),
-                (
-                    "changed_in",
-                    models.BigIntegerField(
-                        default=0,
-                        editable=False,
-                        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
-                    ),
-                ),
+                ("pending_reasons", models.JSONField(blank=True, default=list)),
+                ("version", models.PositiveBigIntegerField(default=1)),
+                ("edits", models.PositiveIntegerField(default=0)),
+                ("changed_in", models.BigIntegerField(default=0)),
                 (
                     "pool",
                     models.ForeignKey(
@@ -1046,94 +657,29 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Pod",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
                 ("role", models.CharField(max_length=63)),
                 ("index", models.PositiveIntegerField()),
-                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
-                ("rank", models.PositiveIntegerField(default=0, help_text="Value of RANK in the run.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("starting", "Starting"),
-                            ("running", "Running"),
-                            ("stopping", "Stopping"),
-                            ("succeeded", "Succeeded"),
-                            ("failed", "Failed"),
-                            ("stopped", "Stopped"),
-                            ("lost", "Lost"),
-                        ],
-                        default="starting",
-                        max_length=10,
-                    ),
-                ),
+                ("run", models.PositiveIntegerField()),
+                ("rank", models.PositiveIntegerField(default=0)),
+                ("state", models.CharField(default="starting", max_length=10)),
                 ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "stop_reason",
-                    models.CharField(blank=True, help_text="Reason for stopping.", max_length=40),
-                ),
-                (
-                    "signalled_at",
-                    models.DateTimeField(
-                        blank=True, help_text="Time of the signal ahead of SIGTERM.", null=True
-                    ),
-                ),
+                ("stop_reason", models.CharField(blank=True, max_length=40)),
+                ("signalled_at", models.DateTimeField(blank=True, null=True)),
                 ("exit_code", models.IntegerField(blank=True, null=True)),
                 ("signal", models.IntegerField(blank=True, null=True)),
                 ("message", models.TextField(blank=True)),
-                (
-                    "address",
-                    models.CharField(
-                        blank=True,
-                        help_text="The pod's own network address; empty for its node's.",
-                        max_length=64,
-                    ),
-                ),
-                (
-                    "endpoint",
-                    models.JSONField(blank=True, help_text="Address and port for serving.", null=True),
-                ),
-                (
-                    "ports",
-                    models.JSONField(
-                        blank=True,
-                        help_text="Address and port number of each opened port, by name.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "limits",
-                    models.JSONField(
-                        blank=True, default=dict, help_text="Memory and CPU limits with their sources."
-                    ),
-                ),
+                ("address", models.CharField(blank=True, max_length=64)),
+                ("endpoint", models.JSONField(blank=True, null=True)),
+                ("ports", models.JSONField(blank=True, null=True)),
+                ("limits", models.JSONField(blank=True, default=dict)),
                 ("memory_peak_mib", models.PositiveBigIntegerField(blank=True, null=True)),
-                (
-                    "warnings",
-                    models.PositiveIntegerField(default=0, help_text="Number of warnings during the run."),
-                ),
-                (
-                    "files_until",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time until which the node keeps the failed pod's files.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "changed_in",
-                    models.BigIntegerField(
-                        default=0,
-                        editable=False,
-                        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
-                    ),
-                ),
+                ("warnings", models.PositiveIntegerField(default=0)),
+                ("files_until", models.DateTimeField(blank=True, null=True)),
+                ("changed_in", models.BigIntegerField(default=0)),
                 (
                     "node",
                     models.ForeignKey(
@@ -1189,39 +735,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Service",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("model_name", models.CharField(default="default", max_length=200)),
-                ("role", models.CharField(help_text="Role whose replicas are the engines.", max_length=63)),
+                ("role", models.CharField(max_length=63)),
                 ("initial_engines", models.PositiveIntegerField()),
-                (
-                    "next_number",
-                    models.PositiveIntegerField(help_text="Number of the next engine to be added."),
-                ),
-                (
-                    "updating_since",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time at which a trainer began to update the weights of the initial engines.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "syncing_since",
-                    models.DateTimeField(
-                        blank=True, help_text="Start of the weight copy in progress.", null=True
-                    ),
-                ),
-                (
-                    "weight_version",
-                    models.CharField(
-                        blank=True, help_text="Weight version of the initial engines.", max_length=200
-                    ),
-                ),
+                ("next_number", models.PositiveIntegerField()),
+                ("updating_since", models.DateTimeField(blank=True, null=True)),
+                ("syncing_since", models.DateTimeField(blank=True, null=True)),
+                ("weight_version", models.CharField(blank=True, max_length=200)),
                 ("looked_at", models.DateTimeField(blank=True, null=True)),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
@@ -1246,57 +767,16 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ScaleRequest",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
-                (
-                    "direction",
-                    models.CharField(
-                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
-                    ),
-                ),
-                (
-                    "mode",
-                    models.CharField(
-                        choices=[("managed", "managed"), ("external", "external")], max_length=8
-                    ),
-                ),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("PENDING", "Pending"),
-                            ("CREATING", "Creating"),
-                            ("CONNECTING", "Connecting"),
-                            ("HEALTH_CHECKING", "Health Checking"),
-                            ("WEIGHT_SYNCING", "Weight Syncing"),
-                            ("READY", "Ready"),
-                            ("ROLLING_BACK", "Rolling Back"),
-                            ("DRAINING", "Draining"),
-                            ("REMOVING", "Removing"),
-                            ("ACTIVE", "Active"),
-                            ("PARTIAL", "Partial"),
-                            ("COMPLETED", "Completed"),
-                            ("NOOP", "Noop"),
-                            ("FAILED", "Failed"),
-                            ("CANCELLED", "Cancelled"),
-                        ],
-                        default="PENDING",
-                        max_length=15,
-                    ),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
+                ("direction", models.CharField(max_length=9)),
+                ("mode", models.CharField(max_length=8)),
+                ("status", models.CharField(default="PENDING", max_length=15)),
                 ("ends_as", models.CharField(blank=True, max_length=9)),
                 ("model_name", models.CharField(max_length=200)),
                 ("num_replicas", models.PositiveIntegerField(default=0)),
                 ("engine_urls", models.JSONField(default=list)),
                 ("timeout_secs", models.FloatField()),
-                (
-                    "policy",
-                    models.CharField(
-                        blank=True, help_text="Policy: rollback_all or keep_partial.", max_length=12
-                    ),
-                ),
+                ("policy", models.CharField(blank=True, max_length=12)),
                 ("force", models.BooleanField(default=False)),
                 ("requested_by", models.CharField(max_length=150)),
                 ("by_autoscaler", models.BooleanField(default=False)),
@@ -1306,14 +786,7 @@ class Migration(InitialMigration):
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
                 ("deadline", models.DateTimeField()),
                 ("error_message", models.TextField(blank=True)),
-                (
-                    "failure",
-                    models.CharField(
-                        blank=True,
-                        help_text="Cause: provision, init, health, weight_sync, router or timeout.",
-                        max_length=11,
-                    ),
-                ),
+                ("failure", models.CharField(blank=True, max_length=11)),
                 ("failed_engines", models.JSONField(default=list)),
                 ("weight_version", models.CharField(blank=True, max_length=200)),
                 (
@@ -1368,40 +841,16 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ApiToken",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=100)),
-                (
-                    "prefix",
-                    models.CharField(
-                        help_text="First characters of the token, to identify it.", max_length=12
-                    ),
-                ),
+                ("prefix", models.CharField(max_length=12)),
                 ("digest", models.CharField(max_length=64, unique=True)),
                 ("scopes", models.JSONField(default=list)),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("last_used_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "session_hash",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        editable=False,
-                        help_text="Set for tokens created by sign-in. The hash changes when the user's password does.",
-                        max_length=64,
-                    ),
-                ),
+                ("session_hash", models.CharField(blank=True, default="", max_length=64)),
                 (
                     "user",
                     models.ForeignKey(
@@ -1425,18 +874,8 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Audit",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("actor", models.CharField(max_length=150)),
                 ("action", models.CharField(max_length=60)),
                 ("object_type", models.CharField(max_length=40)),
@@ -1447,10 +886,7 @@ class Migration(InitialMigration):
                 ("before", models.JSONField(null=True)),
                 ("after", models.JSONField(null=True)),
                 ("request_id", models.CharField(blank=True, max_length=64)),
-                (
-                    "change_id",
-                    models.BigIntegerField(help_text="Quota change that this entry belongs to.", null=True),
-                ),
+                ("change_id", models.BigIntegerField(null=True)),
             ],
             options={
                 "ordering": ["-id"],
@@ -1469,20 +905,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="BudgetWarning",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("month", models.DateField(help_text="First day of the month.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("month", models.DateField()),
                 ("percent", models.PositiveIntegerField()),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "budget",
                     models.ForeignKey(
@@ -1512,62 +938,19 @@ class Migration(InitialMigration):
                         to="projects.workload",
                     ),
                 ),
-                (
-                    "address",
-                    models.CharField(help_text="URL at which the workers reach this server.", max_length=255),
-                ),
-                (
-                    "executor",
-                    models.CharField(
-                        choices=[("process", "Process"), ("thread", "Thread")],
-                        default="process",
-                        max_length=10,
-                    ),
-                ),
-                ("slots", models.PositiveIntegerField(default=1, help_text="Concurrent calls per node.")),
+                ("address", models.CharField(max_length=255)),
+                ("executor", models.CharField(default="process", max_length=10)),
+                ("slots", models.PositiveIntegerField(default=1)),
                 ("max_attempts", models.PositiveIntegerField(default=3)),
-                (
-                    "idle_timeout",
-                    models.PositiveIntegerField(
-                        help_text="The session ends after this many seconds without a request from the client."
-                    ),
-                ),
-                (
-                    "python",
-                    models.CharField(
-                        help_text="Python version of the client. Workers must run the same version.",
-                        max_length=20,
-                    ),
-                ),
+                ("idle_timeout", models.PositiveIntegerField()),
+                ("python", models.CharField(max_length=20)),
                 ("cloudpickle", models.CharField(max_length=20)),
-                ("setup", models.BinaryField(default=bytes, help_text="Pickled plugins of the client.")),
-                (
-                    "turn",
-                    models.PositiveBigIntegerField(default=0, help_text="Node that receives the next call."),
-                ),
-                (
-                    "ended_count",
-                    models.PositiveBigIntegerField(default=0, help_text="Number of ended calls."),
-                ),
-                (
-                    "received_count",
-                    models.PositiveBigIntegerField(
-                        default=0, help_text="Number of ended calls that the client has received."
-                    ),
-                ),
-                (
-                    "error",
-                    models.TextField(
-                        blank=True, help_text="Error that prevents the session from running functions."
-                    ),
-                ),
-                (
-                    "seen_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        help_text="Time of the client's last request.",
-                    ),
-                ),
+                ("setup", models.BinaryField(default=bytes)),
+                ("turn", models.PositiveBigIntegerField(default=0)),
+                ("ended_count", models.PositiveBigIntegerField(default=0)),
+                ("received_count", models.PositiveBigIntegerField(default=0)),
+                ("error", models.TextField(blank=True)),
+                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
                 "constraints": [
@@ -1591,13 +974,8 @@ class Migration(InitialMigration):
                         to="projects.pod",
                     ),
                 ),
-                ("node", models.PositiveIntegerField(help_text="Rank of the pod in the run.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("ready", "Ready"), ("gone", "Gone")], default="ready", max_length=10
-                    ),
-                ),
+                ("node", models.PositiveIntegerField()),
+                ("state", models.CharField(default="ready", max_length=10)),
                 ("python", models.CharField(max_length=20)),
                 ("cloudpickle", models.CharField(max_length=20)),
                 ("joined_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -1618,70 +996,21 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Call",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "key",
-                    models.UUIDField(help_text="Idempotency key chosen by the client."),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("key", models.UUIDField()),
                 ("is_broadcast", models.BooleanField(default=False)),
-                (
-                    "is_late",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Part of a broadcast for a worker that joined after the broadcast was sent.",
-                    ),
-                ),
+                ("is_late", models.BooleanField(default=False)),
                 ("node", models.PositiveIntegerField(blank=True, null=True)),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("pending", "Pending"), ("leased", "Leased"), ("ended", "Ended")],
-                        default="pending",
-                        max_length=10,
-                    ),
-                ),
-                (
-                    "outcome",
-                    models.CharField(
-                        blank=True,
-                        choices=[
-                            ("value", "Value"),
-                            ("error", "Error"),
-                            ("failed", "Failed"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        max_length=10,
-                    ),
-                ),
-                (
-                    "error",
-                    models.JSONField(blank=True, default=dict, help_text="Type, message and traceback."),
-                ),
+                ("state", models.CharField(default="pending", max_length=10)),
+                ("outcome", models.CharField(blank=True, max_length=10)),
+                ("error", models.JSONField(blank=True, default=dict)),
                 ("attempts", models.PositiveIntegerField(default=0)),
-                (
-                    "delivered",
-                    models.BooleanField(default=False, help_text="Delivered to the worker that leased it."),
-                ),
+                ("delivered", models.BooleanField(default=False)),
                 ("payload", models.BinaryField(default=bytes)),
                 ("result", models.BinaryField(default=bytes)),
-                (
-                    "size",
-                    models.PositiveBigIntegerField(
-                        default=0, help_text="Size of payload and result in bytes."
-                    ),
-                ),
+                ("size", models.PositiveBigIntegerField(default=0)),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                (
-                    "ended",
-                    models.PositiveBigIntegerField(
-                        blank=True, help_text="Sequence number in the order in which calls ended.", null=True
-                    ),
-                ),
+                ("ended", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
                     "broadcast",
                     models.ForeignKey(
@@ -1748,30 +1077,15 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Event",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("kind", models.CharField(max_length=40)),
                 ("project_id", models.BigIntegerField(null=True)),
                 ("workload_id", models.UUIDField(null=True)),
-                ("subject", models.CharField(help_text="Name of the object at that time.", max_length=200)),
+                ("subject", models.CharField(max_length=200)),
                 ("message", models.TextField()),
                 ("data", models.JSONField(default=dict)),
-                (
-                    "actor",
-                    models.CharField(
-                        help_text="User name, or the component of Berth that acted.", max_length=150
-                    ),
-                ),
+                ("actor", models.CharField(max_length=150)),
             ],
             options={
                 "ordering": ["-id"],
@@ -1785,20 +1099,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Identity",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("issuer", models.CharField(max_length=255)),
                 ("subject", models.CharField(max_length=255)),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "user",
                     models.ForeignKey(
@@ -1817,29 +1121,11 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Leftover",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(choices=[("pod", "Pod"), ("workspace", "Workspace")], max_length=10),
-                ),
-                ("name", models.CharField(help_text="Name in the pool's runtime.", max_length=64)),
-                (
-                    "left_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "handed_at",
-                    models.DateTimeField(
-                        editable=False, help_text="Time of the last request for cleanup.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("kind", models.CharField(max_length=10)),
+                ("name", models.CharField(max_length=64)),
+                ("left_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("handed_at", models.DateTimeField(null=True)),
                 (
                     "pool",
                     models.ForeignKey(
@@ -1857,31 +1143,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Membership",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "role",
-                    models.CharField(
-                        choices=[
-                            ("platform_admin", "Platform Admin"),
-                            ("department_admin", "Department Admin"),
-                            ("project_admin", "Project Admin"),
-                            ("member", "Member"),
-                            ("viewer", "Viewer"),
-                        ],
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("role", models.CharField(max_length=20)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "department",
                     models.ForeignKey(
@@ -1954,12 +1218,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Quota",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("gpu_milli", models.BigIntegerField(blank=True, default=0, null=True)),
                 ("cpu_milli", models.BigIntegerField(blank=True, null=True)),
                 ("memory_mib", models.BigIntegerField(blank=True, null=True)),
@@ -1969,14 +1228,9 @@ class Migration(InitialMigration):
                 ("weight_gpu", models.FloatField(default=1.0)),
                 ("weight_cpu", models.FloatField(default=1.0)),
                 ("weight_memory", models.FloatField(default=1.0)),
-                (
-                    "over_quota",
-                    models.BooleanField(
-                        default=True, help_text="Preemptible workloads may exceed the quota."
-                    ),
-                ),
+                ("over_quota", models.BooleanField(default=True)),
                 ("rank", models.IntegerField(blank=True, null=True)),
-                ("version", models.PositiveBigIntegerField(default=1, editable=False)),
+                ("version", models.PositiveBigIntegerField(default=1)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 (
                     "department",
@@ -2109,27 +1363,12 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="QuotaChange",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("actor", models.CharField(max_length=150)),
-                ("comment", models.CharField(blank=True, help_text="Reason for the change.", max_length=500)),
-                ("reverts", models.BigIntegerField(help_text="Change that this one reverts.", null=True)),
-                (
-                    "written",
-                    models.JSONField(
-                        help_text="Full values of each changed quota, before and after, in document units."
-                    ),
-                ),
+                ("comment", models.CharField(blank=True, max_length=500)),
+                ("reverts", models.BigIntegerField(null=True)),
+                ("written", models.JSONField()),
             ],
             options={
                 "ordering": ["-id"],
@@ -2145,20 +1384,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="QuotaExpiry",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("due_at", models.DateTimeField()),
                 ("done_at", models.DateTimeField(null=True)),
-                (
-                    "outcome",
-                    models.TextField(
-                        blank=True, help_text="Quotas not reverted because they have been edited since."
-                    ),
-                ),
+                ("outcome", models.TextField(blank=True)),
                 (
                     "change",
                     models.OneToOneField(
@@ -2180,12 +1409,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="RemovedQuota",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("version", models.PositiveBigIntegerField()),
                 (
                     "department",
@@ -2245,20 +1469,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="SavedView",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=60)),
-                ("query", models.TextField(help_text="Query string of the page.")),
-                (
-                    "saved_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("query", models.TextField()),
+                ("saved_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "user",
                     models.ForeignKey(
@@ -2278,36 +1492,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ScaleStep",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("at", models.DateTimeField()),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("PENDING", "Pending"),
-                            ("CREATING", "Creating"),
-                            ("CONNECTING", "Connecting"),
-                            ("HEALTH_CHECKING", "Health Checking"),
-                            ("WEIGHT_SYNCING", "Weight Syncing"),
-                            ("READY", "Ready"),
-                            ("ROLLING_BACK", "Rolling Back"),
-                            ("DRAINING", "Draining"),
-                            ("REMOVING", "Removing"),
-                            ("ACTIVE", "Active"),
-                            ("PARTIAL", "Partial"),
-                            ("COMPLETED", "Completed"),
-                            ("NOOP", "Noop"),
-                            ("FAILED", "Failed"),
-                            ("CANCELLED", "Cancelled"),
-                        ],
-                        max_length=15,
-                    ),
-                ),
+                ("status", models.CharField(max_length=15)),
                 ("message", models.TextField(blank=True)),
                 (
                     "request",
@@ -2325,41 +1512,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Scaling",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "action",
-                    models.CharField(
-                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
-                    ),
-                ),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[
-                            ("PENDING", "Pending"),
-                            ("CREATING", "Creating"),
-                            ("CONNECTING", "Connecting"),
-                            ("HEALTH_CHECKING", "Health Checking"),
-                            ("WEIGHT_SYNCING", "Weight Syncing"),
-                            ("READY", "Ready"),
-                            ("ROLLING_BACK", "Rolling Back"),
-                            ("DRAINING", "Draining"),
-                            ("REMOVING", "Removing"),
-                            ("ACTIVE", "Active"),
-                            ("PARTIAL", "Partial"),
-                            ("COMPLETED", "Completed"),
-                            ("NOOP", "Noop"),
-                            ("FAILED", "Failed"),
-                            ("CANCELLED", "Cancelled"),
-                        ],
-                        max_length=15,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("action", models.CharField(max_length=9)),
+                ("status", models.CharField(max_length=15)),
                 ("triggered_at", models.DateTimeField()),
                 ("completed_at", models.DateTimeField(blank=True, null=True)),
                 ("from_engines", models.PositiveIntegerField()),
@@ -2403,12 +1558,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="MetricsPoint",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("at", models.DateTimeField()),
                 ("engines", models.PositiveIntegerField()),
                 ("reporting", models.PositiveIntegerField()),
@@ -2432,33 +1582,16 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Autoscaler",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("enabled", models.BooleanField(default=False)),
-                (
-                    "settings",
-                    models.JSONField(
-                        default=dict, help_text="Settings document. Missing keys take their defaults."
-                    ),
-                ),
+                ("settings", models.JSONField(default=dict)),
                 ("memory", models.JSONField(default=dict)),
                 ("last_decision", models.JSONField(blank=True, null=True)),
                 ("last_scale_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "last_scale_action",
-                    models.CharField(
-                        blank=True,
-                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")],
-                        max_length=9,
-                    ),
-                ),
+                ("last_scale_action", models.CharField(blank=True, max_length=9)),
                 ("scraped_at", models.DateTimeField(blank=True, null=True)),
                 ("evaluated_at", models.DateTimeField(blank=True, null=True)),
-                ("last_error", models.TextField(blank=True, help_text="Error from the last decision.")),
+                ("last_error", models.TextField(blank=True)),
                 (
                     "service",
                     models.OneToOneField(
@@ -2472,35 +1605,20 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="WorkloadDeletion",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("deleted_in", models.BigIntegerField(editable=False)),
-                (
-                    "deleted_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("deleted_in", models.BigIntegerField()),
+                ("deleted_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
         ),
         migrations.CreateModel(
             name="WorkloadRole",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("position", models.PositiveIntegerField(help_text="Position in the document.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("position", models.PositiveIntegerField()),
                 ("name", models.CharField(max_length=63)),
                 ("min", models.PositiveIntegerField()),
                 ("max", models.PositiveIntegerField()),
-                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Per device.")),
+                ("gpu_milli", models.PositiveIntegerField(default=0)),
                 ("gpu_devices", models.PositiveIntegerField(default=0)),
                 ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
                 ("cpu_milli", models.PositiveIntegerField(default=0)),
@@ -2537,28 +1655,15 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="OpenChannel",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("actor", models.CharField(help_text="User in the audit log.", max_length=150)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("actor", models.CharField(max_length=150)),
                 ("request_id", models.CharField(blank=True, max_length=64)),
-                ("workload", models.UUIDField(help_text="ID of the workload.")),
+                ("workload", models.UUIDField()),
                 ("workload_name", models.CharField(max_length=200)),
-                (
-                    "noun",
-                    models.CharField(
-                        help_text="Kind of channel in the audit log, for example shell.", max_length=20
-                    ),
-                ),
-                ("details", models.JSONField(help_text="Details for the audit log.")),
+                ("noun", models.CharField(max_length=20)),
+                ("details", models.JSONField()),
                 ("opened_at", models.DateTimeField()),
-                (
-                    "seen_at",
-                    models.DateTimeField(help_text="Time of the last record that the channel is open."),
-                ),
+                ("seen_at", models.DateTimeField()),
                 (
                     "project",
                     models.ForeignKey(
@@ -2576,44 +1681,21 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="PortLink",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("digest", models.CharField(max_length=64, unique=True)),
                 ("port", models.CharField(max_length=15)),
-                (
-                    "session_hash",
-                    models.CharField(
-                        help_text="Hash that changes when the user's password does.", max_length=64
-                    ),
-                ),
-                (
-                    "session_key",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        editable=False,
-                        help_text="Browser session that requested the link. The visit ends when the session does.",
-                        max_length=40,
-                    ),
-                ),
+                ("session_hash", models.CharField(max_length=64)),
+                ("session_key", models.CharField(blank=True, default="", max_length=40)),
                 ("issued_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("expires_at", models.DateTimeField(help_text="Expiry of the link.")),
+                ("expires_at", models.DateTimeField()),
                 ("used_at", models.DateTimeField(blank=True, null=True)),
                 ("cookie_digest", models.CharField(blank=True, max_length=64, null=True, unique=True)),
-                ("visit_until", models.DateTimeField(help_text="Latest possible end of the visit.")),
-                (
-                    "seen_at",
-                    models.DateTimeField(blank=True, help_text="Time of the last request.", null=True),
-                ),
+                ("visit_until", models.DateTimeField()),
+                ("seen_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "token",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Token that requested the link. The visit ends when the token does.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -2661,97 +1743,28 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="InferenceEngine",
             fields=[
-                (
-                    "id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
-                ),
+                ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
                 ("number", models.PositiveIntegerField()),
-                (
-                    "origin",
-                    models.CharField(
-                        choices=[("initial", "Initial"), ("managed", "Managed"), ("external", "External")],
-                        max_length=8,
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("CREATING", "Creating"),
-                            ("CONNECTING", "Connecting"),
-                            ("HEALTH_CHECKING", "Health Checking"),
-                            ("WEIGHT_SYNCING", "Weight Syncing"),
-                            ("READY", "Ready"),
-                            ("ACTIVE", "Active"),
-                            ("DRAINING", "Draining"),
-                            ("REMOVING", "Removing"),
-                            ("REMOVED", "Removed"),
-                            ("FAILED", "Failed"),
-                        ],
-                        max_length=15,
-                    ),
-                ),
+                ("origin", models.CharField(max_length=8)),
+                ("state", models.CharField(max_length=15)),
                 ("since", models.DateTimeField()),
-                (
-                    "index",
-                    models.PositiveIntegerField(default=0, help_text="Replica index in the workload's role."),
-                ),
-                (
-                    "pod_id",
-                    models.UUIDField(blank=True, help_text="Pod that serves at this address.", null=True),
-                ),
+                ("index", models.PositiveIntegerField(default=0)),
+                ("pod_id", models.UUIDField(blank=True, null=True)),
                 ("url", models.CharField(blank=True, max_length=500)),
                 ("router_url", models.CharField(blank=True, max_length=500)),
-                (
-                    "is_routed",
-                    models.BooleanField(
-                        default=False, help_text="The router has confirmed that the engine is registered."
-                    ),
-                ),
-                (
-                    "isolated_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="Time at which the router stopped sending new requests.",
-                        null=True,
-                    ),
-                ),
+                ("is_routed", models.BooleanField(default=False)),
+                ("isolated_at", models.DateTimeField(blank=True, null=True)),
                 ("is_healthy", models.BooleanField(default=False)),
-                (
-                    "failures",
-                    models.PositiveIntegerField(default=0, help_text="Consecutive failed health checks."),
-                ),
-                (
-                    "connection_failures",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Consecutive failed connections to an external engine."
-                    ),
-                ),
+                ("failures", models.PositiveIntegerField(default=0)),
+                ("connection_failures", models.PositiveIntegerField(default=0)),
                 ("looked_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "running",
-                    models.PositiveIntegerField(
-                        blank=True, help_text="Number of running requests.", null=True
-                    ),
-                ),
+                ("running", models.PositiveIntegerField(blank=True, null=True)),
                 ("weight_version", models.CharField(blank=True, max_length=200)),
-                (
-                    "sync",
-                    models.CharField(
-                        blank=True,
-                        help_text="State of the weight copy: copying, done or failed.",
-                        max_length=7,
-                    ),
-                ),
+                ("sync", models.CharField(blank=True, max_length=7)),
                 ("sync_message", models.TextField(blank=True)),
                 ("sync_tried_at", models.DateTimeField(blank=True, null=True)),
                 ("router_message", models.TextField(blank=True)),
-                (
-                    "ends_as",
-                    models.CharField(
-                        blank=True, help_text="Final state after removal: REMOVED or FAILED.", max_length=7
-                    ),
-                ),
+                ("ends_as", models.CharField(blank=True, max_length=7)),
                 ("failure", models.CharField(blank=True, max_length=11)),
                 ("message", models.TextField(blank=True)),
                 ("created_at", models.DateTimeField()),
@@ -2832,53 +1845,18 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Subscription",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 (
                     "events",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20), size=None
                     ),
                 ),
-                (
-                    "pending_minutes",
-                    models.PositiveIntegerField(
-                        default=60,
-                        help_text="Minutes a workload must be pending before a notification is sent.",
-                    ),
-                ),
+                ("pending_minutes", models.PositiveIntegerField(default=60)),
                 ("to", models.TextField()),
-                (
-                    "channel",
-                    models.CharField(
-                        choices=[
-                            (
-                                berth.core.spec.addresses.Channel["MAIL"],
-                                berth.core.spec.addresses.Channel["MAIL"],
-                            ),
-                            (
-                                berth.core.spec.addresses.Channel["WEBHOOK"],
-                                berth.core.spec.addresses.Channel["WEBHOOK"],
-                            ),
-                            (
-                                berth.core.spec.addresses.Channel["CHAT"],
-                                berth.core.spec.addresses.Channel["CHAT"],
-                            ),
-                        ],
-                        max_length=7,
-                    ),
-                ),
+                ("channel", models.CharField(max_length=7)),
                 ("created_by", models.CharField(max_length=150)),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "department",
                     models.ForeignKey(
@@ -2900,7 +1878,6 @@ class Migration(InitialMigration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="User whose workloads the subscription covers.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
@@ -2931,71 +1908,20 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Delivery",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        help_text="Event: started, completed, failed, preempted, cancelled, unschedulable, pending, idle, budget or pool.",
-                        max_length=20,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("kind", models.CharField(max_length=20)),
                 ("workload_id", models.UUIDField(null=True)),
                 ("project_id", models.BigIntegerField(null=True)),
                 ("to", models.TextField()),
-                (
-                    "channel",
-                    models.CharField(
-                        choices=[
-                            (
-                                berth.core.spec.addresses.Channel["MAIL"],
-                                berth.core.spec.addresses.Channel["MAIL"],
-                            ),
-                            (
-                                berth.core.spec.addresses.Channel["WEBHOOK"],
-                                berth.core.spec.addresses.Channel["WEBHOOK"],
-                            ),
-                            (
-                                berth.core.spec.addresses.Channel["CHAT"],
-                                berth.core.spec.addresses.Channel["CHAT"],
-                            ),
-                        ],
-                        max_length=7,
-                    ),
-                ),
-                ("content", models.JSONField(help_text="Content of the notification.")),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("pending", "Pending"),
-                            ("delivered", "Delivered"),
-                            ("failed", "Failed"),
-                        ],
-                        default="pending",
-                        max_length=9,
-                    ),
-                ),
+                ("channel", models.CharField(max_length=7)),
+                ("content", models.JSONField()),
+                ("state", models.CharField(default="pending", max_length=9)),
                 ("attempts", models.PositiveIntegerField(default=0)),
-                ("next_attempt_at", models.DateTimeField(help_text="Time of the next attempt.")),
+                ("next_attempt_at", models.DateTimeField()),
                 ("last_error", models.TextField(blank=True)),
                 ("ended_at", models.DateTimeField(null=True)),
-                (
-                    "subscription_id",
-                    models.BigIntegerField(
-                        help_text="Empty if the address is from a workload document.", null=True
-                    ),
-                ),
+                ("subscription_id", models.BigIntegerField(null=True)),
             ],
             options={
                 "verbose_name_plural": "deliveries",
@@ -3026,34 +1952,13 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Template",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
                 ("description", models.CharField(blank=True, max_length=200)),
-                (
-                    "text",
-                    models.TextField(
-                        help_text="Workload document in YAML for this project. Its `name` is optional."
-                    ),
-                ),
+                ("text", models.TextField()),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
-                ("version", models.BigIntegerField(editable=False)),
+                ("version", models.BigIntegerField()),
                 (
                     "made_by",
                     models.ForeignKey(
@@ -3082,28 +1987,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="RunImage",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
-                ("image", models.CharField(help_text="Reference in the document.", max_length=512)),
-                (
-                    "digest",
-                    models.CharField(blank=True, help_text="Empty until the tag is resolved.", max_length=71),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run", models.PositiveIntegerField()),
+                ("image", models.CharField(max_length=512)),
+                ("digest", models.CharField(blank=True, max_length=71)),
                 ("resolved_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "attempts",
-                    models.PositiveIntegerField(default=0, help_text="Failed attempts to resolve the tag."),
-                ),
+                ("attempts", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "error",
-                    models.TextField(blank=True, help_text="Error of the last failed attempt."),
-                ),
+                ("error", models.TextField(blank=True)),
                 (
                     "workload",
                     models.ForeignKey(
@@ -3145,72 +2036,23 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Schedule",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
                 ("cron", models.CharField(max_length=120)),
                 ("time_zone", models.CharField(default="UTC", max_length=64)),
-                (
-                    "overlap",
-                    models.CharField(
-                        choices=[("skip", "Skip"), ("queue", "Queue"), ("replace", "Replace")],
-                        default="skip",
-                        max_length=10,
-                    ),
-                ),
-                (
-                    "text",
-                    models.TextField(
-                        blank=True, help_text="Workload document in YAML; empty if a template is named."
-                    ),
-                ),
-                (
-                    "template",
-                    models.CharField(
-                        blank=True, help_text="Name of a template of the project.", max_length=63
-                    ),
-                ),
-                (
-                    "next_at",
-                    models.DateTimeField(
-                        blank=True, help_text="Next due time; empty while paused.", null=True
-                    ),
-                ),
+                ("overlap", models.CharField(default="skip", max_length=10)),
+                ("text", models.TextField(blank=True)),
+                ("template", models.CharField(blank=True, max_length=63)),
+                ("next_at", models.DateTimeField(blank=True, null=True)),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "pause_message",
-                    models.TextField(blank=True, help_text="Reason why the schedule is paused."),
-                ),
-                (
-                    "retry_at",
-                    models.DateTimeField(
-                        blank=True,
-                        help_text="When to process the schedule again after an internal error.",
-                        null=True,
-                    ),
-                ),
+                ("pause_message", models.TextField(blank=True)),
+                ("retry_at", models.DateTimeField(blank=True, null=True)),
                 ("changed_by", models.CharField(max_length=150)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
-                ("version", models.BigIntegerField(editable=False)),
+                ("version", models.BigIntegerField()),
                 (
                     "owner",
                     models.ForeignKey(
-                        help_text="User who last changed the schedule. The schedule submits with the rights of this user.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -3233,34 +2075,11 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="ScheduleRun",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("due_at", models.DateTimeField()),
-                (
-                    "outcome",
-                    models.CharField(
-                        choices=[
-                            ("submitted", "Submitted"),
-                            ("queued", "Queued"),
-                            ("skipped", "Skipped"),
-                            ("refused", "Refused"),
-                        ],
-                        max_length=10,
-                    ),
-                ),
+                ("outcome", models.CharField(max_length=10)),
                 ("message", models.TextField(blank=True)),
-                (
-                    "started_by",
-                    models.CharField(
-                        blank=True,
-                        help_text="User who started the run manually; empty for scheduled runs.",
-                        max_length=150,
-                    ),
-                ),
+                ("started_by", models.CharField(blank=True, max_length=150)),
                 ("decided_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "array",
@@ -3308,20 +2127,12 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Metric",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=64)),
                 (
                     "steps",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        default=list,
-                        help_text="Steps of the stored points.",
-                        size=None,
+                        base_field=models.BigIntegerField(), default=list, size=None
                     ),
                 ),
                 (
@@ -3330,30 +2141,15 @@ class Migration(InitialMigration):
                         base_field=models.FloatField(), default=list, size=None
                     ),
                 ),
-                (
-                    "stride",
-                    models.BigIntegerField(
-                        default=1, help_text="Number of steps for which one point is stored."
-                    ),
-                ),
+                ("stride", models.BigIntegerField(default=1)),
                 ("last_step", models.BigIntegerField(null=True)),
                 ("last_value", models.FloatField(null=True)),
                 ("min_step", models.BigIntegerField(null=True)),
                 ("min_value", models.FloatField(null=True)),
                 ("max_step", models.BigIntegerField(null=True)),
                 ("max_value", models.FloatField(null=True)),
-                (
-                    "not_finite",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Number of values that were not finite."
-                    ),
-                ),
-                (
-                    "not_finite_step",
-                    models.BigIntegerField(
-                        help_text="Step of the latest report if its value was not finite.", null=True
-                    ),
-                ),
+                ("not_finite", models.PositiveIntegerField(default=0)),
+                ("not_finite_step", models.BigIntegerField(null=True)),
                 ("reported_at", models.DateTimeField()),
                 (
                     "workload",
@@ -3377,56 +2173,18 @@ class Migration(InitialMigration):
                 (
                     "paths",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(),
-                        default=list,
-                        help_text="Declared paths in the pod's directory.",
-                        size=None,
+                        base_field=models.TextField(), default=list, size=None
                     ),
                 ),
-                (
-                    "volume",
-                    models.CharField(
-                        blank=True, help_text="Name of the volume that was changed.", max_length=63
-                    ),
-                ),
-                (
-                    "source",
-                    models.CharField(blank=True, help_text="Digest of the volume's source.", max_length=32),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("waiting", "Waiting"), ("stored", "Stored"), ("failed", "Failed")],
-                        default="waiting",
-                        max_length=8,
-                    ),
-                ),
-                (
-                    "message",
-                    models.TextField(
-                        blank=True, help_text="Reason why files are not stored, or not stored yet."
-                    ),
-                ),
-                (
-                    "skipped",
-                    models.JSONField(default=dict, help_text="Reason for each path that was left out."),
-                ),
-                (
-                    "file_count",
-                    models.PositiveIntegerField(default=0, help_text="Number of files stored in the volume."),
-                ),
-                (
-                    "size",
-                    models.PositiveBigIntegerField(default=0, help_text="Bytes stored in the volume."),
-                ),
-                (
-                    "deleted_count",
-                    models.PositiveIntegerField(default=0, help_text="Number of deleted objects."),
-                ),
-                (
-                    "progress",
-                    models.JSONField(default=dict, help_text="Files that an unfinished transfer has stored."),
-                ),
+                ("volume", models.CharField(blank=True, max_length=63)),
+                ("source", models.CharField(blank=True, max_length=32)),
+                ("state", models.CharField(default="waiting", max_length=8)),
+                ("message", models.TextField(blank=True)),
+                ("skipped", models.JSONField(default=dict)),
+                ("file_count", models.PositiveIntegerField(default=0)),
+                ("size", models.PositiveBigIntegerField(default=0)),
+                ("deleted_count", models.PositiveIntegerField(default=0)),
+                ("progress", models.JSONField(default=dict)),
                 ("stored_at", models.DateTimeField(null=True)),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(null=True)),
@@ -3441,7 +2199,6 @@ class Migration(InitialMigration):
                 (
                     "tree",
                     models.ForeignKey(
-                        help_text="Stored files.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="+",
@@ -3476,13 +2233,8 @@ class Migration(InitialMigration):
                         to="projects.pod",
                     ),
                 ),
-                ("offset", models.BigIntegerField(default=0, help_text="In bytes.")),
-                (
-                    "is_complete",
-                    models.BooleanField(
-                        default=False, help_text="Whether the whole log has been read since the pod ended."
-                    ),
-                ),
+                ("offset", models.BigIntegerField(default=0)),
+                ("is_complete", models.BooleanField(default=False)),
             ],
         ),
         migrations.AddConstraint(
@@ -3516,34 +2268,12 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="SecretValue",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("project", "Project"),
-                            ("pool", "Pool"),
-                            ("user", "User"),
-                            ("plugin", "Plugin"),
-                        ],
-                        max_length=8,
-                    ),
-                ),
-                (
-                    "secret",
-                    models.BigIntegerField(help_text="Primary key of the secret, which is never reused."),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("kind", models.CharField(max_length=8)),
+                ("secret", models.BigIntegerField()),
                 ("version", models.PositiveIntegerField()),
                 ("sealed", models.TextField()),
-                (
-                    "used_at",
-                    models.DateTimeField(help_text="Start of the latest run that received the value."),
-                ),
+                ("used_at", models.DateTimeField()),
             ],
             options={
                 "constraints": [
@@ -3557,19 +2287,9 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="SecretUse",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("run", models.PositiveIntegerField(help_text="Run number within the workload.")),
-                (
-                    "owner_kind",
-                    models.CharField(
-                        choices=[("project", "Project"), ("pool", "Pool"), ("user", "User")], max_length=8
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run", models.PositiveIntegerField()),
+                ("owner_kind", models.CharField(max_length=8)),
                 ("owner", models.CharField(max_length=150)),
                 ("name", models.CharField(max_length=81)),
                 ("version", models.PositiveIntegerField()),
@@ -3616,50 +2336,19 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("run", models.PositiveIntegerField()),
-                (
-                    "since",
-                    models.DateTimeField(help_text="Start of the period in which all GPUs have been idle."),
-                ),
-                ("at", models.DateTimeField(help_text="Time of the warning.")),
-                ("suspend_at", models.DateTimeField(help_text="Empty if the rule only warns.", null=True)),
-                ("rule", models.JSONField(help_text="Rule at the time of the warning.")),
+                ("since", models.DateTimeField()),
+                ("at", models.DateTimeField()),
+                ("suspend_at", models.DateTimeField(null=True)),
+                ("rule", models.JSONField()),
                 ("message", models.TextField()),
             ],
         ),
         migrations.CreateModel(
             name="UserSecret",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(
-                        max_length=63,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-                                "Use 1 to 63 lowercase letters, digits and hyphens. Start and end with a letter or digit.",
-                            )
-                        ],
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("value", "Value"),
-                            ("registry", "Registry"),
-                            ("ssh_key", "SSH key"),
-                            ("s3_key", "S3 key"),
-                        ],
-                        default="value",
-                        max_length=16,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=63)),
+                ("kind", models.CharField(default="value", max_length=16)),
                 ("registry", models.CharField(blank=True, default="", max_length=255)),
                 ("username", models.CharField(blank=True, default="", max_length=255)),
                 ("sealed", models.TextField()),

@@ -31,7 +31,7 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("devices", models.JSONField(help_text="Measurements of each device, as in PodUtilization.")),
+                ("devices", models.JSONField()),
             ],
         ),
         migrations.CreateModel(
@@ -48,44 +48,19 @@ class Migration(InitialMigration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("cpu_seconds", models.FloatField(help_text="CPU time since the pod started.")),
-                (
-                    "cpu_milli",
-                    models.PositiveIntegerField(help_text="Mean CPU usage since the previous measurement."),
-                ),
+                ("cpu_seconds", models.FloatField()),
+                ("cpu_milli", models.PositiveIntegerField()),
                 ("memory_mib", models.PositiveIntegerField()),
-                (
-                    "devices",
-                    models.JSONField(
-                        default=list,
-                        help_text="For each device, utilization in thousandths and MiB in use. Null if not measured.",
-                    ),
-                ),
-                (
-                    "busy_at",
-                    models.DateTimeField(
-                        help_text="Time at which the GPUs were last busy or first measured. Null if not measured.",
-                        null=True,
-                    ),
-                ),
+                ("devices", models.JSONField(default=list)),
+                ("busy_at", models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(
             name="Cycle",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("epoch", models.BigIntegerField(help_text="Epoch of the leader's lease.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("epoch", models.BigIntegerField()),
                 ("trigger", models.CharField(max_length=40)),
                 ("observe_ms", models.FloatField(default=0)),
                 ("decide_ms", models.FloatField(default=0)),
@@ -95,25 +70,13 @@ class Migration(InitialMigration):
                 ("pending", models.PositiveIntegerField(default=0)),
                 ("bundles", models.PositiveIntegerField(default=0)),
                 ("applied", models.PositiveIntegerField(default=0)),
-                (
-                    "stale",
-                    models.PositiveIntegerField(default=0, help_text="Number of outdated bundles dropped."),
-                ),
+                ("stale", models.PositiveIntegerField(default=0)),
                 ("evictions", models.PositiveIntegerField(default=0)),
                 ("trials", models.PositiveIntegerField(default=0)),
-                ("engine", models.CharField(blank=True, help_text="Version of the engine.", max_length=64)),
-                (
-                    "snapshot",
-                    models.BinaryField(
-                        help_text="Compressed snapshot and plan, deleted after the retention time.",
-                        null=True,
-                    ),
-                ),
+                ("engine", models.CharField(blank=True, max_length=64)),
+                ("snapshot", models.BinaryField(null=True)),
                 ("plan", models.JSONField(null=True)),
-                (
-                    "notes",
-                    models.JSONField(default=list, help_text="Inconsistent rows that the cycle skipped."),
-                ),
+                ("notes", models.JSONField(default=list)),
             ],
             options={
                 "ordering": ["-id"],
@@ -123,25 +86,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Allocation",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 (
                     "devices",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.PositiveIntegerField(),
-                        default=list,
-                        help_text="Device indices on the node.",
-                        size=None,
+                        base_field=models.PositiveIntegerField(), default=list, size=None
                     ),
                 ),
-                (
-                    "gpu_milli",
-                    models.PositiveIntegerField(default=0, help_text="Share of each device, in thousandths."),
-                ),
+                ("gpu_milli", models.PositiveIntegerField(default=0)),
                 ("cpu_milli", models.PositiveIntegerField(default=0)),
                 ("memory_mib", models.PositiveIntegerField(default=0)),
                 ("bound_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -187,12 +139,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="DeviceClaim",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("device", models.PositiveIntegerField()),
                 ("milli", models.PositiveIntegerField()),
                 (
@@ -230,37 +177,10 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Eviction",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "cycle",
-                    models.BigIntegerField(help_text="ID of the cycle that decided the eviction.", null=True),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("shrink", "shrink"),
-                            ("consolidate", "consolidate"),
-                            ("reclaim", "reclaim"),
-                            ("preempt", "preempt"),
-                            ("stale_gang", "stale_gang"),
-                            ("drain", "drain"),
-                            ("cluster", "cluster"),
-                        ],
-                        max_length=12,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("cycle", models.BigIntegerField(null=True)),
+                ("kind", models.CharField(max_length=12)),
                 ("pool_id", models.BigIntegerField()),
                 ("pool_name", models.CharField(max_length=63)),
                 ("workload_id", models.UUIDField()),
@@ -273,19 +193,8 @@ class Migration(InitialMigration):
                 ("preemptor_name", models.CharField(blank=True, max_length=63)),
                 ("preemptor_project_id", models.BigIntegerField(null=True)),
                 ("preemptor_project_name", models.CharField(blank=True, max_length=63)),
-                (
-                    "rule",
-                    models.TextField(
-                        help_text="Rule that allowed the eviction, with the values that it compared."
-                    ),
-                ),
-                (
-                    "numbers",
-                    models.JSONField(
-                        default=dict,
-                        help_text="Quota, share, allocation and usage of both parties; rejected alternatives.",
-                    ),
-                ),
+                ("rule", models.TextField()),
+                ("numbers", models.JSONField(default=dict)),
                 ("pods", models.JSONField(default=list)),
                 ("entire_workload", models.BooleanField(default=True)),
                 ("gpu_milli", models.BigIntegerField(default=0)),
@@ -305,12 +214,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="QueueStatus",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 (
                     "share",
                     django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
@@ -373,12 +277,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Reservation",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("role", models.CharField(max_length=63)),
                 ("index", models.PositiveIntegerField()),
                 (
@@ -419,30 +318,14 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="Usage",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("used", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
                 ("parent", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
                 (
                     "held",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        help_text="Allocation since `settled_at`.",
-                        size=3,
-                    ),
+                    django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
                 ),
-                (
-                    "rate",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.FloatField(),
-                        help_text="Amount charged per second since `settled_at`.",
-                        size=3,
-                    ),
-                ),
+                ("rate", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
                 (
                     "parent_rate",
                     django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3),
@@ -495,12 +378,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="UsageHour",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("hour", models.DateTimeField()),
                 ("pool_id", models.BigIntegerField()),
                 ("pool_name", models.CharField(max_length=63)),
@@ -508,14 +386,7 @@ class Migration(InitialMigration):
                 ("department_name", models.CharField(max_length=63)),
                 ("project_id", models.BigIntegerField()),
                 ("project_name", models.CharField(max_length=63)),
-                (
-                    "user_name",
-                    models.CharField(
-                        blank=True,
-                        help_text="Submitter; empty for Berth's own workloads.",
-                        max_length=150,
-                    ),
-                ),
+                ("user_name", models.CharField(blank=True, max_length=150)),
                 ("gpu_milli_seconds", models.BigIntegerField(default=0)),
                 ("cpu_milli_seconds", models.BigIntegerField(default=0)),
                 ("memory_mib_seconds", models.BigIntegerField(default=0)),
@@ -532,12 +403,7 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="UsagePoint",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("at", models.DateTimeField()),
                 ("used", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
                 ("parent", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
@@ -558,26 +424,15 @@ class Migration(InitialMigration):
         migrations.CreateModel(
             name="UtilizationPoint",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("step", models.PositiveSmallIntegerField(help_text="Length in seconds: 60 or 3600.")),
-                ("at", models.DateTimeField(help_text="Start of the minute or hour.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("step", models.PositiveSmallIntegerField()),
+                ("at", models.DateTimeField()),
                 ("seconds", models.FloatField()),
                 ("cpu_milli_seconds", models.FloatField()),
-                ("memory_mib", models.PositiveIntegerField(help_text="Peak memory.")),
-                (
-                    "gpu_milli_seconds",
-                    models.FloatField(help_text="Measured part of the pod's GPU allocation."),
-                ),
+                ("memory_mib", models.PositiveIntegerField()),
+                ("gpu_milli_seconds", models.FloatField()),
                 ("gpu_busy_milli_seconds", models.FloatField()),
-                (
-                    "gpu_memory_mib",
-                    models.PositiveIntegerField(help_text="Maximum over the pod's devices.", null=True),
-                ),
+                ("gpu_memory_mib", models.PositiveIntegerField(null=True)),
                 (
                     "pod",
                     models.ForeignKey(

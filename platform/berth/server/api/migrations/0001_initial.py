@@ -17,28 +17,13 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="StoredResponse",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("key", models.CharField(max_length=255)),
-                (
-                    "fingerprint",
-                    models.CharField(
-                        help_text="Keyed digest of the method, the URL and the body.", max_length=64
-                    ),
-                ),
+                ("fingerprint", models.CharField(max_length=64)),
                 ("status", models.PositiveSmallIntegerField(null=True)),
                 ("headers", models.JSONField(default=dict)),
                 ("body", models.BinaryField(default=b"")),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 (
                     "user",
                     models.ForeignKey(
