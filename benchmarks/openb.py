@@ -2,7 +2,7 @@
 
 The cluster and the pods come from the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
 nodes, 6,212 GPUs. Pods only arrive and never end: nodes and pods are shuffled once per seed, and pods are
-drawn until they request 130 % of all GPUs. The engine places all of them in one decision.
+drawn until they request 130% of all GPUs. The engine places all of them in one decision.
 """
 
 import csv

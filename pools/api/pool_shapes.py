@@ -225,7 +225,7 @@ class PoolValues(Body):
     topology: Annotated[tuple[Text, ...], Field(max_length=16, strict=False)] = ()
     reservation_after: Count | None = 600
     cpu_load_limit: Annotated[
-        float, Field(ge=0, le=1000, description="Share of a node's CPU to allocate; 0.8 is 80 %.")
+        float, Field(ge=0, le=1000, description="Share of a node's CPU to allocate; 0.8 is 80%.")
     ] = 1.0
 
     def columns(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Budget:
     text: str = ""
 
     def limit_for(self, total: int) -> int:
-        """Return the limit for a pool of `total` nodes, rounded up: 10 % of 19 nodes is 2."""
+        """Return the limit for a pool of `total` nodes, rounded up: 10% of 19 nodes is 2."""
         if self.percent is None:
             return self.nodes or 0
         return -(-total * self.percent // 100)

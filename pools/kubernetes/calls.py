@@ -1,6 +1,6 @@
 """Single HTTP requests to an API server, over connections that stay open.
 
-These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take about 40 % of the CPU
+These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take about 40% of the CPU
 time of a request, and Berth sends one request for each pod that starts.
 """
 

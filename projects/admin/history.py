@@ -87,7 +87,7 @@ class BudgetAdmin(ReadOnlyModelAdmin):
 
     @display(description="Alert thresholds")
     def alert_thresholds(self, row: Budget) -> str:
-        return ", ".join(f"{percent} %" for percent in row.warn_at)
+        return ", ".join(f"{percent}%" for percent in row.warn_at)
 
 
 @admin.register(Delivery)

@@ -13,7 +13,7 @@ def subject(content: dict[str, Any]) -> str:
     if event == "test":
         return f"Test message for {content['scope']}"
     if event == "budget":
-        return f"{content['owner']} has used {content['percent']} % of its budget"
+        return f"{content['owner']} has used {content['percent']}% of its budget"
     if event == "schedule":
         return f"The schedule {content['project']}/{content['schedule']} could not submit a run"
     if event == "pool":

@@ -69,4 +69,4 @@ class BudgetWarning(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.percent} % of {self.budget}"
+        return f"{self.percent}% of {self.budget}"

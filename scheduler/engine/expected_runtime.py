@@ -7,7 +7,7 @@ MIN_RUNS = 5  # with fewer completed runs, no runtime is estimated
 
 
 def expected_runtime(runtimes: Sequence[int]) -> int | None:
-    """Return the runtime in seconds that 80 % of the runs did not exceed, or None if there are too few runs.
+    """Return the runtime in seconds that 80% of the runs did not exceed, or None if there are too few runs.
 
     `runtimes` lists the runtimes of a project's last completed runs in seconds, in any order.
     """

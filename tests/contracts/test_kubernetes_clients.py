@@ -48,7 +48,7 @@ def site(
     stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(with_shipped_role(kubeconfig)))
 
     def make_order(pod_id: str) -> PodOrder:
-        # Python starts and copies files; with 1 % of a core, this would take minutes.
+        # Python starts and copies files; with 1% of a core, this would take minutes.
         enough = {"cpu_milli": 1000, "memory_mib": 128}
         return stage.order(
             pod_id, "sh", "-c", SERVER, env={"PATH": "/bin:/usr/bin"}, volumes=VOLUMES, **enough

@@ -100,7 +100,7 @@ def test_budget_warning_notifies_project_and_department_subscriptions(cast: Cast
     assert [record_budget_warnings(now), record_budget_warnings(now)] == [1, 0]
     assert deliveries() == [("r@example.org", "budget"), ("v@example.org", "budget")]
     subject = letters.subject(Delivery.objects.order_by("pk")[0].content)
-    assert subject == "vision has used 80 % of its budget"
+    assert subject == "vision has used 80% of its budget"
 
 
 def test_failing_pool_notifies_platform_admins_at_most_every_few_hours(cast: Cast) -> None:

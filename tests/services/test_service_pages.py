@@ -44,7 +44,7 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
     assert "Token usage high" in shown
-    assert "above 5 s" in shown and "above 85 %<" in shown, "every number has its unit"
+    assert "above 5 s" in shown and "above 85%<" in shown, "every number has its unit"
     assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
 
 

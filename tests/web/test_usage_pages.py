@@ -127,7 +127,7 @@ def test_usage_is_exported_as_csv(sign_in: SignIn) -> None:
 
 def test_only_admins_can_create_edit_and_delete_a_budget(cast: Cast, sign_in: SignIn) -> None:
     bob = sign_in("bob")
-    values = {"owner": "projects/vision", "gpu_hours": "300", "warn_at": "50, 100 %", "version": "0"}
+    values = {"owner": "projects/vision", "gpu_hours": "300", "warn_at": "50, 100%", "version": "0"}
     assert bob.post("/budgets/new", values, headers=HTMX).status_code == 204
     budget = Budget.objects.get(project=cast.vision)
     assert (budget.gpu_hours, budget.warn_at) == (300, [50, 100])
@@ -167,7 +167,7 @@ def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in: Sig
         pool_name="local", department_id=cast.research.pk, department_name="research",
         project_id=cast.vision.pk, project_name="vision", user_name="dave", gpu_milli_seconds=5 * 3_600_000,
     )  # fmt: skip
-    assert "50 %" in sign_in("dave").get("/usage").content.decode()
+    assert "50%" in sign_in("dave").get("/usage").content.decode()
     assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()
 
 

@@ -43,7 +43,7 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     ):
         text = page(sign_in("erin"), path)
         for fragment in (
-            "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % used, 2 GiB",
+            "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25%</dd>", "GPU 1: 25% used, 2 GiB",
             "<svg",
         ):  # fmt: skip
             assert fragment in text, (path, fragment)
@@ -59,7 +59,7 @@ def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_i
     make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (address, f"{address}/utilization?part=strip"):
         text = page(client, path)
-        for fragment in ("<dd>25 %</dd>", "of 1 GPU", "<dd>2 GiB</dd>", "<dd>0.5</dd>", "of 2 cores", "<svg"):
+        for fragment in ("<dd>25%</dd>", "of 1 GPU", "<dd>2 GiB</dd>", "<dd>0.5</dd>", "of 2 cores", "<svg"):
             assert fragment in text, (path, fragment)
     assert sign_in("grace").get(f"{address}/utilization?part=strip").status_code == 404
 
@@ -70,7 +70,7 @@ def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, po
     make.used(pod, 25, at=at)
     for path in ("", "/resources"):
         text = page(sign_in("erin"), f"/workloads/{pod.workload_id}{path}")
-        assert "25 %" in text and f'datetime="{at.isoformat()}"' in text, path
+        assert "25%" in text and f'datetime="{at.isoformat()}"' in text, path
 
 
 @pytest.mark.heavy
@@ -82,13 +82,13 @@ def test_workload_list_shows_since_when_a_workload_is_not_measured(
     use = make.used(pod, 25, at=stopped, busy_at=stopped)
     text = page(client, "/workloads")
     assert "not measured" in text and f'<time datetime="{stopped.isoformat()}" data-style="moment"' in text
-    assert "25 %" not in text, "an old value is not shown as the current one"
+    assert "25%" not in text, "an old value is not shown as the current one"
     rows = csv.DictReader(io.StringIO(streamed(client.get("/workloads?format=csv")).decode()))
     assert [row["GPU utilization (%)"] for row in rows] == [""]
     use.at = timezone.now()
     use.save()
     text = page(client, "/workloads")
-    assert "25 %" in text and "not measured" not in text
+    assert "25%" in text and "not measured" not in text
 
 
 @pytest.mark.heavy
@@ -99,7 +99,7 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
     assert '<dd>1</dd><dd class="note">of 2 cores' in text
     assert text.count('<span class="unmeasured">not measured') == 2, "for GPUs and for their memory"
-    assert "0 %" not in text
+    assert "0%" not in text
 
 
 @pytest.mark.heavy
@@ -118,7 +118,7 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     assert "They became idle" in page(client, f"/workloads/{pod.workload_id}")
     assert "idle</strong> since" not in page(client, f"/workloads/{other.pk}")
     listed = page(client, "/workloads")
-    assert listed.count("GPUs idle") == 1 and "GPU utilization 80 %" in listed
+    assert listed.count("GPUs idle") == 1 and "GPU utilization 80%" in listed
     rows = csv.DictReader(io.StringIO(streamed(client.get("/workloads?format=csv")).decode()))
     assert {row["Workload"]: row["GPU utilization (%)"] for row in rows} == {
         "busy-one": "80.0",
@@ -134,8 +134,8 @@ def test_node_page_shows_gpu_utilization_without_workload_names(
     assert "is not measured" in page(sign_in("grace"), path)
     NodeUtilization.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
     text = page(sign_in("grace"), path)
-    assert "GPU 0: 0 % used, 4 MiB" in text
-    assert "GPU 1: 25.5 % used, 2 GiB" in text
+    assert "GPU 0: 0% used, 4 MiB" in text
+    assert "GPU 1: 25.5% used, 2 GiB" in text
     assert "train" not in text, "workload names are shown only to users who may see them"
     assert path in page(sign_in("grace"), f"/nodes/{pod.node.name}")
     assert sign_in("grace").get("/nodes/none/utilization").status_code == 404

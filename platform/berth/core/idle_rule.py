@@ -51,7 +51,7 @@ class IdleRule:
     def sentence(self) -> str:
         if self.action == NONE:
             return "Workloads may leave their GPUs idle."
-        condition = f"A workload whose GPUs all stay below {self.below} % for {format_duration(self.after)}"
+        condition = f"A workload whose GPUs all stay below {self.below}% for {format_duration(self.after)}"
         effect = "is warned"
         if self.action == "suspend":
             effect += f", and suspended {format_duration(self.grace)} later if they are still idle"

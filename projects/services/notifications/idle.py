@@ -15,7 +15,7 @@ from projects.services.notifications.notify import (
     workloads_in_scope,
 )
 
-MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent} % utilization) since {since}."
+MESSAGE = "{gpus:g} allocated GPUs have been idle (below {percent}% utilization) since {since}."
 
 
 def notify_idle(now: datetime) -> int:

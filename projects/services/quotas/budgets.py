@@ -115,7 +115,7 @@ def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
         problems.append(Problem("warn_at", "is not a list of percentages", format_value(value), allowed))
         return []
     problems += [
-        Problem("warn_at", "is out of range", f"{percent} %", allowed)
+        Problem("warn_at", "is out of range", f"{percent}%", allowed)
         for percent in value
         if not 1 <= percent <= MAX_PERCENT
     ]

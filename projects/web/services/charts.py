@@ -34,7 +34,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Chart of one metric. `threshold` is drawn as a line, and `now` is the latest value."""
+    """Chart of one metric. `threshold` is drawn as a line. It and the latest value, `now`, have units."""
 
     key: str
     title: str
@@ -49,7 +49,7 @@ class Chart:
 
     @property
     def label(self) -> str:
-        return f"{self.title} over the last hour, now {self.now} {self.unit}".strip()
+        return f"{self.title} over the last hour, now {self.now}"
 
     @property
     def names(self) -> str:
@@ -97,7 +97,7 @@ def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) ->
 def format_percent(fraction: float) -> str:
     """Return a fraction in percent, with three digits as in the conditions and charts."""
     percent = 100 * fraction
-    return f"{percent:,.3g} %" if percent >= 0.1 or not percent else "below 0.1 %"
+    return f"{percent:,.3g}%" if percent >= 0.1 or not percent else "below 0.1%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,10 @@ def _chart(
     last = pick(points[-1])  # of the same measurement as the conditions
 
     def show(value: float) -> str:
-        return f"{value / MILLI if in_thousandths else value:,.3g}" if unit else f"{value:,.0f}"
+        if not unit:
+            return f"{value:,.0f}"
+        number = f"{value / MILLI if in_thousandths else value:,.3g}"
+        return f"{number}%" if unit == "%" else f"{number} {unit}"
 
     return Chart(
         key, title, unit, step_lines, axis.begin, axis.end, "not measured" if last is None else show(last),

@@ -33,7 +33,7 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
         shown.is_unmeasured, shown.measured_at = row.pk in unmeasured, last.get(row.pk)
         if busy is not None:
             shown.utilization_percent = round(busy / 10)
-            label = f"GPU utilization {shown.utilization_percent} %"
+            label = f"GPU utilization {shown.utilization_percent}%"
             shown.utilization_bar = stacked_bar([(busy, "used")], MILLI, label)
     return rows
 

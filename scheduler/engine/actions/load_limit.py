@@ -86,7 +86,7 @@ def _sort_key(victim: Victim) -> Key:
 
 def _evict_victims(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     percent = board.nodes.cpu_load_limit * 100 / MILLI
-    rule = f"the pool allocates at most {percent:g} % of a node's CPU"
+    rule = f"the pool allocates at most {percent:g}% of a node's CPU"
     pods = tuple((part.role.name, pod.index) for victim in victims for part, pod in victim.pods)
     lost_gpu_seconds = sum(victim.lost_gpu_seconds for victim in victims)
     eviction = Eviction(

@@ -178,7 +178,7 @@ def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
     else:
         message += (
             f"By the rule of {due.owner}, the workload will be suspended at {_format_time(suspend_at)}, "
-            f"unless a GPU is used at {rule.below} % or more before then."
+            f"unless a GPU is used at {rule.below}% or more before then."
         )
     return IdleWarning(
         workload=workload, run=workload.run, since=since, at=now, suspend_at=suspend_at, rule=asdict(rule),
@@ -245,7 +245,7 @@ def _numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[
 
 def _idle_sentence(workload: Workload, rule: IdleRule, since: datetime) -> str:
     gpus = format_count(workload.gpu_milli_now / MILLI, "GPU")
-    return f"{gpus} stayed below {rule.below} % since {_format_time(since)}."
+    return f"{gpus} stayed below {rule.below}% since {_format_time(since)}."
 
 
 def _format_time(at: datetime) -> str:

@@ -172,4 +172,4 @@ class _ShareExplanation:
 
 
 def _format_percent(part: Fraction) -> str:
-    return f"{format_number(round(float(part) * MILLI) / 10)} %"
+    return f"{format_number(round(float(part) * MILLI) / 10)}%"

@@ -274,7 +274,7 @@ def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Tenan
                 (round(1000 * max(0.0, status.forecast - status.used)), "requested"),
             ],
             round(1000 * whole),
-            f"{status.percent:.0f} % used, {status.forecast_percent:.0f} % forecast for the month",
+            f"{status.percent:.0f}% used, {status.forecast_percent:.0f}% forecast for the month",
         )
         mark = Bar(
             budget_bar.parts, quota=round(1000 * status.budget.gpu_hours / whole), label=budget_bar.label

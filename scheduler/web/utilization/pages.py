@@ -107,7 +107,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         ),
     ]
     if use.allocated_gpu_milli:
-        busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f} %"
+        busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
         of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
         figures = [
             ("gpu", "GPU utilization", busy, f"of {format_gpus(use.allocated_gpu_milli)}"),

@@ -60,9 +60,9 @@ async def test_allocated_and_used_resources_are_shown_side_by_side_and_sorted_wi
         await app.workers.wait_for_complete()
         await pilot.pause()
         first, second = table_text(app, "workloads")
-        assert first[:6] == ["vision/\\x1b[31mevil", "running", "4/4", "25 %", "6.5/8", "8.0/16"]
+        assert first[:6] == ["vision/\\x1b[31mevil", "running", "4/4", "25%", "6.5/8", "8.0/16"]
         assert second[1] == "pending"
-        assert table_text(app, "pools")[0][:4] == ["train", "1/2", "4/8", "25 %"]
+        assert table_text(app, "pools")[0][:4] == ["train", "1/2", "4/8", "25%"]
         assert table_text(app, "nodes")[0][3:5] == ["4/8", "-"], "unmeasured values are shown as dashes"
         await pilot.press("s")
         await app.workers.wait_for_complete()
@@ -90,7 +90,7 @@ async def test_unreachable_server_is_reported_above_the_last_data() -> None:
 
 def test_headline_sums_gpus_and_workloads() -> None:
     line = headline(cluster_snapshot(row("a"), row("b", phase="pending"), row("c", phase="suspended")))
-    assert line == "4 of 8 GPUs allocated (50%), 25 % used; workloads: 1 running, 1 pending"
+    assert line == "4 of 8 GPUs allocated (50%), 25% used; workloads: 1 running, 1 pending"
 
 
 def test_workloads_are_sorted_by_usage_then_name() -> None:

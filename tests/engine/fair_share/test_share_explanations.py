@@ -56,7 +56,7 @@ def test_remainder_after_quotas_is_divided_by_weight() -> None:
     assert explain_share(division, A) == [
         "Total request (allocated and pending): 100 GPUs.",
         "The queue's quota is 10 GPUs and fully available.",
-        "Left to divide by weight: 80 GPUs. The queue's portion of 75 % is 60 GPUs.",
+        "Left to divide by weight: 80 GPUs. The queue's portion of 75% is 60 GPUs.",
         "Fair share: 70 GPUs.",
     ]
 
@@ -64,7 +64,7 @@ def test_remainder_after_quotas_is_divided_by_weight() -> None:
 def test_leftover_unit_goes_to_the_largest_remainder() -> None:
     division = gpu_division(11, [queue(A, 2, 10, weight=1), queue(B, 2, 10, weight=4)])
     assert explain_share(division, A)[2:] == [
-        "Left to divide by weight: 7 GPUs. The queue's portion of 20 % is 1.4 GPUs, rounded down to 1 GPU.",
+        "Left to divide by weight: 7 GPUs. The queue's portion of 20% is 1.4 GPUs, rounded down to 1 GPU.",
         (
             "Left after rounding: 1 GPU. "
             "The queue's remainder is 0.4 GPUs, less than b's (0.6 GPUs), so the queue gets none."
@@ -86,7 +86,7 @@ def test_unused_share_goes_to_queues_with_demand() -> None:
     division = gpu_division(20, [queue(A, 0, 20), queue(B, 0, 5)])
     assert explain_share(division, A)[2:] == [
         (
-            "Left to divide by weight: 20 GPUs. The queue's portion of 50 % is 10 GPUs. "
+            "Left to divide by weight: 20 GPUs. The queue's portion of 50% is 10 GPUs. "
             "Queues that need less than their portion are served first."
         ),
         "Then left to divide by weight: 15 GPUs. No other queue requests more, so the queue gets 15 GPUs.",
@@ -94,7 +94,7 @@ def test_unused_share_goes_to_queues_with_demand() -> None:
     ]
     assert explain_share(division, B)[2] == (
         "Left to divide by weight: 20 GPUs. "
-        "The queue's portion of 50 % is 10 GPUs, but the queue needs only 5 GPUs."
+        "The queue's portion of 50% is 10 GPUs, but the queue needs only 5 GPUs."
     )
 
 
@@ -115,14 +115,14 @@ def test_explanation_mentions_oversubscribed_quotas() -> None:
         "The queue's quota is 8 GPUs, but quotas of rank 0 are oversold: "
         "16 GPUs requested within quota, 10 GPUs available."
     )
-    assert lines[2] == "Left to divide by quota: 10 GPUs. The queue's portion of 50 % is 5 GPUs."
+    assert lines[2] == "Left to divide by quota: 10 GPUs. The queue's portion of 50% is 5 GPUs."
 
 
 def test_explanation_mentions_decayed_usage() -> None:
     mode = {"fairshare": {"mode": "time_based", "k": 0.5}}
     lines = explain_share(gpu_division(10, [queue(A, 0, 10, usage=1.0), queue(B, 0, 10)], **mode), A)
     assert (
-        "The queue's portion of 50 %, adjusted to 25 % for its decayed usage of 1 (K 0.5), is 2.5 GPUs"
+        "The queue's portion of 50%, adjusted to 25% for its decayed usage of 1 (K 0.5), is 2.5 GPUs"
         in lines[2]
     )
 

@@ -28,7 +28,7 @@ def test_lower_load_limit_scales_a_running_workload_down_once(stage: Stage) -> N
     assert len(stage.pods(workload, "running")) == 2
     eviction = Eviction.objects.get()
     assert (eviction.kind, eviction.workload_name) == ("shrink", "train-1")
-    assert "the pool allocates at most 80 % of a node's CPU" in eviction.rule
+    assert "the pool allocates at most 80% of a node's CPU" in eviction.rule
 
     stage.tick(5, seconds=60)
     assert stage.phase(workload) == Phase.RUNNING

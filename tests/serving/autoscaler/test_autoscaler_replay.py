@@ -25,7 +25,7 @@ def test_condition_must_hold_for_its_duration_before_a_scale_out() -> None:
 
 def test_simulated_token_usage_drops_when_engines_are_added() -> None:
     replayed = replay(recorded(200, usage=0.88), CONFIG, 1)
-    assert len(replayed.scalings) == 1, "88 % of two engines are 59 % of three"
+    assert len(replayed.scalings) == 1, "88% of two engines are 59% of three"
     assert replayed.engines[-1] == 3
 
 

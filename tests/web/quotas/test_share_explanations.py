@@ -57,7 +57,7 @@ def test_explanation_sentences_match_the_numbers(contended_pool: Cast) -> None:
         "The queue has no quota.",
         (
             "Left to divide by weight: 2 GPUs. "
-            "The queue's portion of 66.7 % is 1.333 GPUs, rounded down to 1 GPU."
+            "The queue's portion of 66.7% is 1.333 GPUs, rounded down to 1 GPU."
         ),
         (
             "Left after rounding: 1 GPU. "

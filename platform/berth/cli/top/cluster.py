@@ -162,7 +162,7 @@ def workload_columns(at: datetime) -> list[Column]:
 
 def format_utilization(use: "Utilization | None") -> str:
     """Format the utilization of the allocated GPUs in percent, or a dash if it was not measured."""
-    return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f} %"
+    return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f}%"
 
 
 def _usage_columns() -> Iterable[Column]:

@@ -84,7 +84,7 @@ def seconds(milliseconds: float | None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else NO_VALUE
+    return f"{100 * part / whole:.0f}%" if whole else NO_VALUE
 
 
 def milliseconds(value: float | None) -> str:
