@@ -60,11 +60,13 @@ class NamedWorkload:
     """Workload in a decision.
 
     `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted.
+    `array` is the ID and the name of the array that the workload is a task of.
     """
 
     project: str
     name: str
     id: UUID | None
+    array: tuple[UUID, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,15 @@ class DecidedCycle:
     @property
     def milliseconds(self) -> float:
         return self.row.observe_ms + self.row.decide_ms + self.row.commit_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """Workload of a name, with the ID and the name of its array."""
+
+    at: datetime
+    id: UUID
+    array: tuple[UUID, str] | None
 
 
 class _Redaction:
@@ -203,29 +214,29 @@ def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters)
     """Return the cycles with their matching decisions, redacted for the user."""
     redaction = _Redaction(actor)
     handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
-    ids = _workload_ids(actor, handles)
+    submissions = _submissions(actor, handles)
     recorded_evictions = {
         (cycle, f"{project}/{name}"): (pk, rule)
         for pk, cycle, project, name, rule in evictions(actor)
         .filter(cycle__in=[row.pk for row in rows])
         .values_list("pk", "cycle", "project_name", "workload_name", "rule")
     }
-    return [_render_cycle(row, redaction, filters, ids, recorded_evictions) for row in rows]
+    return [_render_cycle(row, redaction, filters, submissions, recorded_evictions) for row in rows]
 
 
 def _render_cycle(
     row: Cycle,
     redaction: _Redaction,
     filters: DecisionFilters,
-    ids: Mapping[str, list[tuple[datetime, UUID]]],
+    submissions: Mapping[str, list[_Submission]],
     recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
 ) -> DecidedCycle:
     def named(handle: str) -> NamedWorkload:
         project, _, name = handle.partition("/")
         if not redaction.can_see(handle, row.at):
             return NamedWorkload(project, "", None)
-        earlier = [pk for submitted, pk in ids.get(handle, ()) if submitted <= row.at]
-        return NamedWorkload(project, name, earlier[-1] if earlier else None)
+        earlier = [each for each in submissions.get(handle, ()) if each.at <= row.at]
+        return NamedWorkload(project, name, *((earlier[-1].id, earlier[-1].array) if earlier else (None,)))
 
     bundles = _bundles(row)
     visible = [b for b in bundles if any(redaction.can_see(handle, row.at) for handle in _handles(b))]
@@ -381,14 +392,17 @@ def _handles(bundle: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 
-def _workload_ids(actor: Actor, handles: Iterable[str]) -> dict[str, list[tuple[datetime, UUID]]]:
-    """Return the IDs of the visible workloads with these names, in submission order."""
+def _submissions(actor: Actor, handles: Iterable[str]) -> dict[str, list[_Submission]]:
+    """Return the visible workloads with these names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(
         project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}
     )
-    ids: dict[str, list[tuple[datetime, UUID]]] = {}
-    values = rows.order_by("submitted_at").values_list("pk", "project__name", "name", "submitted_at")
-    for pk, project, name, submitted_at in values:
-        ids.setdefault(f"{project}/{name}", []).append((submitted_at, pk))
-    return ids
+    submissions: dict[str, list[_Submission]] = {}
+    values = rows.order_by("submitted_at").values_list(
+        "pk", "project__name", "name", "submitted_at", "array_id", "array__name"
+    )
+    for pk, project, name, submitted_at, array, array_name in values:
+        submission = _Submission(submitted_at, pk, (array, array_name) if array else None)
+        submissions.setdefault(f"{project}/{name}", []).append(submission)
+    return submissions

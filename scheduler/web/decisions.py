@@ -20,9 +20,10 @@ from scheduler.reports.decisions import (
     render_cycles,
 )
 from scheduler.reports.replay import replay
+from scheduler.web.decision_rows import decision_rows
 
 SORTS = {"at": "pk"}
-CYCLES_PER_PAGE = 25
+CYCLES_PER_PAGE = 50
 KEYS = ("kind", "pool", "project", "workload", "since", "until")
 
 
@@ -43,7 +44,7 @@ def index(request: Request) -> HttpResponse:
         "is_admin": is_platform_admin(request.actor),
         "is_filtered": any(values.values()),
         "slice": listing,
-        "cycles": render_cycles(request.actor, listing.rows, filters),
+        "rows": decision_rows(render_cycles(request.actor, listing.rows, filters)),
         "kinds": KIND_TITLES.items(),
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),

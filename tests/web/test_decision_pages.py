@@ -8,6 +8,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from projects.models import Project, Workload
+from projects.services import arrays
 from scheduler.models import Cycle, Eviction
 from scheduler.reports import decisions
 from tests import factories as make
@@ -16,6 +17,10 @@ from tests.present import present
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
+SWEEP = {
+    "name": "sweep", "project": "vision", "command": "python train.py", "roles": [{"gpu": 1}],
+    "array": {"matrix": {"SEED": list(range(6))}},
+}  # fmt: skip
 
 
 def step(do: str, workload: str, node: str, index: int = 0) -> dict[str, Any]:
@@ -149,6 +154,27 @@ def test_decision_list_query_count_is_independent_of_the_number_of_decisions(
         make.cycle(bundles=1, applied=1, plan={"bundles": [start], "stale": []})
     with django_assert_max_num_queries(12):
         page(alice, "/decisions")
+
+
+def test_tasks_of_an_array_share_a_row_unless_another_decision_is_between_them(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    array = arrays.submit(actor=cast.dave, document=SWEEP, now=make.ago(hours=1)).array
+    names = Workload.objects.filter(array=array).order_by("array_index").values_list("name", flat=True)
+    tasks = [f"vision/{name}" for name in names]
+    make.workload(cast.vision, "between", submitted_at=make.ago(hours=1))
+    for number, handle in enumerate([*tasks[:4], "vision/between", *tasks[4:]]):
+        start = bundle("start", handle, step("place", handle, "node-1"))
+        make.cycle(id=700 + number, bundles=1, applied=1, plan={"bundles": [start], "stale": []})
+    text = page(sign_in("erin"), "/decisions")
+    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert body.count("<tr>") == 4  # two tasks, the other workload and four tasks
+    assert "4 tasks of the array" in body
+    assert f'href="/arrays/{array.pk}">sweep</a>' in body
+    assert (
+        'href="/decisions/700">Cycle 700</a> to <a class="plain-link" href="/decisions/703">703</a>' in body
+    )
+    assert all(f">{handle.partition('/')[2]}</a>" in body for handle in tasks)
 
 
 def test_page_of_a_decision_says_in_sentences_what_was_decided_and_why(

@@ -1,0 +1,63 @@
+"""Rows of the list of decisions, with one row for the tasks of an array that were decided alike."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from scheduler.reports.decisions import DecidedCycle, Decision
+
+MIN_TASKS = 3  # fewer tasks have a row each
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """One decision of a cycle, or None if the cycle applied none. `is_first` marks the first of its cycle."""
+
+    cycle: DecidedCycle
+    decision: Decision | None
+    is_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRow:
+    """Decisions of the same kind about tasks of one array, the latest first."""
+
+    tasks: Sequence[DecisionRow]
+
+    @property
+    def latest(self) -> DecisionRow:
+        return self.tasks[0]
+
+    @property
+    def earliest(self) -> DecisionRow:
+        return self.tasks[-1]
+
+
+def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow]:
+    """Return the rows of the cycles. Tasks of an array share a row if no other decision is between them."""
+    rows: list[DecisionRow | TasksRow] = []
+    for key, group in groupby(_single_rows(cycles), _group):
+        members = list(group)
+        rows += [TasksRow(members)] if key is not None and len(members) >= MIN_TASKS else members
+    return rows
+
+
+def _single_rows(cycles: Iterable[DecidedCycle]) -> Iterable[DecisionRow]:
+    for cycle in cycles:
+        if not cycle.decisions:
+            yield DecisionRow(cycle, None)
+        for place, decision in enumerate(cycle.decisions):
+            yield DecisionRow(cycle, decision, is_first=place == 0)
+
+
+def _group(row: DecisionRow) -> tuple[str, str, UUID] | None:
+    """Return what the decisions of one row have in common, or None if the decision needs its own row."""
+    cycle, decision = row.cycle, row.decision
+    has_more: Any = cycle.hidden or cycle.stale or cycle.row.notes
+    if has_more or decision is None or decision.workload.array is None:
+        return None
+    if decision.victims or decision.message:
+        return None
+    return decision.kind, decision.pool, decision.workload.array[0]
