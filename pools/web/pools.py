@@ -19,7 +19,7 @@ from pools.scale_down import NodeToDrain, list_nodes_to_drain
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_values
 
 MAX_LISTED = 20
-TITLE = "New node pool"
+TITLE = "Create node pool"
 RETRY = (
     "Provisioning starts again immediately, and the count of failed boots is reset. Fix the cause first: "
     "machines that do not boot cost money."
@@ -42,18 +42,20 @@ def create(request: Request) -> HttpResponse:
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "GET":
         form.offer_machine(len(machine().devices))
-    more: dict[str, Any] = {"check": "Test connection"}
+    more: dict[str, Any] = {"check": "Test connection", "crumbs": [("Node pools", _list_url())]}
     if request.method == "POST" and form.is_valid():
         with form_errors(form, form.paths()):
             if "check" in request.POST:
                 form.keep_secrets()
                 more |= _preview(form)
-                return form_page(request, form, title=TITLE, label="Create pool", back=_list_url(), **more)
+                return form_page(
+                    request, form, title=TITLE, label="Create node pool", back=_list_url(), **more
+                )
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
             return done(
                 request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
             )
-    return form_page(request, form, title=TITLE, label="Create pool", back=_list_url(), **more)
+    return form_page(request, form, title=TITLE, label="Create node pool", back=_list_url(), **more)
 
 
 def _crumbs(pool: NodePool) -> list[tuple[str, str]]:

@@ -51,6 +51,6 @@ def test_pool_form_tests_the_connection_before_the_pool_is_created(
         assert page.evaluate(OVERFLOW) <= 0
         assert not NodePool.objects.filter(name="prod").exists()
         with page.expect_response("**/node-pools/new"):
-            page.get_by_role("button", name="Create pool").click()
+            page.get_by_role("button", name="Create node pool").click()
         assert NodePool.objects.filter(name="prod").exists()
         assert faults == []

@@ -40,14 +40,25 @@ from projects.web.schedules.frequency import (
 from projects.web.schedules.pages import find_schedule
 
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
-PREVIEWED_RUNS = 3
-ZONES: dict[str, Any] = {
-    "result_template": "projects/schedules/time_zones.html",
+PREVIEWED_RUNS = 5
+BESIDE_FORM: dict[str, Any] = {
+    "aside_template": "projects/schedules/next_runs.html",
     "time_zones": sorted(
         name for name in available_timezones() if "/" in name and not name.startswith("Etc/")
     ),
 }
-EXAMPLE = "command: python train.py\nroles:\n  - replicas: 1\n    gpu: 1\n"
+EXAMPLE = """\
+# Name and project come from the schedule.
+command: |-
+  nvidia-smi || echo "no NVIDIA driver"
+  for step in 1 2 3; do echo "step $step"; sleep 5; done
+roles:
+  - name: worker
+    replicas: 1
+    gpu: 1
+    cpu: 2
+    memory_mib: 4096
+"""
 TEMPLATE, DOCUMENT = "template", "document"
 SOURCES = ((TEMPLATE, "A template of the project"), (DOCUMENT, "A document"))
 OVERLAPS = (
@@ -56,12 +67,12 @@ OVERLAPS = (
     (Overlap.REPLACE, "Cancel the previous run"),
 )
 MISSING = {TEMPLATE: "Choose a template.", DOCUMENT: "Enter a workload document."}
-# The hint below the frequency says when the runs would be, and is updated as the user types.
+# The card beside the form lists the next runs, and is updated as the user types.
 TIME_FIELDS = ("frequency", "minute", "at", "weekday", "day", "cron", "time_zone")
 TIMES_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
     "hx-include": ", ".join(f"#schedule_{name}" for name in TIME_FIELDS),
-    "hx-target": "#schedule_frequency_helptext",
+    "hx-target": "#schedule_next_runs",
     "hx-swap": "innerHTML",
     "hx-trigger": ", ".join(
         ["load", "change delay:50ms"]
@@ -88,7 +99,7 @@ PROJECT_TEMPLATES = {
 
 class ScheduleForm(Form):
     frequency = forms.ChoiceField(
-        label="Frequency", choices=FREQUENCIES, required=False, help_text="The next runs are shown here.",
+        label="Frequency", choices=FREQUENCIES, required=False,
         widget=forms.Select(attrs=TIMES_PREVIEW),
     )  # fmt: skip
     minute = forms.IntegerField(label="Minute", min_value=0, max_value=59, required=False)
@@ -116,7 +127,7 @@ class ScheduleForm(Form):
     )
     document = forms.CharField(
         label="Workload in YAML", required=False, strip=False,
-        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "wrap": "off", "data-numbered": ""}),
     )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -209,7 +220,7 @@ def add(request: Request) -> HttpResponse:
                 return done(request, f"Schedule {stored.name} created.", to=to, leave=True)
     return form_page(
         request, form, title="Create schedule", label="Create schedule", back=reverse("schedules"),
-        text="Submit a workload at fixed times.", **ZONES,
+        crumbs=[("Schedules", reverse("schedules"))], **BESIDE_FORM,
     )  # fmt: skip
 
 
@@ -231,7 +242,7 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
     return form_page(
         request, form, title=f"Edit {name}", label="Save schedule", back=back,
         text="" if schedule.owner_id == request.user.pk else "You become the owner: runs use your rights.",
-        **ZONES,
+        crumbs=[("Schedules", reverse("schedules")), (name, back)], **BESIDE_FORM,
     )  # fmt: skip
 
 
@@ -254,7 +265,7 @@ def preview_times(request: Request) -> HttpResponse:
     if values.cron:
         runs, problems = schedules.preview_runs(values, PREVIEWED_RUNS, timezone.now())
         context |= {
-            "runs": [f"{run:%a} {run.day} {run:%b %H:%M}" for run in runs],
+            "runs": [(f"{run:%a} {run.day} {run:%b, %H:%M}", run) for run in runs],
             "times": "" if problems else describe_cron(values.cron),
             "problem": _sentence(problems[0]) if problems else "",
         }

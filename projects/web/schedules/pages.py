@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from django.db.models import Q
@@ -98,7 +99,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if file := requested_csv(request, listing):
         return file
     context = {
-        "rows": [(row, last, _in_zone(row), _row_steps(request, row)) for row, last in listing.rows],
+        "rows": [
+            (
+                row,
+                last,
+                _in_zone(row, last.due_at if last else None),
+                _in_zone(row, row.next_at),
+                _row_steps(request, row),
+            )
+            for row, last in listing.rows
+        ],
         "listing": listing,
         "is_searched": is_searched,
         "may_create": may_submit_anywhere(request.actor),
@@ -170,11 +180,11 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
     return row
 
 
-def _in_zone(schedule: Schedule) -> str:
-    """Return the next run in the schedule's own time zone, like the times beside it."""
-    if schedule.next_at is None:
+def _in_zone(schedule: Schedule, time: datetime | None) -> str:
+    """Return a time in the schedule's own time zone, in which the list also describes its times."""
+    if time is None:
         return ""
-    at = schedule.next_at.astimezone(ZoneInfo(schedule.time_zone))
+    at = time.astimezone(ZoneInfo(schedule.time_zone))
     return f"{at:%a} {at.day} {at:%b, %H:%M}"
 
 

@@ -1,5 +1,6 @@
 """Base class of forms. Error messages state the value, what is allowed and what to do."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
     (forms.DateField, "a date, for example 2026-11-30"),
     (forms.URLField, "an address, for example https://example.com/hook"),
 )
+# limits of what the head of a closed section says about its fields
+MAX_VALUES_SHOWN, MAX_VALUE_LENGTH = 3, 24
+UNIT = re.compile(r"(.+) \((.+)\)")  # label with a unit
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class ShownSection:
     def is_open(self) -> bool:
         return not self.section.is_folded or any(field.errors for field in self.fields)
 
+    @property
+    def values_set(self) -> str:
+        """Return the labels and short values of the fields that differ from their defaults."""
+        texts = [_text_if_set(field) for field in self.fields]
+        shown = [text for text in texts if text]
+        more = f", {len(shown) - MAX_VALUES_SHOWN} more" if len(shown) > MAX_VALUES_SHOWN else ""
+        return f"{', '.join(shown[:MAX_VALUES_SHOWN])}{more}"
+
 
 class Form(forms.Form):
     """Form that replaces Django's general error messages with specific messages."""
@@ -69,6 +81,29 @@ class Form(forms.Form):
                 continue
             value = self[name].data
             errors.data = [_specific_error(field, value, error) for error in errors.as_data()]
+
+
+def _text_if_set(field: forms.BoundField) -> str:
+    """Return the field's label with its value, only the label if the value is long, or "" for the default."""
+    default, value = field.field.initial, field.initial
+    if value in (None, "", [], {}) or str(value) == str(default) or (value is False and not default):
+        return ""
+    label, unit = match.groups() if (match := UNIT.fullmatch(str(field.label))) else (str(field.label), "")
+    if isinstance(value, bool):
+        return label if value else f"no {label[:1].lower()}{label[1:]}"
+    text = _value_text(field.field, value)
+    if len(text) > MAX_VALUE_LENGTH or not text.isprintable():
+        return label
+    is_name = isinstance(field.field, forms.ChoiceField)
+    return f"{label}: {text[:1].lower()}{text[1:]}" if is_name else f"{label} {text} {unit}".rstrip()
+
+
+def _value_text(field: forms.Field, value: Any) -> str:
+    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    if isinstance(field, forms.ChoiceField):
+        return str(dict(_pairs(field.choices)).get(value, value))
+    return str(field.prepare_value(value))
 
 
 def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> ValidationError:
@@ -111,12 +146,16 @@ def _invalid_choice(field: forms.ChoiceField, value: str) -> str:
     return f"{_quote_value(value)} is not available. {advice}"
 
 
-def _values(choices: Any) -> Iterator[Any]:
+def _pairs(choices: Any) -> Iterator[tuple[Any, Any]]:
     for value, label in choices:
         if isinstance(label, (list, tuple)):
-            yield from _values(label)
+            yield from _pairs(label)
         else:
-            yield value
+            yield value, label
+
+
+def _values(choices: Any) -> Iterator[Any]:
+    return (value for value, _ in _pairs(choices))
 
 
 def _quote_value(value: object) -> str:

@@ -68,7 +68,7 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
     ("Create token", "token-new", "lock", _everyone),
     ("Create subscription", "notification-new", "bell", _everyone),
 )
-PAGES_OF_FORMS = {"pool-new"}  # forms that are too long for a dialog
+PAGES_OF_FORMS = {"pool-new", "schedule-new"}  # forms that are too long for a dialog
 STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
 EDIT_QUOTA = "Edit the quota"

@@ -189,16 +189,41 @@
   }
   document.addEventListener("change", (event) => event.target.form && sections(event.target.form));
 
-  /** Count the fields of a form page that differ from their stored values. */
+  /** Count the fields of a form page that differ from their stored values, in total and per card. */
   const isChanged = (field) => (field.type === "checkbox" ? field.checked !== field.defaultChecked
     : field.options ? [...field.options].some((option, place) => option.selected !== (option.defaultSelected || (place === 0 && !field.querySelector("[selected]"))))
     : field.value !== field.defaultValue);
   document.addEventListener("input", (event) => {
-    const count = event.target.form?.querySelector("[data-change-count]");
-    if (!count) return;
-    const changed = [...event.target.form.elements].filter((field) => field.name && field.type !== "hidden" && isChanged(field)).length;
-    count.textContent = changed ? `${changed} change${changed === 1 ? "" : "s"}` : "";
+    const form = event.target.form, total = form?.querySelector("[data-change-count]");
+    if (!total) return;
+    const count = (scope) => {
+      const changed = [...scope.querySelectorAll("input, select, textarea")].filter((field) => field.name && field.type !== "hidden" && isChanged(field)).length;
+      return changed ? `${changed} change${changed === 1 ? "" : "s"}` : "";
+    };
+    total.textContent = count(form);
+    for (const card of form.querySelectorAll("details.card")) card.querySelector("h2").dataset.changes = count(card);
   });
+
+  /** Show line numbers beside the documents in forms. */
+  function numberLines(scope) {
+    for (const box of scope.querySelectorAll("textarea[data-numbered]:not(.editor-text)")) {
+      const editor = document.createElement("div"), lines = document.createElement("div");
+      editor.className = "code-editor";
+      lines.className = "editor-lines";
+      lines.ariaHidden = "true";
+      box.replaceWith(editor);
+      box.classList.add("editor-text");
+      editor.append(lines, box);
+      const write = () => lines.replaceChildren(...box.value.split("\n").map((_, index) => {
+        const line = document.createElement("span");
+        line.textContent = index + 1;
+        return line;
+      }));
+      box.addEventListener("input", write);
+      box.addEventListener("scroll", () => { lines.scrollTop = box.scrollTop; }, { passive: true });
+      write();
+    }
+  }
   document.addEventListener("htmx:load", (event) => {
     const forms = event.target.matches?.("form") ? [event.target] : event.target.querySelectorAll("form");
     forms.forEach(sections);
@@ -222,6 +247,7 @@
   document.addEventListener("htmx:load", (event) => {
     times(event.target);
     showOpenTabs();
+    numberLines(event.target);
   });
   document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
     ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, true));
@@ -236,5 +262,6 @@
 
   times(document);
   showOpenTabs();
+  numberLines(document);
   setInterval(() => { if (!document.hidden) times(document); }, 10000);
 })();
