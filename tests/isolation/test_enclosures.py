@@ -60,6 +60,21 @@ def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
     assert "--unshare-user" not in argv, "root needs no user namespace"
 
 
+def test_path_that_a_pod_sees_elsewhere_is_a_link() -> None:
+    zone = Mount("/usr/share/zoneinfo/UTC", "/etc/localtime")
+    view = View(readable=(Mount.at("/usr"), zone))
+    assert pairs(enclose(view, Level.USERS), "--symlink") == ["/etc/localtime"]
+    shadowed = [
+        replace(view, hidden=("/usr/share",)),
+        replace(view, writable=(Mount("/pods/1/share", "/usr/share"),)),
+        replace(view, readable=(Mount("/opt/usr", "/usr"), zone)),
+        replace(view, readable=(*view.readable, Mount.at("/etc/localtime/below"))),
+        replace(view, readable=(*view.readable, Mount.at("/etc"))),
+    ]
+    for each in shadowed:
+        assert "/etc/localtime" in pairs(enclose(each, Level.USERS), "--ro-bind")
+
+
 def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> None:
     assert "--disable-userns" in enclose(View(), Level.NAMESPACES)
     assert "--disable-userns" not in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
@@ -153,6 +168,16 @@ def test_pod_runs_as_the_named_user_of_its_project(stage: LocalStage) -> None:
     expected = UID if stage.runtime.isolation.level is Level.USERS else os.geteuid()
     assert output(stage, "p-1", "id -u; id -un").split() == [str(expected), "pod"]
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
+
+
+def test_pod_sees_small_system_files_as_copies_that_it_cannot_change(stage: LocalStage) -> None:
+    script = (
+        "grep -c ' /etc/services ' /proc/self/mountinfo; grep -c ' /etc/resolv.conf ' /proc/self/mountinfo; "
+        "(echo no > /etc/services) 2>/dev/null || echo refused; cat /etc/services"
+    )
+    mounts, live_mounts, change, *content = output(stage, "p-1", script).splitlines()
+    assert (mounts, live_mounts, change) == ("0", "1", "refused")
+    assert content == Path("/etc/services").read_text().strip().splitlines()
 
 
 def test_programs_can_reopen_their_standard_output(stage: LocalStage) -> None:

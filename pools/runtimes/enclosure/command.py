@@ -9,15 +9,21 @@ from pools.runtimes.enclosure.levels import Level
 
 # Program that keeps the namespaces alive. The program ends when the shim closes its standard input.
 HOLDER = "/bin/cat"
+# bubblewrap's option that copies a file. The shim replaces the path of the source by an open descriptor.
+COPY = "--file"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
 
 @dataclass(frozen=True)
 class Mount:
-    """Bind mount of the machine's path `source` at `target` inside the pod."""
+    """Bind mount of the machine's path `source` at `target` inside the pod.
+
+    If `is_copied` is set, the pod gets a copy of the file as of its start, which is faster than a mount.
+    """
 
     source: str
     target: str
+    is_copied: bool = False
 
     @classmethod
     def at(cls, path: str) -> Mount:
@@ -74,11 +80,30 @@ def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting:
 def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
     """Yield the option, path and source of each mount."""
     for mount in view.readable:
-        yield "--ro-bind", mount.target, mount.source
+        yield _readable_option(mount, view), mount.target, mount.source
     for mount in view.writable:
         yield "--bind", mount.target, mount.source
     for path in view.hidden:
         yield "--tmpfs", path, ""
+
+
+def _readable_option(mount: Mount, view: View) -> str:
+    """Return the option that shows the mount's source: a copy, a link or, if neither is possible, a mount."""
+    others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
+    others += view.hidden
+    if is_inside(mount.target, others):
+        return "--ro-bind"  # nothing can be created in another mount
+    if mount.is_copied:
+        return COPY
+    visible = [each.target for each in view.readable if each.source == each.target]
+    shadowed = [*view.hidden, *(each.target for each in view.writable)]
+    is_link = (
+        mount.source != mount.target
+        and is_inside(mount.source, visible)
+        and not is_inside(mount.source, shadowed)
+        and not any(is_inside(other, (mount.target,)) for other in others)
+    )
+    return "--symlink" if is_link else "--ro-bind"
 
 
 def _parents(path: str, created: set[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,12 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
+# Small files that seldom change. /etc/hosts and /etc/resolv.conf are mounted, so that pods see new contents.
+_COPIED = frozenset((
+    "/etc/hostname", "/etc/ld.so.cache", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/profile",
+    "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/timezone",
+))  # fmt: skip
+_COPY_MAX = 2**20  # bytes
 _JAVA = "java*"  # these directories in /etc have the Java version in their names
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
@@ -58,7 +65,15 @@ def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.envir
 
 
 def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
-    return tuple(Mount(os.path.realpath(path), path) for path in paths if os.access(path, os.F_OK))
+    existing = [(os.path.realpath(path), path) for path in paths if os.access(path, os.F_OK)]
+    return tuple(Mount(source, path, path in _COPIED and _is_copyable(source)) for source, path in existing)
+
+
+def _is_copyable(path: str) -> bool:
+    """Return whether the path is a small file that all users may read."""
+    status = Path(path).stat()
+    is_public = stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH
+    return bool(is_public) and status.st_size <= _COPY_MAX
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:

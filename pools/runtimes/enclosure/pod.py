@@ -141,7 +141,7 @@ def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
     group.write_text(f"root:x:0:\npod:x:{uid}:\nnogroup:x:65534:\n")
     for path in (passwd, group):
         path.chmod(0o644)
-    return Mount(str(passwd), "/etc/passwd"), Mount(str(group), "/etc/group")
+    return Mount(str(passwd), "/etc/passwd", True), Mount(str(group), "/etc/group", True)
 
 
 def _serves_mps(env: Mapping[str, str]) -> bool:

@@ -127,7 +127,7 @@ class Namespaces:
             os.dup2(ready_write, 1)
             os.dup2(os.open(self.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
             os.set_inheritable(info_write, True)
-            program, *options = self.command
+            program, *options = _with_open_files(self.command)
             os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
         except BaseException as error:  # the forked child must exit here, even after an unexpected error
             os.write(2, str(error).encode())
@@ -137,6 +137,17 @@ class Namespaces:
         with open(self.errors, "rb") as file:
             lines = file.read()[-1000:].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else "bubblewrap wrote no error"
+
+
+def _with_open_files(command: list[str]) -> list[str]:
+    """Open the files to copy, and return the command with their descriptors instead of their paths."""
+    opened = command.copy()
+    for number, option in enumerate(command):
+        if option == "--file":
+            fd = os.open(command[number + 1], os.O_RDONLY)
+            os.set_inheritable(fd, True)
+            opened[number + 1] = str(fd)
+    return opened
 
 
 def _children(pid: int) -> list[int]:
