@@ -20,6 +20,7 @@ from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
 from scheduler.api.logs.search import format_cursor, parse_cursor
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
 from scheduler.web.workloads.details import PodPlacement, pod_placements
+from scheduler.web.workloads.failure import first_failed_pod
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
@@ -67,7 +68,11 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     now, earlier = pod_placements(request.actor, workload)
-    context = {"workload": workload, "log_runs": pods_by_run([*now, *earlier])}
+    context = {
+        "workload": workload,
+        "log_runs": pods_by_run([*now, *earlier]),
+        "failed_pod": first_failed_pod(workload, now),
+    }
     return render(request, "scheduler/workloads/log_pods.html", context)
 
 

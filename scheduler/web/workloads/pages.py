@@ -1,5 +1,6 @@
 """Workload page with its tabs."""
 
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import is_editable, ports
+from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -37,6 +39,7 @@ from scheduler.web.utilization.pages import utilization_strip, workload_utilizat
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import change_link
 from scheduler.web.workloads.code import role_code
+from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
@@ -123,6 +126,7 @@ def _header_context(request: Request, workload: Workload) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
     return {
         "workload": workload,
+        "message": _message(workload),
         "is_operator": is_operator,
         "forecast": _forecast(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
@@ -130,6 +134,12 @@ def _header_context(request: Request, workload: Workload) -> Context:
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
     }
+
+
+def _message(workload: Workload) -> str:
+    """Return the workload's message, unless it only says that a running workload runs."""
+    is_plain = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
+    return "" if is_plain else workload.message
 
 
 def _forecast(workload: Workload) -> Context | None:
@@ -148,10 +158,13 @@ def _forecast(workload: Workload) -> Context | None:
 def _overview(request: Request, workload: Workload) -> Context:
     actor, now = request.actor, timezone.now()
     current, earlier = details.pod_placements(actor, workload)
+    failed_pod = first_failed_pod(workload, current)
     suffered = details.evictions_as_victim(actor, workload)
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
+        "failure": describe_failure(workload, current),
+        "failed_pod": failed_pod,
         "pods": pod_table(current),
         "earlier": pod_table(earlier),
         "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
@@ -174,7 +187,10 @@ def _overview(request: Request, workload: Workload) -> Context:
 
 def _logs(request: Request, workload: Workload) -> Context:
     current, earlier = details.pod_placements(request.actor, workload)
-    return {"log_runs": pods_by_run([*current, *earlier])}
+    return {
+        "log_runs": pods_by_run([*current, *earlier]),
+        "failed_pod": first_failed_pod(workload, current),
+    }
 
 
 def _resources(request: Request, workload: Workload) -> Context:

@@ -13,6 +13,7 @@
   const pods = () => document.getElementById("log-pod");
   const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
   const CONTEXT = 4096; // bytes before a match
+  const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, held = "", length = 0, turn = 0, socket = null, retry = 1000;
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
   let pattern = null, chosen = -1; // searched text, and the match that is shown
@@ -54,6 +55,7 @@
   function number() {
     body.classList.toggle("numbered", line > 0);
     body.style.counterReset = `line ${line - 1}`;
+    body.style.setProperty("--digits", Math.max(2, String(line + body.querySelectorAll(".l").length).length));
   }
 
   function append(text, begin) {
@@ -79,7 +81,23 @@
     later.hidden = complete || (follow.checked && !!pod) || !pod;
     if (follow.checked) box.scrollTop = box.scrollHeight;
     box.classList.toggle("filled", Boolean(body.firstElementChild));
+    box.classList.toggle("complete", complete);
+    follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
+    showError();
     if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
+  }
+
+  /** Show the last line of a failed pod that names an error, or else its last line, above the log and in red. */
+  function showError() {
+    const target = document.getElementById("failure-line");
+    if (!target || target.dataset.pod !== pod || !complete) return;
+    const last = [...body.querySelectorAll(".l")].filter((each) => each.textContent.trim()).slice(-ERROR_LINES);
+    const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
+    if (!element) return;
+    body.querySelector(".error")?.classList.remove("error");
+    element.classList.add("error");
+    target.textContent = element.textContent.trim().slice(0, 300);
+    target.parentElement.hidden = false;
   }
 
   function elapsed() {
@@ -292,8 +310,11 @@
   document.addEventListener("htmx:afterSettle", (event) => { // the list of pods may have changed: keep the selected pod
     if (event.target.id !== "log-pods") return;
     const list = pods();
-    if (pod && [...list.options].some((option) => option.value === pod)) list.value = pod;
-    else if (list.value) newest();
+    if (pod && [...list.options].some((option) => option.value === pod)) {
+      list.value = pod;
+      settle();
+    } else if (list.value) newest();
   });
+  document.addEventListener("htmx:oobAfterSwap", (event) => { if (event.detail.target.id === "notices") showError(); });
   if (pods()?.value && !(search && openLink())) newest();
 })();

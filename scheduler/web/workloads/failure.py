@@ -1,0 +1,64 @@
+"""Which pod ended a failed workload, where and after how long."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from berth.server.web.numbers import duration
+from projects.models import Phase, Pod, Workload
+from scheduler.web.workloads.details import PodPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Cause of a failed workload. `pod` is None if no pod failed, as after a missing dependency."""
+
+    title: str
+    detail: str
+    pod: Pod | None
+
+
+def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
+    """Return the pod of the last run that failed first, which often makes the others fail."""
+    if workload.phase != Phase.FAILED:
+        return None
+    failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]
+    return min(failed, key=_end_order, default=None)
+
+
+def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> Failure | None:
+    """Return the cause of a failed workload, or None if the workload has not failed."""
+    if workload.phase != Phase.FAILED:
+        return None
+    message = workload.message[:1].upper() + workload.message[1:]
+    pod = first_failed_pod(workload, placements)
+    if pod is None:
+        return Failure(message.removesuffix(".") or "The workload failed", "", None)
+    ending = _ending(pod)
+    return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _detail(message, ending), pod)
+
+
+def _ending(pod: Pod) -> str:
+    """Return how the pod ended, with the words of the workload's message."""
+    name = f"{pod.role[:1].upper()}{pod.role[1:]} {pod.index}"
+    if pod.signal is not None:
+        return f"{name} ended by signal {pod.signal}"
+    if pod.exit_code is None:
+        return f"{name} could not be started"
+    return f"{name} ended with exit code {pod.exit_code}"
+
+
+def _end_order(pod: Pod) -> tuple[datetime, int]:
+    return pod.ended_at or datetime.max.replace(tzinfo=UTC), pod.rank
+
+
+def _runtime(pod: Pod) -> str:
+    if pod.started_at is None or pod.ended_at is None:
+        return ""
+    return f" after {duration((pod.ended_at - pod.started_at).total_seconds())}"
+
+
+def _detail(message: str, ending: str) -> str:
+    """Return what the workload's message says beyond the pod's end."""
+    rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
+    return rest[:1].upper() + rest[1:]
