@@ -7,6 +7,23 @@ from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 OWNER_END = ": "
 
 
+def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return each queue's name and the sentences of its key, from the department to the project.
+
+    The name is empty for sentences that name no queue.
+    """
+    queues: list[tuple[str, list[str]]] = []
+    for sentence in ordering:
+        owner, sign, standing = sentence.partition(OWNER_END)
+        if sign and standing in (OVER_QUOTA, WITHIN_QUOTA):
+            queues.append((owner, [standing]))
+        elif queues:
+            queues[-1][1].append(sentence)
+        else:
+            queues.append(("", [sentence]))
+    return queues
+
+
 def order_in_words(ordering: Sequence[str]) -> str:
     """Return how the queues of a workload stand, such as "exceeds quota" or "research exceeds quota".
 

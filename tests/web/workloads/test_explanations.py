@@ -224,6 +224,18 @@ def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: Sig
     assert "No changes yet" in answer.content.decode()
 
 
+def test_opened_queue_order_has_a_row_for_each_queue(cast: Cast, sign_in: SignIn) -> None:
+    blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
+    ordering = ["research: within its quota", "rank 1", "vision: over its quota", "rank 0"]
+    explanation = {"queue_position": 1, "ordering": ordering, "blockers": blockers}
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation, priority=50)
+    text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "<dt>Department <strong>research</strong></dt><dd>within its quota, rank 1</dd>" in text
+    assert "<dt>Project <strong>vision</strong></dt><dd>over its quota, rank 0</dd>" in text
+    assert "<dt>Workload <strong>train</strong></dt><dd>priority 50, pending" in text
+    assert text.count("Waiting for resources") == 1, "the reason stands in one place"
+
+
 def test_queue_order_without_a_standing_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
     explanation = {"queue_position": 1, "ordering": ["rank 1"], "blockers": blockers}

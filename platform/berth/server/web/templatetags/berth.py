@@ -32,7 +32,7 @@ from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason
-from scheduler.reports.queues.order_in_words import order_in_words
+from scheduler.reports.queues.order_in_words import order_by_queue, order_in_words
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -49,6 +49,7 @@ register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("brief_reason", brief_reason)
+register.filter("order_by_queue", order_by_queue)
 register.filter("order_in_words", order_in_words)
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
@@ -237,7 +238,7 @@ def commands(text: str) -> SafeString:
 
 @register.filter
 def retries(counts: dict[str, int]) -> str:
-    return format_retries(counts)
+    return format_retries(counts).replace("_", " ")
 
 
 @register.filter
