@@ -102,6 +102,13 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     assert "0%" not in text
 
 
+def test_unmeasured_gpus_are_one_figure_that_says_why(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    make.used(pod, None, gpu_memory=None)
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
+    assert text.count("not measured") == 1
+    assert f"nvidia-smi does not respond on {pod.node.name}" in text
+
+
 @pytest.mark.heavy
 def test_pending_workload_has_no_utilization(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(cast.vision, "waits")

@@ -34,7 +34,7 @@ def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     if request.GET.get("part") == "strip":
         strip = utilization_strip(workload, timezone.now())
-        return render(request, "scheduler/utilization/strip.html", {"strip": strip})
+        return render(request, "scheduler/utilization/strip.html", {"strip": strip, "workload": workload})
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
 
@@ -77,6 +77,7 @@ class StripFigure:
     allocated: str
     chart: Chart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
+    reason: str = ""  # why nothing was measured
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
@@ -106,19 +107,38 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
             f"of {memory(use.allocated_memory_mib)}" if use.allocated_memory_mib else "none requested",
         ),
     ]
-    if use.allocated_gpu_milli:
-        busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
-        of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
-        figures = [
-            ("gpu", "GPU utilization", busy, f"of {format_gpus(use.allocated_gpu_milli)}"),
-            ("gpu-memory", "GPU memory", _memory(use.gpu_memory_mib), of_memory),
-            *figures,
-        ]
     old_since = None if _is_current(use, now) else use.at
-    return [
+    shown = [
         StripFigure(title, used, allocated, charts.get(key), old_since)
-        for key, title, used, allocated in figures
+        for key, title, used, allocated in (*_gpu_figures(use), *figures)
     ]
+    if use.allocated_gpu_milli and len(shown) == len(figures):
+        allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
+        shown.insert(0, StripFigure("GPU utilization and memory", "", allocated, None, None, reason))
+    return shown
+
+
+def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
+    """Return the chart's key, title, used and allocated amount of both GPU figures, if one was measured."""
+    busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
+    used_memory_text = "" if use.gpu_memory_mib is None else memory(use.gpu_memory_mib)
+    if not use.allocated_gpu_milli or not (busy or used_memory_text):
+        return []
+    of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
+    return [
+        ("gpu", "GPU utilization", busy, f"of {format_gpus(use.allocated_gpu_milli)}"),
+        ("gpu-memory", "GPU memory", used_memory_text, of_memory),
+    ]
+
+
+def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str:
+    """Return why no GPU of the pods was measured, if it is known."""
+    nodes = Node.objects.in_bulk({pod.node_id for pod in pods})
+    if summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
+        return ""
+    names = sorted(node.name for node in nodes.values())
+    where = names[0] if len(names) == 1 else f"the {len(names)} nodes"
+    return f"nvidia-smi does not respond on {where}"
 
 
 def _is_current(use: summary.Utilization, now: datetime) -> bool:
@@ -130,10 +150,6 @@ def _current(use: summary.Utilization, now: datetime) -> summary.Utilization:
     if _is_current(use, now):
         return use
     return replace(use, gpu_milli=None, gpu_memory_mib=None, cpu_milli=None, memory_mib=None)
-
-
-def _memory(mib: int | None) -> str:
-    return "" if mib is None else memory(mib)
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
