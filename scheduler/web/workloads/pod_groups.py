@@ -43,6 +43,11 @@ class PodGroup:
         return min(each.pod.since for each in self.placements)
 
     @property
+    def has_limits(self) -> bool:
+        values = limit_values(self.first.limits)
+        return bool(values["memory_mib"] or values["cpu"])
+
+    @property
     def limits(self) -> list[tuple[str, str]]:
         """Return a line for each limit of the pods, with the highest peak of memory."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
@@ -62,7 +67,8 @@ class PodTable:
 
     @property
     def has_limits(self) -> bool:
-        return any(row.limits for row in self.rows)
+        """True if any pod has a limit. The peak of memory alone explains nothing."""
+        return any(row.has_limits for row in self.rows)
 
 
 def pod_table(placements: Sequence[PodPlacement]) -> PodTable:

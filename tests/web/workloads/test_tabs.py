@@ -32,11 +32,11 @@ def elastic(cast: Cast) -> Workload:
 def test_every_tab_shows_state_actions_and_links_to_all_tabs(
     cast: Cast, sign_in: SignIn, elastic: Workload
 ) -> None:
-    Workload.objects.filter(pk=elastic.pk).update(message="3 of 3 pods running.")
+    Workload.objects.filter(pk=elastic.pk).update(message="2 of 3 pods running.")
     client, path = sign_in("dave"), f"/workloads/{elastic.pk}"
     for tab in TABS:
         text = client.get(f"{path}{tab}").content.decode()
-        assert "3 of 3 pods running." in text
+        assert "2 of 3 pods running." in text
         assert f'href="{path}/cancel"' in text
         assert text.count('aria-current="page"') == 1 + 1, "the tab, and the entry of the navigation"
         assert f'<a href="{path}{tab}" aria-current="page"' in text
@@ -172,6 +172,17 @@ def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: C
     assert table.rows[2].limits == [("no memory limit", "peak 310 MiB")]
     text = response.content.decode()
     assert "3 pods, ranks 0 to 2" in text and ">rank 3<" in text
+
+
+def test_pods_show_limits_only_if_there_are_any(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "train", phase="running", run=1, started_at=make.ago(minutes=9))
+    pod = make.place(workload, make.node(cast.pool, gpus=8), [0], memory_peak_mib=310)
+    client, column = sign_in("dave"), '<th scope="col">Limits</th>'
+    assert column not in client.get(f"/workloads/{workload.pk}").content.decode()
+    pod.limits = {"memory_mib": 4096, "memory_source": "document", "cpu_milli": 0, "cpu_source": ""}
+    pod.save()
+    text = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert column in text and "as declared, peak 310 MiB" in text
 
 
 @pytest.mark.heavy
