@@ -9,8 +9,8 @@ from berth.documents import CannotEdit, edit_text
 from berth.documents.ordered import dump_workload
 from projects.access import visible_pools
 from projects.actor import Actor
-from projects.models import Template, Workload
-from projects.selectors import templates, workloads
+from projects.models import Template, Workload, WorkloadArray
+from projects.selectors import arrays, templates, workloads
 from projects.services.workloads.templates import template_document
 from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
@@ -118,10 +118,10 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, of an existing workload under a new name, or of an example."""
+    """Return the text of a template, of an existing workload or array under a new name, or of an example."""
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
-    if (like := _workload(actor, query.get("like", ""))) is not None:
+    if (like := _workload_or_array(actor, query.get("like", ""))) is not None:
         return document_text(like, name=f"{like.name[:60]}-2")
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
@@ -176,6 +176,14 @@ def _template_document(template: Template) -> str:
 def _template(actor: Actor, handle: str) -> Template | None:
     project, _, name = handle.partition("/")
     return templates(actor).filter(project__name=project, name=name).first()
+
+
+def _workload_or_array(actor: Actor, owner_id: str) -> Workload | WorkloadArray | None:
+    if (workload := _workload(actor, owner_id)) is not None:
+        return workload
+    with contextlib.suppress(ValueError):
+        return arrays(actor).filter(pk=uuid.UUID(owner_id)).first()
+    return None
 
 
 def _workload(actor: Actor, workload_id: str) -> Workload | None:

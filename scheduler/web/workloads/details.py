@@ -11,7 +11,7 @@ from berth.core.blocker_numbers import format_numbers
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
 from projects.actor import Actor
-from projects.models import Pod, Workload
+from projects.models import Pod, Workload, WorkloadArray
 from projects.selectors import pods
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
@@ -144,8 +144,8 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
     )
 
 
-def document_text(workload: Workload, **instead: Any) -> str:
-    """Return the workload's document as YAML, with its keys in the usual order.
+def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
+    """Return the document of a workload or array as YAML, with its keys in the usual order.
 
     Values in `instead` replace those of the workload.
     """

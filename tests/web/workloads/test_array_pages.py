@@ -39,6 +39,15 @@ def text(client: Client, path: str, **query: str) -> str:
     return answer.content.decode()
 
 
+def test_clone_of_an_array_opens_the_form_with_its_document(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
+) -> None:
+    assert f'href="/submit?like={sweep.pk}"' in text(sign_in("dave"), f"/arrays/{sweep.pk}")
+    form = text(sign_in("dave"), "/submit", like=str(sweep.pk))
+    assert "name: sweep-2" in form and "tasks: 120" in form
+    assert "/submit?like=" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
+
+
 def test_list_shows_an_array_as_one_row_with_its_progress(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
