@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
 MAX_STARTS = 100  # maximum number of starts per tick, to bound the tick's duration
-STARTS_AHEAD = 32  # maximum number of starts that runtimes work on at the same time
+STARTS_AHEAD = 32  # maximum number of starts that runtimes work on during the starts of a tick
+STARTS_BETWEEN = 64  # maximum number of starts that runtimes work on between the starts of two ticks
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
@@ -106,9 +107,10 @@ def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
-    record_secret_uses(due_pods, images, reader, now, context)
+    next_pods = [pod for pod in later_pods[:STARTS_BETWEEN] if pod.message == ""]
+    record_secret_uses([*due_pods, *next_pods], images, reader, now, context)
     build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
-    attempts = _start_each(due_pods, build, now, context)
+    attempts = _start_each(_begin_starts(due_pods, next_pods, build, context), now, context)
     if len(attempts.failures) < len(due_pods):
         return attempts.notes  # this process no longer leads
     failures = attempts.failures
@@ -141,12 +143,10 @@ class _Attempts:
     refused: dict[uuid.UUID, str] = field(default_factory=dict)
 
 
-def _start_each(
-    pods: Iterable[Pod], build: Callable[[Pod], PodOrder], now: datetime, context: SchedulerContext
-) -> _Attempts:
+def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _Attempts:
     """Start the pods until this process no longer leads. Log one warning for all pods with the same error."""
     attempts = _Attempts()
-    _try_each(pods, build, now, context, attempts)
+    _try_each(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
         first, count = failed[0], len(failed) - 1
         others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
@@ -157,14 +157,8 @@ def _start_each(
     return attempts
 
 
-def _try_each(
-    pods: Iterable[Pod],
-    build: Callable[[Pod], PodOrder],
-    now: datetime,
-    context: SchedulerContext,
-    attempts: _Attempts,
-) -> None:
-    for pod, order in _begin_starts(pods, build, context):
+def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attempts: _Attempts) -> None:
+    for pod, order in starts:
         if not context.leads():
             attempts.notes.append("This scheduler lost leadership while starting pods.")
             return
@@ -270,26 +264,38 @@ def _starting_pods() -> list[Pod]:
     return pods
 
 
+Starts = Iterator[tuple[Pod, PodOrder | Exception]]
+
+
 def _begin_starts(
-    pods: Iterable[Pod], build: Callable[[Pod], PodOrder], context: SchedulerContext
-) -> Iterator[tuple[Pod, PodOrder | Exception]]:
+    pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodOrder], context: SchedulerContext
+) -> Starts:
     """Yield each pod with its order, or with the error that prevents one.
 
-    While the caller handles one pod, the runtimes start the next pods.
+    While the caller handles one pod, the runtimes start the following pods. They start the pods of the next
+    tick while this tick does its other work. The next tick reads their results.
     """
     ahead: deque[tuple[Pod, PodOrder | Exception]] = deque()
     for pod in pods:
-        try:
-            order = build(pod)
-            crash_point("dispatch.before_start")
-            if context.leads():
-                context.runtimes(pod.node.pool).begin_start(order)
-            ahead.append((pod, order))
-        except START_ERRORS as error:
-            ahead.append((pod, error))
+        ahead.append((pod, _begin_start(pod, build, context)))
         if len(ahead) == STARTS_AHEAD:
             yield ahead.popleft()
+    for pod in next_pods:
+        _begin_start(pod, build, context)
     yield from ahead
+
+
+def _begin_start(
+    pod: Pod, build: Callable[[Pod], PodOrder], context: SchedulerContext
+) -> PodOrder | Exception:
+    try:
+        order = build(pod)
+        crash_point("dispatch.before_start")
+        if context.leads():
+            context.runtimes(pod.node.pool).begin_start(order)
+    except START_ERRORS as error:
+        return error
+    return order
 
 
 def _build_order(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pools.runtimes.base import PodOrder, RuntimeFailure
+from scheduler.loop.dispatch import pods
 from scheduler.loop.dispatch.pods import STARTS_AHEAD
 from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.stage import Stage
@@ -43,6 +44,21 @@ def test_runtime_works_on_a_bounded_number_of_starts(stage: Stage, recording: Re
     stage.tick(2)
     assert len(recording.running()) == STARTS_AHEAD * 2, workload.message
     assert recording.most_unfinished == STARTS_AHEAD
+    assert not recording.unfinished
+
+
+def test_runtime_works_on_the_next_starts_between_two_ticks(
+    stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "MAX_STARTS", 5)
+    monkeypatch.setattr(pods, "STARTS_BETWEEN", 3)
+    workload = submit(stage, 10)
+    stage.tick()
+    first, second = stage.pods(workload)[:5], stage.pods(workload)[5:]
+    assert set(recording.running()) == {str(pod.pk) for pod in first}
+    assert recording.unfinished == {str(pod.pk) for pod in second[:3]}
+    stage.tick()
+    assert len(recording.running()) == 10
     assert not recording.unfinished
 
 
