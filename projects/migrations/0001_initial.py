@@ -491,6 +491,14 @@ class Migration(InitialMigration):
                 ("restarts", models.PositiveIntegerField(default=0)),
                 ("retries", models.JSONField(blank=True, default=dict)),
                 (
+                    "peer_failures",
+                    models.PositiveSmallIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="Runs in a row, without progress, that ended because a pod failed after its gang had lost another.",
+                    ),
+                ),
+                (
                     "avoided_nodes",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=64), blank=True, default=list, size=None

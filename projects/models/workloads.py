@@ -133,6 +133,11 @@ class Workload(FastRows):
     retries = models.JSONField(
         default=dict, blank=True, help_text="Restarts by kind of failure, including those after lost nodes."
     )
+    peer_failures = models.PositiveSmallIntegerField(
+        default=0, editable=False,
+        help_text="Runs in a row, without progress, that ended because a pod failed after its gang had lost "
+        "another.",
+    )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
         help_text="Nodes on which the workload failed, and on which retry rules do not restart it.",

@@ -21,6 +21,7 @@ from scheduler.loop.dispatch.retries import (
     failure_columns,
     failure_data,
     node_names,
+    peer_failure_columns,
     retry_state,
     store_growth,
 )
@@ -196,6 +197,9 @@ def gang_facts(gang: Gang) -> GangFacts:
         is_stale=workload.stale_since is not None,
         idle_roles=idle_roles(parsed),
         replaced=[_pod_fact(pod, gang) for pod in replaced],
+        peer_failures=workload.peer_failures,
+        started_at=workload.started_at,
+        checkpoint_at=workload.last_checkpoint_at,
     )
 
 
@@ -300,6 +304,8 @@ def _verdict_columns(
     if step.failure is not None and step.next_phase == Phase.PENDING:
         columns |= failure_columns(workload, step.failure, step.retry, now, names)
         columns["start_refusal"] = step.start_failure
+    if step.peer_failures is not None:
+        columns |= peer_failure_columns(step.peer_failures, now)
     return columns
 
 

@@ -81,6 +81,15 @@ def failure_columns(
     return columns
 
 
+def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
+    """Return the columns of a workload that is requeued after `count` runs in a row ended like this.
+
+    The first time, it is requeued without a backoff, as after an eviction.
+    """
+    delay = timedelta(seconds=backoff_seconds(count - 1)) if count > 1 else None
+    return {"peer_failures": count, "backoff_until": now + delay if delay else None}
+
+
 def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]:
     """Return the failure details for the transition's event."""
     if failure is None:

@@ -2,8 +2,8 @@
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
 any replica fails. A replica's loss or eviction is not a failure, and neither are the failures that it causes
-in other replicas. Idle roles have no command of their own and are stopped once all other replicas have
-succeeded.
+in other replicas, unless they end many runs in a row without progress. Idle roles have no command of their
+own and are stopped once all other replicas have succeeded.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,6 +26,11 @@ RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restart
 NO_RULES = RetryState()
 # A program may notice only after this time that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
+# Maximum number of runs in a row, without progress, that end when a pod fails after the loss of a peer. It
+# exceeds the number of nodes that a cluster usually drains one after the other within minutes.
+PEER_FAILURES_MAX = 10
+# A run has made progress after this time, or once its program has stored a checkpoint.
+PROGRESS_TIME = timedelta(minutes=30)
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -53,7 +58,9 @@ class PodFact:
 class GangFacts:
     """State of a gang.
 
-    `replaced` are lost and evicted pods of the current run whose replicas have newer pods.
+    `replaced` are lost and evicted pods of the current run whose replicas have newer pods. `peer_failures` is
+    the number of previous runs in a row, without progress, that ended because a pod failed after the loss of
+    a peer.
     """
 
     phase: str
@@ -66,6 +73,9 @@ class GangFacts:
     is_stale: bool = False
     idle_roles: frozenset[str] = frozenset()
     replaced: Sequence[PodFact] = ()
+    peer_failures: int = 0
+    started_at: datetime | None = None
+    checkpoint_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,8 @@ class Verdict:
     """Next transition of a gang.
 
     If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
-    the run ended, and `start_failure` says as a clause why its pods could not be started. `retry` is the
-    restart that a retry rule requires.
+    the run ended, and `start_failure` says as a clause why the next run is delayed. `retry` is the restart
+    that a retry rule requires. `peer_failures` is the new number of such runs in a row.
     """
 
     to: str
@@ -86,6 +96,7 @@ class Verdict:
     start_failure: str = ""
     retry: Retry | None = None
     stale: bool | None = None
+    peer_failures: int | None = None
 
 
 def verdict(gang: GangFacts) -> Verdict | None:
@@ -98,11 +109,11 @@ def verdict(gang: GangFacts) -> Verdict | None:
         return None
     failed = [pod for pod in gang.pods if pod.state == "failed"]
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
-    if failed and not lost_pods:
+    if failed:
         first = min(failed, key=_end_order)
-        lost_peer = _lost_peer(gang, first)
-        return _failure_verdict(gang, first) if lost_peer is None else _loss_verdict(gang, lost_peer)
-    if lost_pods and (failed or not live or _ends_by_loss(gang)):
+        peer = lost_pods[0] if lost_pods else _lost_peer(gang, first)
+        return _failure_verdict(gang, first) if peer is None else _peer_failure_verdict(gang, first, peer)
+    if lost_pods and (not live or _ends_by_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
     if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
         return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
@@ -147,7 +158,31 @@ def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
     return max(peers, key=_end_order, default=None)
 
 
-def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
+def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Verdict:
+    """Return the verdict for a gang whose pod failed after the loss or eviction of a peer.
+
+    A retry rule for lost nodes decides. Without one, the gang is requeued, but only a limited number of times
+    in a row: a program that always fails would run forever otherwise.
+    """
+    loss = _loss_verdict(gang, peer)
+    if _has_loss_rule(gang):
+        return loss
+    count = 1 if _has_progressed(gang, failed) else gang.peer_failures + 1
+    runs = f"{count} runs in a row ended because a pod failed after another was lost or stopped"
+    if count > PEER_FAILURES_MAX:
+        return _failure_verdict(gang, failed, f"{runs}, so this is a failure.")
+    return replace(loss, peer_failures=count, start_failure=runs if count > 1 else "")
+
+
+def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
+    """Return whether this run took long enough or stored a checkpoint."""
+    if gang.started_at is None or failed.ended_at is None:
+        return False
+    has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at
+    return has_checkpoint or failed.ended_at - gang.started_at >= PROGRESS_TIME
+
+
+def _failure_verdict(gang: GangFacts, pod: PodFact, note: str = "") -> Verdict:
     code = 128 + pod.signal if pod.signal is not None else pod.exit_code
     if code == 0:  # the pod was stopped because its workspace was full, and its command ended normally
         code = 1
@@ -156,6 +191,7 @@ def _failure_verdict(gang: GangFacts, pod: PodFact) -> Verdict:
     if pod.exit_code is None and pod.signal is None:
         message = f"{pod.role} {pod.index} could not be started"
     message += f": {pod.message.removesuffix('.')}." if pod.message else "."
+    message = f"{message} {note}".rstrip()
     reason = pod.stop_reason if pod.stop_reason in KINDS else "PodFailed"
     failure = Failure(_failure_kind(pod), pod.role, pod.node, of_pod=True)
     return _restart_or_fail(gang, failure, reason, message, code)
@@ -223,8 +259,11 @@ def _restart_verdict(retry: Retry, cause: str) -> Verdict:
 
 def _ends_by_loss(gang: GangFacts) -> bool:
     """Return whether a retry rule ends the run because lost pods left the gang below its minimum."""
-    covered = any(rule.matches(kinds.NODE_LOST, of_pod=False) for rule in gang.retries.rules)
-    return covered and not has_minimum(gang.tree, gang.pods, COUNTED_STATES)
+    return _has_loss_rule(gang) and not has_minimum(gang.tree, gang.pods, COUNTED_STATES)
+
+
+def _has_loss_rule(gang: GangFacts) -> bool:
+    return any(rule.matches(kinds.NODE_LOST, of_pod=False) for rule in gang.retries.rules)
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
@@ -236,7 +275,7 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
             action = "is being stopped"
         cause = f"{pod.role} {pod.index} {action}: {pod.eviction or pod.message}".rstrip(".: ") + "."
     failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
-    if any(rule.matches(failure.kind, of_pod=False) for rule in gang.retries.rules):
+    if _has_loss_rule(gang):
         return _restart_or_fail(gang, failure, "PodsLost", cause)
     text = f"{cause} The workload is requeued; this does not count as a failure."
     return Verdict("stopping", "PodsLost", text, next_phase="pending", failure=failure)

@@ -7,6 +7,7 @@ from pools.models import Node
 from pools.runtimes.base import PodCause
 from projects.models import Event, Phase, Workload
 from projects.services.workloads import control
+from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX
 from scheduler.models import Eviction
 from tests.scheduler.stage import Stage
 
@@ -124,6 +125,34 @@ def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) ->
     stage.tick(2)
     assert stage.phase(workload) == Phase.FAILED
     assert Eviction.objects.count() == 1
+
+
+def test_gang_that_fails_after_each_eviction_of_a_pod_is_restarted_a_limited_number_of_times(
+    stage: Stage,
+) -> None:
+    workload, delays = running_gang(stage), []
+    for _ in range(PEER_FAILURES_MAX):
+        evict(stage, workload, 0)
+        fail(stage, workload, 1)
+        workload.refresh_from_db()
+        until = workload.backoff_until
+        delays.append((until - stage.clock.now()).total_seconds() if until else 0)
+        stage.clock.advance(delays[-1])
+        stage.tick(2)
+        assert stage.phase(workload) == Phase.RUNNING
+    assert delays[:4] == [0, 5, 10, 20]
+    assert delays[-1] == 300
+
+    evict(stage, workload, 0)
+    fail(stage, workload, 1)
+    client = Client()
+    client.force_login(stage.cast.alice.user)
+    shown = client.get(f"/api/v1/workloads/{workload.pk}").json()
+    assert (shown["phase"], shown["exit_code"]) == ("failed", 1)
+    assert shown["message"] == (
+        "worker 1 ended with exit code 1. 11 runs in a row ended because a pod failed after another was lost "
+        "or stopped, so this is a failure."
+    )
 
 
 TAKEN_BACK = "Slurm job 5 has ended on n1: Slurm preempted it"

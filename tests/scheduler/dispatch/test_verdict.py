@@ -9,7 +9,7 @@ import pytest
 from berth.core.spec import parse_workload
 from projects.engine.retries import RetryState
 from scheduler.engine.model import Group, Request, Role
-from scheduler.loop.dispatch.verdict import GangFacts, PodFact, verdict
+from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, verdict
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -159,6 +159,41 @@ def test_message_says_which_pod_is_being_evicted_and_why() -> None:
         "worker 0 is being stopped: the pod was deleted. The workload is requeued; this does not count as a "
         "failure."
     )
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_failure"),
+    [
+        ({"started_at": at(0)}, True),
+        ({}, True),  # not all pods of the run were running
+        ({"started_at": at(-15)}, False),  # half an hour before the failure
+        ({"started_at": at(0), "checkpoint_at": at(1)}, False),
+        ({"started_at": at(0), "checkpoint_at": at(-1)}, True),  # of an earlier run
+    ],
+)
+@pytest.mark.parametrize("state", ["lost", "stopped"])
+def test_failures_after_the_loss_of_a_peer_are_limited_while_the_gang_makes_no_progress(
+    state: str, progress: dict[str, Any], is_failure: bool
+) -> None:
+    peer = PodFact("worker", 0, state, eviction="scaled down", ended_at=at(10))
+    facts = gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)], **progress)
+    allowed = verdict(replace(facts, peer_failures=PEER_FAILURES_MAX - 1))
+    assert allowed is not None
+    assert (allowed.reason, allowed.next_phase) == ("PodsLost", "pending")
+    step = verdict(replace(facts, peer_failures=PEER_FAILURES_MAX))
+    assert step is not None
+    assert step.next_phase == ("failed" if is_failure else "pending")
+    assert step.peer_failures == (None if is_failure else 1)
+
+
+def test_retry_rule_for_lost_nodes_replaces_the_limit_on_failures_after_the_loss_of_a_peer() -> None:
+    document = {"name": "train", "command": "true", "roles": [{}], "retry": [{"on": ["node_lost"]}]}
+    peer = PodFact("worker", 0, "lost", ended_at=at(10))
+    pods = [peer, PodFact("worker", 1, "failed", **FAILURE)]
+    rules = RetryState(parse_workload(document).retry_rules)
+    step = verdict(gang(pods=pods, retries=rules, peer_failures=99))
+    assert step is not None
+    assert (step.next_phase, step.retry is not None, step.peer_failures) == ("pending", True, None)
 
 
 def test_complete_gang_is_not_stale() -> None:
