@@ -24,7 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setup.arguments import parser
-from benchmarks.setup.bare_pods import create_bare_pods, minimal_pods, same_pods
+from benchmarks.setup.bare_pods import (
+    bound_pods,
+    create_bare_pods,
+    minimal_pods,
+    same_pods,
+    unscheduled_pods,
+)
 from benchmarks.setup.counted_requests import Requests, counted_requests
 from benchmarks.setup.mirror_memory import measure_mirror, memory_mib
 from benchmarks.setup.own_database import own_database
@@ -33,8 +39,10 @@ from benchmarks.ticks import timed_steps
 from berth.core.garbage import relax_garbage_collection
 
 NODES, GPUS, ENDING, PAIRS, PASSES, ROUNDS = 500, 8, 500, 60, 7, 3
-# Pods that start without Berth: with as little as possible or the same manifests, and the number of threads.
-BARE = (("minimal", 1), ("minimal", 8), ("same", 8))
+# Pods that start without Berth, and the number of threads: with as little as possible or the same manifests,
+# which the cluster's scheduler or nothing binds, or which name their node.
+UNSCHEDULED = "unscheduled"
+BARE = ((UNSCHEDULED, 1), (UNSCHEDULED, 8), ("minimal", 8), ("same", 8), ("bound", 8))
 TINY_NODES = 4
 PATIENCE = 1800.0
 IMAGE = "registry.example.org/bench/train@sha256:" + "a" * 64
@@ -238,22 +246,31 @@ class Bench:
         for number in range(self.rounds if self.cluster.is_real else 1):
             self._empty_nodes(total=self._completed() + self.ending)
             self._submit_copies(number)
-            rounds["berth"].append(self._tick_until(lambda: self._running() == self.capacity, self.ending))
+            self.requests.clear()
+            began = time.monotonic()
+            figures = self._tick_until(lambda: self._running() == self.capacity, self.ending)
+            rounds["berth"].append({**self.requests.creations(began), **figures})
             _show("berth", rounds["berth"][-1])
             if not self.cluster.is_real:
                 continue
+            created = self.requests.bodies[-self.ending :]
             pods = {
+                UNSCHEDULED: unscheduled_pods(created), "same": same_pods(created),
+                "bound": bound_pods(created),
                 "minimal": minimal_pods(self.cluster.selector, IMAGE, self.ending),
-                "same": same_pods(self.requests.bodies[-self.ending :]),
-            }
+            }  # fmt: skip
             for kind, threads in BARE:
-                figures = create_bare_pods(self.cluster.kubeconfig, pods[kind], threads)
+                figures = create_bare_pods(
+                    self.cluster.kubeconfig, pods[kind], threads, are_run=kind != UNSCHEDULED
+                )
                 rounds[f"{kind}_{threads}"].append(figures)
                 _show(f"{kind}_{threads}", figures)
         medians = {
-            f"{name}_pods_per_s": statistics.median(each["pods_per_s"] for each in figures)
+            f"{name}_{rate}": statistics.median(each[rate] for each in figures)
             for name, figures in rounds.items()
-        }  # fmt: skip
+            for rate in ("created_per_s", "pods_per_s")
+            if rate in figures[0]
+        }
         return {**medians, "rounds": rounds}
 
     def _empty_nodes(self, total: int) -> None:

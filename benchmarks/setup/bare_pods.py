@@ -37,11 +37,33 @@ def same_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
     return pods
 
 
-def create_bare_pods(kubeconfig: str, pods: Sequence[Manifest], threads: int) -> dict[str, Any]:
+def unscheduled_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return pods like those that Berth has created, which no scheduler binds and no kubelet runs."""
+    pods = same_pods(manifests)
+    for pod in pods:
+        pod["spec"]["schedulerName"] = "none"
+    return pods
+
+
+def bound_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return pods like those that Berth has created, bound to the same nodes without a scheduler."""
+    pods = same_pods(manifests)
+    for pod in pods:
+        required = pod["spec"].pop("affinity")["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        (by_name,) = required["nodeSelectorTerms"][0]["matchFields"]
+        (pod["spec"]["nodeName"],) = by_name["values"]
+    return pods
+
+
+def create_bare_pods(
+    kubeconfig: str, pods: Sequence[Manifest], threads: int, *, are_run: bool = True
+) -> dict[str, Any]:
     """Create pods from this many threads. Each thread creates one pod after the other.
 
-    Return how many were created, and how many began to run, per second. Wait until they are deleted, which
-    would slow down the next step.
+    Return how many were created, and unless nothing runs them, how many began to run, per second. Wait until
+    they are deleted, which would slow down the next step.
     """
     from pools.kubernetes.api import Api
     from pools.kubernetes.credentials import parse_kubeconfig
@@ -57,14 +79,16 @@ def create_bare_pods(kubeconfig: str, pods: Sequence[Manifest], threads: int) ->
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(partial(api.create, f"{place}/pods"), manifests))
     created = time.monotonic() - began
-    _watch_pods(api, f"{place}/pods", version, count, _is_running)
+    if are_run:
+        _watch_pods(api, f"{place}/pods", version, count, _is_running)
     ran, programs = time.monotonic() - began, cpu_by_program() - before
     version = api.list(f"{place}/pods")[1]
     api.delete(place)
     _watch_pods(api, f"{place}/pods", version, count, lambda change, pod: change == "DELETED")
     api.close()
     return {
-        "pods": count, "created_per_s": round(count / created, 1), "pods_per_s": round(count / ran, 1),
+        "pods": count, "created_per_s": round(count / created, 1),
+        **({"pods_per_s": round(count / ran, 1)} if are_run else {}),
         "cpu_ms_per_pod": per_pod(programs, count),
     }  # fmt: skip
 

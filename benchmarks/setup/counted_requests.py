@@ -28,6 +28,14 @@ class Requests:
         rate = {"created_per_s": round((len(created) - 1) / (created[-1] - created[0]), 1)} if created else {}
         return {**rate, "requests": {name: len(each) for name, each in self.times.items()}}
 
+    def creations(self, began: float) -> dict[str, Any]:
+        """Return when the first and the last pod were created, in seconds, and how many per second."""
+        times = [at - began for at in self.times["post pods"]]
+        return {
+            "first_created_s": round(times[0], 2), "last_created_s": round(times[-1], 2),
+            "created_per_s": round(len(times) / times[-1], 1),
+        }  # fmt: skip
+
     def add(self, method: str, path: str, body: bytes | None) -> None:
         name = _describe(method, path)
         self.times[name].append(time.monotonic())
