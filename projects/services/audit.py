@@ -59,6 +59,22 @@ def build_entry(actor: Actor, action: AuditAction, obj: Model, **values: Unpack[
     )
 
 
+def write_change(
+    actor: Actor,
+    action: AuditAction,
+    obj: Model,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    *,
+    project: Project | None = None,
+    department: Department | None = None,
+) -> None:
+    """Write an audit entry with those values that differ, or with all values of a new or deleted object."""
+    if before and after:
+        before, after = changed_values(before, after)
+    write_entry(actor, action, obj, before=before, after=after, project=project, department=department)
+
+
 def changed_values(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return both mappings with only those keys of `after` whose values differ."""
     keys = [key for key in after if before.get(key) != after[key]]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from django.db import IntegrityError, connection, transaction
-from psycopg.errors import ForeignKeyViolation
+from psycopg.errors import ForeignKeyViolation, UniqueViolation
 
-from berth.core.errors import NotFound
+from berth.core.errors import NotFound, PreconditionFailed
 
 
 def join_transaction() -> AbstractContextManager[object]:
@@ -19,12 +19,12 @@ def join_transaction() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def checked_references(what: str) -> Iterator[None]:
+def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
     """Run a transaction that checks foreign keys at the end of the block, not when the outer transaction
     commits.
 
     After the check, any deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
-    referenced row is missing.
+    referenced row is missing, and PreconditionFailed if another transaction has created the row `created`.
     """
     try:
         with transaction.atomic():
@@ -33,4 +33,8 @@ def checked_references(what: str) -> Iterator[None]:
     except IntegrityError as error:
         if isinstance(error.__cause__, ForeignKeyViolation):
             raise NotFound(f"{what} has been deleted.") from None
+        if created is not None and isinstance(error.__cause__, UniqueViolation):
+            raise PreconditionFailed(
+                f"Another user has created {created} in the meantime. Reload and try again."
+            ) from None
         raise

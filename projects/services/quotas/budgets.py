@@ -1,14 +1,12 @@
 """Set and delete monthly budgets."""
 
-import time
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from django.db import IntegrityError, transaction
-from psycopg.errors import UniqueViolation
+from django.db import transaction
 
-from berth.core.errors import Invalid, NotFound, PreconditionFailed
+from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.db.references import checked_references
 from projects.actor import Actor
@@ -16,6 +14,8 @@ from projects.models import Budget, BudgetWarning
 from projects.models.budgets import MAX_HOURS, MAX_PERCENT, default_warnings
 from projects.models.tenants import Tenant, owner_columns
 from projects.services import announce, audit
+from projects.services.project_rows import next_version
+from projects.services.quotas.versions import check_version
 from projects.services.quotas.write import require_set_quota
 
 MAX_WARNINGS = 10
@@ -36,25 +36,18 @@ def set_budget(
     Forbidden.
     """
     require_set_quota(actor, owner)
-    try:
-        with checked_references(owner.name):
-            stored = Budget.objects.select_for_update(of=("self",)).filter(**owner_columns(owner)).first()
-            _check_version(stored, expected_version)
-            columns = _parse_columns(values, new=stored is None)
-            budget = stored or Budget(version=0, **owner_columns(owner))
-            before = budget_values(stored) if stored else None
-            for column, value in columns.items():
-                setattr(budget, column, value)
-            if before != budget_values(budget):
-                budget.version = _next_version(budget.version)
-                budget.save()
-                _audit_change(actor, "set_budget", budget, before, budget_values(budget))
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, UniqueViolation):
-            raise
-        raise PreconditionFailed(
-            "Another user has created this budget in the meantime. Reload and try again."
-        ) from None
+    with checked_references(owner.name, created="this budget"):
+        stored = Budget.objects.select_for_update(of=("self",)).filter(**owner_columns(owner)).first()
+        check_version(stored, expected_version, budget_values)
+        columns = _parse_columns(values, new=stored is None)
+        budget = stored or Budget(version=0, **owner_columns(owner))
+        before = budget_values(stored) if stored else None
+        for column, value in columns.items():
+            setattr(budget, column, value)
+        if before != budget_values(budget):
+            budget.version = next_version(budget.version)
+            budget.save()
+            _audit_change(actor, "set_budget", budget, before, budget_values(budget))
     return budget
 
 
@@ -64,7 +57,7 @@ def delete_budget(*, actor: Actor, budget: Budget, expected_version: int | None 
         locked = Budget.objects.select_for_update(of=("self",)).filter(pk=budget.pk).first()
         if locked is None:
             raise NotFound("This budget has been deleted.")
-        _check_version(locked, expected_version)
+        check_version(locked, expected_version, budget_values)
         _audit_change(actor, "delete_budget", locked, budget_values(locked), None)
         locked.delete()
 
@@ -122,21 +115,6 @@ def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
     return sorted(set(value))
 
 
-def _check_version(budget: Budget | None, expected: int | None) -> None:
-    current = budget.version if budget else 0
-    if expected is not None and expected != current:
-        raise PreconditionFailed(
-            f"You edited version {expected}, but the current version is {current}. Reload and try again.",
-            current=budget_values(budget) if budget else None,
-            version=current,
-        )
-
-
-def _next_version(version: int) -> int:
-    """Return a version derived from the clock, so that a new budget never reuses a deleted one's version."""
-    return max(version + 1, time.time_ns() // 1000)
-
-
 def _audit_change(
     actor: Actor,
     action: audit.AuditAction,
@@ -144,7 +122,5 @@ def _audit_change(
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
 ) -> None:
-    if before and after:
-        before, after = audit.changed_values(before, after)
-    audit.write_entry(actor, action, budget, before=before, after=after, **owner_columns(budget.owner))
+    audit.write_change(actor, action, budget, before, after, **owner_columns(budget.owner))
     announce.tenants_changed(**{f"{key}_id": owner.pk for key, owner in owner_columns(budget.owner).items()})

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError
 from django.db.models import Q
-from psycopg.errors import UniqueViolation
 
 from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
@@ -129,20 +127,13 @@ def apply_draft(
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_set_quota(actor, owner)
-    try:
-        with checked_references("One of its owners or pools"):
-            lock_places()
-            drafted = compare(draft, lock=True)
-            if expected is not None and expected != version_tag_before_draft(drafted):
-                raise _conflict_error(drafted, expected)
-            changed = [item for item in drafted if item.is_changed]
-            return (_write_changes(actor, changed, draft, reverts) if changed else None), drafted
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, UniqueViolation):
-            raise
-        raise PreconditionFailed(
-            "Another user has created one of these quotas in the meantime. Reload and try again."
-        ) from None
+    with checked_references("One of its owners or pools", created="one of these quotas"):
+        lock_places()
+        drafted = compare(draft, lock=True)
+        if expected is not None and expected != version_tag_before_draft(drafted):
+            raise _conflict_error(drafted, expected)
+        changed = [item for item in drafted if item.is_changed]
+        return (_write_changes(actor, changed, draft, reverts) if changed else None), drafted
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import transaction
 
-from berth.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from berth.core.words import format_count
@@ -17,6 +17,7 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Quota
 from projects.services import announce, audit
+from projects.services.quotas.versions import check_version
 
 MAX_POOLS = 100
 NAME_MAX = 40
@@ -104,13 +105,7 @@ def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
     locked = QuotaGroup.objects.select_for_update().filter(pk=group.pk).first()
     if locked is None:
         raise NotFound(f"Quota group {group.name} has been deleted.")
-    if expected_version is not None and expected_version != locked.version:
-        raise PreconditionFailed(
-            f"You edited version {expected_version}, but the current version is {locked.version}. "
-            "Reload and try again.",
-            current=group_values(locked),
-            version=locked.version,
-        )
+    check_version(locked, expected_version, group_values)
     return locked
 
 

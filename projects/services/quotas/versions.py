@@ -1,8 +1,26 @@
-"""Assign quota versions, which are never reused."""
+"""Check and assign quota versions, which are never reused."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from projects.models import Quota, RemovedQuota
+from berth.core.errors import PreconditionFailed
+from pools.models import QuotaGroup
+from projects.models import Budget, Quota, RemovedQuota
+
+Versioned = TypeVar("Versioned", Quota, Budget, QuotaGroup)
+
+
+def check_version(
+    row: Versioned | None, expected: int | None, row_values: Callable[[Versioned], dict[str, Any]]
+) -> None:
+    """Raise PreconditionFailed with the current values unless the row, if any, has the expected version."""
+    current = row.version if row else 0
+    if expected is not None and expected != current:
+        raise PreconditionFailed(
+            f"You edited version {expected}, but the current version is {current}. Reload and try again.",
+            current=row_values(row) if row else None,
+            version=current,
+        )
 
 
 def next_version(quota: Quota) -> int:

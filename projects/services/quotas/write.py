@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import IntegrityError, transaction
-from psycopg.errors import UniqueViolation
+from django.db import transaction
 
-from berth.core.errors import Invalid, NotFound, PreconditionFailed
+from berth.core.errors import Invalid, NotFound
 from berth.db.references import checked_references
 from pools.place_lock import lock_places
 from projects.access import Action, require
@@ -16,7 +15,7 @@ from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, place_co
 from projects.services.quotas.changes import WrittenQuota, record
 from projects.services.quotas.places import overlap_problem
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
-from projects.services.quotas.versions import next_version
+from projects.services.quotas.versions import check_version, next_version
 
 
 def set_quota(
@@ -36,29 +35,22 @@ def set_quota(
     require_set_quota(actor, owner)
     columns = parse_columns(values)
     place = {**place_columns(pool), **owner_columns(owner)}
-    try:
-        with checked_references(f"{owner.name} or the {pool.described}"):
-            lock_places()
-            quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
-            _check_version(quota, expected_version)
-            if quota is None and (problem := overlap_problem(owner, pool)):
-                raise Invalid([problem])
-            stored, quota = quota, quota or Quota(version=0, **place)
-            before = quota_values(stored) if stored else None
-            for column, value in columns.items():
-                setattr(quota, column, value)
-            if problems := value_problems(quota):
-                raise Invalid(problems)
-            if before != quota_values(quota):
-                quota.version = next_version(quota)
-                quota.save()
-                record(actor, [WrittenQuota(quota, owner, before, quota_values(quota))])
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, UniqueViolation):
-            raise
-        raise PreconditionFailed(
-            "Another user has created this quota in the meantime. Reload and try again."
-        ) from None
+    with checked_references(f"{owner.name} or the {pool.described}", created="this quota"):
+        lock_places()
+        quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
+        check_version(quota, expected_version, quota_values)
+        if quota is None and (problem := overlap_problem(owner, pool)):
+            raise Invalid([problem])
+        stored, quota = quota, quota or Quota(version=0, **place)
+        before = quota_values(stored) if stored else None
+        for column, value in columns.items():
+            setattr(quota, column, value)
+        if problems := value_problems(quota):
+            raise Invalid(problems)
+        if before != quota_values(quota):
+            quota.version = next_version(quota)
+            quota.save()
+            record(actor, [WrittenQuota(quota, owner, before, quota_values(quota))])
     return quota
 
 
@@ -70,19 +62,9 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
             raise NotFound("This quota has been removed.")
-        _check_version(locked, expected_version)
+        check_version(locked, expected_version, quota_values)
         record(actor, [WrittenQuota(locked, owner, quota_values(locked), None)])
         locked.delete()
-
-
-def _check_version(quota: Quota | None, expected: int | None) -> None:
-    current = quota.version if quota else 0
-    if expected is not None and expected != current:
-        raise PreconditionFailed(
-            f"You edited version {expected}, but the current version is {current}. Reload and try again.",
-            current=quota_values(quota) if quota else None,
-            version=current,
-        )
 
 
 def require_set_quota(actor: Actor, owner: Tenant) -> None:

@@ -1,22 +1,20 @@
 """Set, delete, pause, resume and run schedules."""
 
-import time
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
-from psycopg.errors import UniqueViolation
 
-from berth.core.errors import Conflict, Forbidden, NotFound, PreconditionFailed
+from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.db.references import checked_references
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.engine.due_times import next_due_time
 from projects.models import Project, Schedule, ScheduleRun
 from projects.models.schedules import RunOutcome
-from projects.services import announce, audit
+from projects.services.project_rows import audit_change, check_version, may_change_row, next_version
 from projects.services.schedules.runs import delete_old_runs, find_live_run, submit_document
 from projects.services.schedules.values import ScheduleValues, check_values, cron_expression
 from projects.services.workloads.submission_view import SubmissionView
@@ -44,32 +42,25 @@ def set_schedule(
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
     first = check_values(actor, project, name, values, at)
-    try:
-        with checked_references(project.name):
-            rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
-            stored = rows.filter(project=project, name=name).first()
-            _check_version(stored, expected_version)
-            if stored is None and Schedule.objects.filter(project=project).count() >= MAX_PER_PROJECT:
-                raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
-            if stored is not None:
-                require_change(actor, stored)
-            before = schedule_values(stored) if stored else None
-            schedule = stored or Schedule(project=project, name=name, version=0)
-            schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
-            schedule.overlap, schedule.text, schedule.template = values.overlap, values.text, values.template
-            schedule.owner = actor.user
-            is_due = schedule.next_at is not None and schedule.next_at <= at
-            if schedule.paused_at is None and not is_due:
-                schedule.next_at = first
-            if before != schedule_values(schedule):
-                _save(actor, schedule)
-                _audit_change(actor, "set_schedule", schedule, before, schedule_values(schedule))
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, UniqueViolation):
-            raise
-        raise PreconditionFailed(
-            "Another user has created this schedule in the meantime. Reload and try again."
-        ) from None
+    with checked_references(project.name, created="this schedule"):
+        rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department")
+        stored = rows.filter(project=project, name=name).first()
+        check_version(stored, expected_version, "schedule")
+        if stored is None and Schedule.objects.filter(project=project).count() >= MAX_PER_PROJECT:
+            raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
+        if stored is not None:
+            require_change(actor, stored)
+        before = schedule_values(stored) if stored else None
+        schedule = stored or Schedule(project=project, name=name, version=0)
+        schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
+        schedule.overlap, schedule.text, schedule.template = values.overlap, values.text, values.template
+        schedule.owner = actor.user
+        is_due = schedule.next_at is not None and schedule.next_at <= at
+        if schedule.paused_at is None and not is_due:
+            schedule.next_at = first
+        if before != schedule_values(schedule):
+            _save(actor, schedule)
+            audit_change(actor, "set_schedule", schedule, before, schedule_values(schedule))
     return schedule
 
 
@@ -77,8 +68,8 @@ def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int |
     """Delete a schedule and the history of its runs. The workloads of its runs are kept."""
     with transaction.atomic():
         locked = _lock(actor, schedule)
-        _check_version(locked, expected_version)
-        _audit_change(actor, "delete_schedule", locked, schedule_values(locked), None)
+        check_version(locked, expected_version, "schedule")
+        audit_change(actor, "delete_schedule", locked, schedule_values(locked))
         locked.delete()
 
 
@@ -93,7 +84,7 @@ def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = N
                 outcome=RunOutcome.SKIPPED, message="The schedule was paused."
             )
             _save(actor, locked)
-            _audit_change(actor, "pause_schedule", locked, None, None)
+            audit_change(actor, "pause_schedule", locked)
     return locked
 
 
@@ -113,7 +104,7 @@ def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = 
             locked.paused_at, locked.pause_message = None, ""
             locked.next_at = next_due_time(locked.cron, ZoneInfo(locked.time_zone), now or timezone.now())
             _save(actor, locked)
-            _audit_change(actor, "resume_schedule", locked, None, None)
+            audit_change(actor, "resume_schedule", locked)
     return locked
 
 
@@ -138,16 +129,13 @@ def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) ->
         submit_document(locked, run, actor, run.due_at)
         run.save(force_insert=True)
         delete_old_runs(locked)
-        _audit_change(actor, "run_schedule", locked, None, None)
+        audit_change(actor, "run_schedule", locked)
     return run
 
 
 def may_change(actor: Actor, schedule: Schedule) -> bool:
     """Return whether the user is a project admin, or the owner with permission to submit to the project."""
-    if may(actor, Action.OPERATE, schedule.project):
-        return True
-    is_owner = actor.user is not None and schedule.owner_id == actor.user.pk
-    return is_owner and may(actor, Action.SUBMIT, schedule.project)
+    return may_change_row(actor, schedule.project, schedule.owner_id)
 
 
 def require_change(actor: Actor, schedule: Schedule) -> None:
@@ -171,29 +159,7 @@ def _lock(actor: Actor, schedule: Schedule) -> Schedule:
     return locked
 
 
-def _check_version(schedule: Schedule | None, expected: int | None) -> None:
-    current = schedule.version if schedule else 0
-    if expected is not None and expected != current:
-        raise PreconditionFailed(
-            "This schedule was changed since you read it." if schedule else "This schedule does not exist.",
-            version=current,
-        )
-
-
 def _save(actor: Actor, schedule: Schedule) -> None:
-    schedule.version = max(schedule.version + 1, time.time_ns() // 1000)
+    schedule.version = next_version(schedule.version)
     schedule.changed_by, schedule.retry_at = actor.name, None
     schedule.save()
-
-
-def _audit_change(
-    actor: Actor,
-    action: audit.AuditAction,
-    schedule: Schedule,
-    before: dict[str, Any] | None,
-    after: dict[str, Any] | None,
-) -> None:
-    if before and after:
-        before, after = audit.changed_values(before, after)
-    audit.write_entry(actor, action, schedule, before=before, after=after, project=schedule.project)
-    announce.tenants_changed(project_id=schedule.project_id)

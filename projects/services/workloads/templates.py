@@ -1,23 +1,21 @@
 """Set and delete project templates."""
 
 import re
-import time
 from typing import Any
 
-from django.db import IntegrityError, transaction
-from psycopg.errors import UniqueViolation
+from django.db import transaction
 
-from berth.core.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed
+from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
 from berth.core.spec.manifest import is_manifest
 from berth.core.spec.texts import NAME_ALLOWED, find_control_character
 from berth.db.references import checked_references
 from berth.documents import read_document
-from projects.access import Action, may, require
+from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Project, Template
-from projects.services import announce, audit
+from projects.services.project_rows import audit_change, check_version, may_change_row, next_version
 from projects.services.workloads.runtime_support import check_image
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -43,29 +41,22 @@ def set_template(
     """
     require(actor, Action.SUBMIT, project)
     _check_template(project, name, text, description)
-    try:
-        with checked_references(project.name):
-            rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
-            stored = rows.filter(project=project, name=name).first()
-            _check_version(stored, expected_version)
-            if stored is None and Template.objects.filter(project=project).count() >= MAX_PER_PROJECT:
-                raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} templates. Delete one first.")
-            if stored is not None:
-                require_change(actor, stored)
-            template = stored or Template(project=project, name=name, made_by=actor.user, version=0)
-            before = template_values(stored) if stored else None
-            template.text, template.description = text, description
-            if before != template_values(template):
-                template.version = max(template.version + 1, time.time_ns() // 1000)
-                template.changed_by = actor.name
-                template.save()
-                _audit_change(actor, "set_template", template, before, template_values(template))
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, UniqueViolation):
-            raise
-        raise PreconditionFailed(
-            "Another user has created this template in the meantime. Reload and try again."
-        ) from None
+    with checked_references(project.name, created="this template"):
+        rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
+        stored = rows.filter(project=project, name=name).first()
+        check_version(stored, expected_version, "template")
+        if stored is None and Template.objects.filter(project=project).count() >= MAX_PER_PROJECT:
+            raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} templates. Delete one first.")
+        if stored is not None:
+            require_change(actor, stored)
+        template = stored or Template(project=project, name=name, made_by=actor.user, version=0)
+        before = template_values(stored) if stored else None
+        template.text, template.description = text, description
+        if before != template_values(template):
+            template.version = next_version(template.version)
+            template.changed_by = actor.name
+            template.save()
+            audit_change(actor, "set_template", template, before, template_values(template))
     return template
 
 
@@ -77,17 +68,14 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
         if locked is None:
             raise NotFound("This template has been deleted.")
         require_change(actor, locked)
-        _check_version(locked, expected_version)
-        _audit_change(actor, "delete_template", locked, template_values(locked), None)
+        check_version(locked, expected_version, "template")
+        audit_change(actor, "delete_template", locked, template_values(locked))
         locked.delete()
 
 
 def may_change(actor: Actor, template: Template) -> bool:
     """Return whether the user is a project admin, or the author and may still submit to the project."""
-    if may(actor, Action.OPERATE, template.project):
-        return True
-    is_author = actor.user is not None and template.made_by_id == actor.user.pk
-    return is_author and may(actor, Action.SUBMIT, template.project)
+    return may_change_row(actor, template.project, template.made_by_id)
 
 
 def require_change(actor: Actor, template: Template) -> None:
@@ -144,25 +132,3 @@ def check_document(project: Project, text: str) -> None:
 def _with_document_path(problem: Problem) -> Problem:
     path = f"{DOCUMENT_PATH}.{problem.path}" if problem.path else DOCUMENT_PATH
     return Problem(path, problem.message, problem.received, problem.allowed)
-
-
-def _check_version(template: Template | None, expected: int | None) -> None:
-    current = template.version if template else 0
-    if expected is not None and expected != current:
-        raise PreconditionFailed(
-            "This template was changed since you read it." if template else "This template does not exist.",
-            version=current,
-        )
-
-
-def _audit_change(
-    actor: Actor,
-    action: audit.AuditAction,
-    template: Template,
-    before: dict[str, Any] | None,
-    after: dict[str, Any] | None,
-) -> None:
-    if before and after:
-        before, after = audit.changed_values(before, after)
-    audit.write_entry(actor, action, template, before=before, after=after, project=template.project)
-    announce.tenants_changed(project_id=template.project_id)
