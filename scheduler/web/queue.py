@@ -47,7 +47,12 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
     Column("pool", "Pool", lambda row: row[0].queue_pool, order="pool_and_position"),
     Column(
-        "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
+        "gpus",
+        "Requested",
+        lambda row: row[0].gpu_milli_min / MILLI,
+        "GPUs",
+        "gpu_milli_min",
+        number=True,
     ),
     Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
     Column("since", "Pending since", lambda row: row[0].since, order="since"),

@@ -181,7 +181,7 @@ def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: S
     assert (row.name, expected, next_row.name) == ("waiting", ready_at, "first")
     assert reservation == "on local-3 until it has booted"
     text = sign_in("alice").get(ADDRESS).content.decode()
-    assert '<span class="chip info">Reserved</span>' in text
+    assert '<strong>Reserved</strong><span class="sub">on local-3 until it has booted</span>' in text
     csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
 

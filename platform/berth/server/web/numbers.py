@@ -23,6 +23,16 @@ def thousandths(milli: float | str | None) -> str:
     return f"{whole:,.0f}" if float(whole).is_integer() else f"{whole:,.3f}".rstrip("0")
 
 
+def gpu_count(milli: int) -> str:
+    """Format an amount in thousandths with its noun: 1000 as "1 GPU", and 32000000 as "32,000 GPUs"."""
+    return f"{thousandths(milli)} {'GPU' if milli == MILLI else 'GPUs'}"
+
+
+def count(number: int) -> str:
+    """Format a count with thousands separators."""
+    return f"{number:,}"
+
+
 def memory(mib: int | None) -> str:
     if mib is None:
         return "∞"

@@ -36,6 +36,8 @@ from scheduler.reports.queues.order_in_words import order_by_queue, order_in_wor
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
+register.filter("gpu_count", numbers.gpu_count)
+register.filter("count", numbers.count)
 register.filter("cores", numbers.thousandths)
 register.filter("memory", numbers.memory)
 register.filter("used_memory", numbers.used_memory)
