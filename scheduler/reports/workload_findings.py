@@ -59,17 +59,18 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
 
 def check_pending(facts: PoolFacts) -> Iterator[Finding]:
     rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
-    total, reasons = count_by_reason(rows)
-    if not total:
+    counts = count_by_reason(rows)
+    if not counts.total:
         return
     named = ", ".join(
-        f"{count} {to_words(reason).lower() or 'not considered yet'}" for reason, count in reasons[:MAX_NAMED]
+        f"{count} {to_words(reason).lower() or 'not considered yet'}"
+        for reason, count in counts.by_reason[:MAX_NAMED]
     )
     shown = f": {named}" if named else ""
     yield Finding(
         Severity.NOTE,
         "pending workloads",
-        f"{format_count(total, 'workload')} {_is(total)} pending{shown}.",
+        f"{format_count(counts.total, 'workload')} {_is(counts.total)} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
         Fix.QUEUE,
     )

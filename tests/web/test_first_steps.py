@@ -188,10 +188,13 @@ def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
         )  # fmt: skip
     make.workload(cast.vision, "runs", by=cast.dave.user, phase="running", run=1)
     make.workload(cast.vision, "carols", by=cast.carol.user)
-    make.workload(cast.vision, "old", by=cast.dave.user, phase="completed")
+    for name, hours in (("old", 30), ("done", 3), ("failed", 2)):
+        phase = "failed" if name == "failed" else "completed"
+        make.workload(cast.vision, name, by=cast.dave.user, phase=phase, ended_at=make.ago(hours=hours))
     answer = sign_in("dave").get("/")
     assert [(own.workload.name, own.position) for own in answer.context["mine"]] == [
         ("first", 2), ("second", 7), ("unschedulable", None), ("runs", None),
+        ("failed", None), ("done", None),
     ]  # fmt: skip
     text = answer.content.decode()
     assert text.index("My workloads") < text.index("GPUs by project")

@@ -9,8 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from berth.server.web.charts.bars import stacked_bar
-from berth.server.web.overview import ReasonCount, balance_columns
+from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
 from projects.models import Phase, Workload
+from projects.services import arrays
+from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
@@ -58,7 +60,7 @@ def test_every_figure_leads_to_the_rows_behind_it(cast: Cast, sign_in: SignIn, r
         address, _ = figure(client, title)
         rows = client.get(address).context["slice"].rows
         assert sorted(row.name for row in rows) == sorted(names), title
-    for title in ("Free", "Evictions, 24 h"):
+    for title in ("GPUs free", "Evictions, 24 h"):
         assert client.get(figure(client, title)[0]).status_code == 200
     assert parse_qs(urlsplit(figure(client, "Median wait, 24 h")[0]).query)["sort"] == ["-wait"]
 
@@ -102,12 +104,12 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
 
 
 @pytest.mark.heavy
-def test_legend_explains_bars_that_continue(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_legend_explains_bars_that_are_cut(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("dave")
-    assert ">continues</span>" not in client.get("/").content.decode()
+    assert ">more than shown</span>" not in client.get("/").content.decode()
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
-    assert ">continues</span>" in client.get("/").content.decode()
+    assert ">more than shown</span>" in client.get("/").content.decode()
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,51 @@ def test_more_than_two_unschedulable_workloads_are_counted(cast: Cast, sign_in: 
         if number == 1:
             assert listed == [("Unschedulable", "too-large-0"), ("Unschedulable", "too-large-1")]
     assert listed == [("Unschedulable", "3 pending workloads")]
+
+
+def test_attention_of_a_pool_leads_to_the_workloads_of_the_pool(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
+    client = sign_in("alice")
+    for query, address in (
+        ("", "/workloads?state=unschedulable"),
+        (f"?pool={cast.pool.name}", f"/workloads?state=unschedulable&pool={cast.pool.name}"),
+    ):
+        (item,) = client.get(f"/{query}").context["attention"]
+        assert item.path == address
+        assert [row.name for row in client.get(address).context["slice"].rows] == ["too-large"]
+
+
+def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "waiting", reason="WaitingForCapacity", pools=[cast.pool.name])
+    document = {
+        "name": "sweep", "project": "vision", "command": "x", "pools": [cast.pool.name],
+        "array": {"tasks": 3, "max_running": 1}, "roles": [{"name": "worker", "gpu": 1}],
+    }  # fmt: skip
+    arrays.submit(actor=cast.dave, document=document)
+    Workload.objects.filter(array__isnull=False, held=False).update(phase="running")
+    client = sign_in("dave")
+    assert figure(client, "Pending")[1].split()[0] == "2"
+    reasons = client.get("/").context["reasons"]
+    assert [(reason.is_held, reason.count) for reason in reasons] == [(False, 1), (True, 1)]
+    assert "Waiting for earlier tasks" in client.get("/").content.decode()
+
+
+def test_pools_have_bars_if_their_devices_are_too_many(
+    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = sign_in("dave")
+    assert "GPUs by pool" not in client.get("/").content.decode()
+    monkeypatch.setattr("berth.server.web.overview.DEVICES_MAX", 3)
+    text = client.get("/").content.decode()
+    assert "GPUs by pool" in text
+    ((pool, gpus),) = client.get("/").context["pool_bars"]
+    assert (pool, gpus.allocated, gpus.free) == (cast.pool, 2000, 2000)
+
+
+def test_marks_of_the_utilization_chart_are_whole_gpus() -> None:
+    at = make.ago(hours=1)
+    chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
+    assert [mark for _, mark in chart.columns.marks] == ["1", "0"]
 
 
 def test_own_workloads_of_other_pools_do_not_hide_unschedulable_ones(cast: Cast, sign_in: SignIn) -> None:

@@ -1,5 +1,6 @@
 """Counts of pending workloads by reason."""
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -8,11 +9,16 @@ from django.db.models import Count, Q, QuerySet
 from projects.models import Workload
 
 
-def count_by_reason(rows: QuerySet[Workload]) -> tuple[int, list[tuple[str, int]]]:
-    """Return the number of workloads, and the number for each reason, most frequent first.
+@dataclass(frozen=True, slots=True)
+class PendingCounts:
+    """Numbers of pending workloads. An array counts as one workload, once for each reason of its tasks."""
 
-    An array counts as one workload. Its held tasks have no reason.
-    """
+    total: int
+    by_reason: list[tuple[str, int]]  # most frequent first
+    held_arrays: int  # arrays whose pending tasks all wait for earlier tasks, and so have no reason
+
+
+def count_by_reason(rows: QuerySet[Workload]) -> PendingCounts:
     groups = (
         rows.order_by()
         .values_list("reason", "held")
@@ -21,10 +27,16 @@ def count_by_reason(rows: QuerySet[Workload]) -> tuple[int, list[tuple[str, int]
             arrays=ArrayAgg("array", filter=Q(array__isnull=False), distinct=True, default=[]),
         )
     )
-    single, arrays, reasons = 0, set[UUID](), list[tuple[str, int]]()
+    single, queued_arrays, held_arrays, reasons = 0, set[UUID](), set[UUID](), list[tuple[str, int]]()
     for reason, held, count, array_ids in groups:
         single += count
-        arrays |= set(array_ids)
-        if not held:
+        if held:
+            held_arrays |= set(array_ids)
+        else:
+            queued_arrays |= set(array_ids)
             reasons.append((reason, count + len(array_ids)))
-    return single + len(arrays), sorted(reasons, key=lambda pair: (-pair[1], pair[0]))
+    return PendingCounts(
+        single + len(queued_arrays | held_arrays),
+        sorted(reasons, key=lambda pair: (-pair[1], pair[0])),
+        len(held_arrays - queued_arrays),
+    )

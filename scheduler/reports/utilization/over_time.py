@@ -56,7 +56,7 @@ class UtilizationHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs in one hour, or in the current hour so far."""
+    """Mean number of GPUs in one hour, or in the part of it since the first pool and until now."""
 
     at: datetime
     total: float
@@ -124,12 +124,14 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
     return result
 
 
-def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
+def mean_gpus(hour: UtilizationHour, now: datetime, oldest: datetime) -> MeanGpus:
     """Return the mean number of GPUs that corresponds to the GPU-hours of `hour`.
 
-    The divisor is the elapsed time: 8 GPUs in the first ten minutes count as 8, not as 1.3.
+    The divisor is the elapsed time since the start of the hour, or since `oldest`, when the first pool was
+    created: 8 GPUs in the first ten minutes count as 8, not as 1.3.
     """
-    elapsed = min((now - hour.at).total_seconds() / HOUR, 1.0)
+    begin, end = max(hour.at, oldest), min(now, hour.at + timedelta(seconds=HOUR))
+    elapsed = (end - begin).total_seconds() / HOUR
     if elapsed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
     return MeanGpus(

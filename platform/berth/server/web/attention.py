@@ -39,12 +39,14 @@ def attention_items(
     shortfalls: Iterable[Shortfall],
     unschedulable: int,
     pools: Collection[str],
+    pool: str,
     is_admin: bool,
     now: datetime,
 ) -> list[Item]:
     """Return the items of a user. Fairness comes first for platform admins, own workloads for the others.
 
-    `unschedulable` counts all visible workloads of the `pools` that can never start, an array once.
+    `unschedulable` counts all visible workloads of the `pools` that can never start, an array once. `pool` is
+    the only one of them, or empty.
     """
     own = _own_workloads(actor)
     impossible = list(_unschedulable(own))
@@ -57,7 +59,7 @@ def attention_items(
     of_own = [
         *_failed(actor, now), *map(_unschedulable_item, impossible), *islice(_idle(own, now), OF_EACH_MAX),
     ]  # fmt: skip
-    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed)]
+    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed, pool)]
     return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
 
 
@@ -108,13 +110,13 @@ def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
         if borrowers := shortfall.borrowers[:OF_EACH_MAX]:
             over = (f"{each.project} {format_gpus(each.over_quota)}" for each in borrowers)
             text += f" Over quota: {', '.join(over)}."
-        path = f"{reverse('workloads')}?project={shortfall.project}&state=pending"
+        path = f"{reverse('workloads')}?project={shortfall.project}&state=pending&pool={shortfall.pool}"
         yield Item("Below fair share", "warn", shortfall.project, path, text)
 
 
-def _all_unschedulable(count: int) -> Iterator[Item]:
+def _all_unschedulable(count: int, pool: str) -> Iterator[Item]:
     if count > 0:
-        path = f"{reverse('workloads')}?state=pending&reason={UNSCHEDULABLE}"
+        path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."
         yield Item("Unschedulable", "warn", format_count(count, "pending workload"), path, text)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
 
-from django.db.models import Case, Count, IntegerField, Q, QuerySet, When
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpResponse
@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
+from berth.core.words import format_count
 from berth.server.web.attention import attention_items
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
@@ -27,7 +28,7 @@ from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool
 from projects.models import Phase, Workload
-from projects.models.workloads import LIVE_PHASES
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import STATES
@@ -40,7 +41,7 @@ from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
-from scheduler.web.pools.capacity import pool_capacity
+from scheduler.web.pools.capacity import Capacity, capacity_by_pool
 from scheduler.web.pools.devices import NodeMap, build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
@@ -53,14 +54,18 @@ OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 # Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
+REASON_HEIGHT = 36
 EMPTY_HEIGHT = 220  # of a card that says that there is nothing to show
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
+    """Number of pending workloads with a reason. `is_held` stands for arrays that wait for earlier tasks."""
+
     reason: str
     count: int
     bar: Bar
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +84,19 @@ def index(request: Request) -> HttpResponse:
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
     pool = next((visible for visible in pools if visible.name == name), None)
     shown = [pool] if pool else pools
-    capacity = pool_capacity(shown)
+    by_pool = capacity_by_pool(shown)
+    capacity = sum(by_pool.values(), start=Capacity(0, 0, 0))
     is_drawable = 0 < capacity.total <= DEVICES_MAX * MILLI
     maps = [node_map for node_map in pool_node_maps(actor, shown) if node_map.devices] if is_drawable else []
     small = sum(len(node_map.devices) for node_map in maps) <= DEVICES_MAX
     now = timezone.now()
-    hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
+    oldest = min((each.created_at for each in shown), default=now)
+    hourly_means = [mean_gpus(hour, now, oldest) for hour in hourly_utilization(shown, now, HOURS)]
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
-    mine = own_workloads(actor)
+    mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
     shown_maps = maps if small else []
     context = {
@@ -101,8 +108,8 @@ def index(request: Request) -> HttpResponse:
         "has_torn_bars": any(line.bar.continues for _, lines, _ in queues for line in lines),
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
-        "queued": sum(reason.count for reason in reasons),
         "maps": shown_maps,
+        "pool_bars": [] if shown_maps else [(each, by_pool[each.pk]) for each in shown],
         "legend": build_legend(maps) if small else [],
         "evicted": render_with_links(viewer_for(actor), recent[:EVICTIONS_MAX]),
         "evicted_today": count_evictions(recent.filter(at__gte=now - DAY)),
@@ -112,6 +119,7 @@ def index(request: Request) -> HttpResponse:
             shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
             pools=[each.name for each in shown],
+            pool=pool.name if pool else "",
             is_admin=is_admin,
             now=now,
         ),
@@ -154,14 +162,15 @@ def balance_columns(
     left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
     left += _card_height(mine)
     right = _card_height(maps, EMPTY_HEIGHT)
+    reasons_height = HEAD_HEIGHT + REASON_HEIGHT * len(reasons) if reasons else EMPTY_HEIGHT
 
     def cost(utilization_right: bool, reasons_left: bool) -> int:
         with_chart = UTILIZATION_HEIGHT + (right if utilization_right else left)
         other = left if utilization_right else right
         if utilization_right != reasons_left:
-            with_chart += _card_height(reasons, EMPTY_HEIGHT)
+            with_chart += reasons_height
         else:
-            other += _card_height(reasons, EMPTY_HEIGHT)
+            other += reasons_height
         return other - with_chart if other >= with_chart else 3 * (with_chart - other)
 
     chosen = min(product((False, True), repeat=2), key=lambda placement: cost(*placement))
@@ -173,14 +182,19 @@ def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
     return HEAD_HEIGHT + ROW_HEIGHT * len(rows) if rows else when_empty
 
 
-def own_workloads(actor: Actor) -> list[OwnWorkload]:
-    """Return the user's live workloads outside arrays. Pending workloads come first, by queue position."""
+def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
+    """Return the user's live workloads and those that ended in the last day, without array tasks.
+
+    Pending workloads come first, by queue position, and ended workloads last.
+    """
     if actor.user is None:
         return []
-    rows = workloads(actor).filter(submitted_by=actor.user, array=None, phase__in=LIVE_PHASES)
+    is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
+    rows = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
     rows = rows.order_by(
-        Case(When(phase__in=PENDING_PHASES, then=0), default=1),
+        Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
         Cast(KT("explanation__queue_position"), IntegerField()).asc(nulls_last=True),
+        F("ended_at").desc(nulls_last=True),
         "-submitted_at",
     )
     return [OwnWorkload(row, *_queue_state(row)) for row in rows.select_related("project", "pool")[:OWN_MAX]]
@@ -220,7 +234,7 @@ def utilization_chart(hourly_means: list[MeanGpus]) -> UtilizationChart:
         [at, *(round(value, 1) for value in values)]
         for at, *values in zip(times, *amounts.values(), strict=True)
     ]
-    return UtilizationChart(stacked_columns(layers), json.dumps(readouts, separators=(",", ":")))
+    return UtilizationChart(stacked_columns(layers, whole=True), json.dumps(readouts, separators=(",", ":")))
 
 
 def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLine], int]]:
@@ -251,11 +265,18 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the reasons of queued workloads, including those with reservations, most frequent first."""
+    """Return the reasons of queued workloads, including those with reservations, most frequent first.
+
+    Arrays whose pending tasks all wait for earlier ones have no reason. They come last.
+    """
     rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
-    most_frequent = count_by_reason(rows)[1]
-    most = most_frequent[0][1] if most_frequent else 0
-    return [
-        ReasonCount(reason, n, stacked_bar([(n, "requested")], most, f"{n} workloads"))
-        for reason, n in most_frequent
-    ]
+    counts = count_by_reason(rows)
+    most = max([counts.held_arrays, *(count for _, count in counts.by_reason)])
+
+    def bar(count: int) -> Bar:
+        return stacked_bar([(count, "requested")], most, format_count(count, "workload"))
+
+    reasons = [ReasonCount(reason, count, bar(count)) for reason, count in counts.by_reason]
+    if counts.held_arrays:
+        reasons.append(ReasonCount("", counts.held_arrays, bar(counts.held_arrays), is_held=True))
+    return reasons

@@ -27,11 +27,16 @@ class Columns:
     marks: tuple[tuple[float, str], ...]
 
 
-def stacked_columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Columns:
-    """Lay out stacked columns. Each layer has a kind, and one (amount, title) pair per column."""
+def stacked_columns(
+    layers: Sequence[tuple[str, Sequence[tuple[float, str]]]], *, whole: bool = False
+) -> Columns:
+    """Lay out stacked columns. Each layer has a kind, and one (amount, title) pair per column.
+
+    With `whole`, the marks are whole numbers, for example of GPUs.
+    """
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
-    step = _tick(max([*sums, 0.0]))
+    step = max(_tick(max([*sums, 0.0])), 1.0 if whole else 0.0)
     top = step * max(1, -(-max([*sums, 0.0]) // step))
     column_width = WIDTH / max(column_count, 1)
     pieces, below = [], [0.0] * column_count
