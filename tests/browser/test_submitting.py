@@ -148,6 +148,28 @@ def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: 
 
 
 @pytest.mark.heavy
+def test_editor_colours_keys_and_comments_of_the_typed_text(opened: Open) -> None:
+    text = "name: run # a # comment\ncommand: |-\n  echo key: '#'\nroles: [{gpu: 1}]\nenv: {A: 'x # y'}\n"
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.locator("#document").fill(text)
+        layer = page.locator(".editor-colors")
+        assert layer.text_content() == text
+        assert layer.locator(".yaml-key").all_text_contents() == [
+            "name",
+            "command",
+            "roles",
+            "gpu",
+            "env",
+            "A",
+        ]
+        assert layer.locator(".yaml-comment").all_text_contents() == ["# a # comment"]
+        page.get_by_label("Name", exact=True).fill("other")
+        expect(layer).to_contain_text("name: other")
+        assert faults == []
+
+
+@pytest.mark.heavy
 def test_button_of_an_invalid_name_fills_in_a_valid_name(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")

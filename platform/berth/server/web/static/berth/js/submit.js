@@ -18,6 +18,7 @@
       return line;
     }));
     lines.scrollTop = box.scrollTop;
+    box.dispatchEvent(new CustomEvent("berth:text"));
   }
 
   function showLine(lineNumber) {
@@ -112,6 +113,12 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
+  // On phones, the verdict stays at the bottom while its card is out of sight.
+  const answer = document.getElementById("answer");
+  if (answer) {
+    new IntersectionObserver(([entry]) => document.getElementById("verdict")?.classList.toggle("in-sight", entry.isIntersecting), { rootMargin: "0px 0px -80px" })
+      .observe(answer);
+  }
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
 })();
