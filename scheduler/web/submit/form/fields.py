@@ -65,6 +65,7 @@ class Field:
     hint: str = ""
     choices: Choices = ()
     suggestions: str = ""  # name of the list of suggestions
+    default: str = ""  # what an empty field means
     many: bool = False
     wide: bool = False
     unfolds: bool = True  # whether a value opens the further options that contain the field
@@ -83,6 +84,7 @@ class FormPart:
     more: tuple[Field, ...] = ()
     at: Location | None = None
     add: str = ""  # list to which another group of this kind can be added
+    summary: str = ""  # what a group is for that is folded until it has values
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields()),
+        FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
+        FormPart("Array", _array_fields(), summary="Several tasks from one document"),
         *(() if _has_uploaded_code(data) else (_git_part(),)),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]
@@ -131,7 +135,9 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
         *((image,) if has_image else ()),
     )
     env = Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
-    return fields, (env, *((pulls,) if has_image else ()))
+    directory = Field(("working_dir",), "Working directory")
+    labels = Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
+    return fields, (env, labels, directory, *((pulls,) if has_image else ()))
 
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
@@ -139,7 +145,9 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     role_name = Field((*at, "name"), "Role name", unfolds=False)
     fields = (
         *(() if alone else (role_name,)),
-        Field((*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
+        Field(
+            (*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all", default="1"
+        ),
         Field(
             (*at, MAX_REPLICAS),
             "Max replicas",
@@ -274,17 +282,25 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
               "Pending time after which the last of the node pools may be used, for example 30m"),
         Field(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
-        Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
-        Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
         Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
         Field(("preemption", "signal"), "Preemption signal", hint=NOTICE_HINT),
         Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, DURATION_HINT),
-        Field(("working_dir",), "Working directory"),
-        Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
-        Field(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
-        Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
-        Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )  # fmt: skip
+
+
+def _file_fields() -> tuple[Field, ...]:
+    return (
+        Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
+        Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
+        Field(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
+    )
+
+
+def _array_fields() -> tuple[Field, ...]:
+    return (
+        Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
+        Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
+    )
 
 
 def _notification_part(number: int) -> FormPart:

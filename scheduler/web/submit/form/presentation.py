@@ -90,6 +90,7 @@ class ShownPart:
     more: list[ShownField]
     remove: str = ""
     add: str = ""
+    summary: str = ""  # a section with a summary is folded until it has values
 
     @property
     def expanded(self) -> bool:
@@ -102,7 +103,9 @@ class ShownPart:
     @property
     def has_values(self) -> bool:
         """True if any field of the section has a value or an error."""
-        return self.expanded or any(field.value or field.errors for field in self.fields)
+        return self.expanded or any(
+            field.value or field.errors or field.is_text_only for field in self.fields
+        )
 
 
 @dataclass
@@ -183,6 +186,7 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
         more=list(_shown_fields(part.more, draft, data, places)),
         remove="" if part.at is None else f"remove:{join_path(part.at)}",
         add=part.add and f"add:{part.add}",
+        summary=part.summary,
     )
 
 
