@@ -25,7 +25,7 @@ EXAMPLE_GPU = "gpu: 1             # or a fraction of a device: 0.5"
 EXAMPLE_WITHOUT_GPU = "gpu: 0             # no pool has GPUs"
 EXAMPLES: Mapping[str, tuple[str, str, str]] = {
     "single": ("Single-pod training", "my-training", """\
-# Needs no files. For your program, choose files under Code.
+# Needs no files. To run your own, see Code.
 command: |-
   nvidia-smi || echo "no NVIDIA driver"
   for step in 1 2 3; do echo "step $step"; sleep 5; done
@@ -40,7 +40,7 @@ roles:
 command: python train.py --epochs 10
 roles:
   - name: worker
-    replicas: 2        # a gang: all replicas start together
+    replicas: 2        # a gang: all start together
     gpu: 1
     cpu: 2
     memory_mib: 4096
@@ -64,14 +64,14 @@ roles:                 # started together or not at all
 """),
     "elastic": ("Elastic training", "my-training", """\
 kind: elastic
-# The rendezvous accepts a changing number of members while the workload runs.
+# The number of members may change while it runs.
 command: >-
   torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
   --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py
 roles:
   - name: worker
     min: 2             # starts with this many replicas
-    max: 8             # scales up to this many while capacity is free
+    max: 8             # grows to this on free GPUs
     gpu: 1
     cpu: 2
     memory_mib: 4096
@@ -80,7 +80,7 @@ roles:
 kind: interactive
 command: sleep 8h
 max_runtime: 28800     # seconds
-idle_timeout: 3600     # ends after this long without log output or visits to its ports
+idle_timeout: 3600     # seconds without output or visits
 roles:
   - name: session
     replicas: 1
@@ -94,13 +94,13 @@ command: >-
   python -m sglang.launch_server --model-path /models/my-model --host 0.0.0.0 --port $BERTH_PORT
 roles:
   - name: engine
-    replicas: 1        # the initial engines, which scaling never removes
+    replicas: 1        # engines that always run
     gpu: 1
     cpu: 8
     memory_mib: 32768
 service:
   model_name: my-model
-  autoscaler:          # without it, the number of engines changes only on request
+  autoscaler:          # changes the number of engines
     min_engines: 1
     max_engines: 4
 """),
