@@ -13,6 +13,7 @@ from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents import read_document
 from projects.models import Workload
 from projects.services.workloads.prediction import Prediction
+from scheduler.web.submit.document_presets import EXAMPLES
 from scheduler.web.submit.form.draft import PREFIX
 from scheduler.web.submit.verdict import build_verdict
 from scheduler.web.workloads.details import Obstacle
@@ -126,7 +127,7 @@ def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Ca
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
     assert "Would start after 1 node has booted</h2>" in page
-    assert '<span class="chip info">Scales up</span>' in page
+    assert 'class="card verdict info"' in page
     assert page.count("<h3>Waiting for scale up</h3>") == page.count("<h3>") == 1
     assert "The workload would start after 1 node has booted.</p>" in page
     assert "no node of pool local has booted yet" in unescape(page).lower()
@@ -139,10 +140,34 @@ def test_one_reason_decides_and_the_others_are_folded() -> None:
     verdict = build_verdict(
         Prediction("would_stay_pending", {}, blockers=[share, capacity, reclaim], queue_position=3)
     )
-    assert (verdict.title, verdict.chip) == ("Would be queued", "Queued, position 3")
+    assert (verdict.title, verdict.tone) == ("Would be queued", "warn")
     assert verdict.sentence == "The workload would be queued. Over its share."
     assert verdict.decisive == Obstacle("WouldExceedFairShare", "Over its share.", [])
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
+
+
+def test_title_of_a_verdict_says_what_happens_to_other_workloads() -> None:
+    kinds = {"a": "shrink", "b": "reclaim", "c": "consolidate", "d": "preempt"}
+    evictions = [{"victim": victim, "kind": kind} for victim, kind in kinds.items()]
+    verdict = build_verdict(Prediction("would_evict", {}, evictions=evictions[:1]))
+    assert verdict.title == "Would start and scale down 1 other workload"
+    verdict = build_verdict(Prediction("would_evict", {}, evictions=evictions))
+    words = "evict 2 other workloads, scale down 1 other workload, move 1 other workload"
+    assert verdict.title == f"Would start and {words}"
+
+
+def test_sections_for_secrets_and_arrays_open_with_their_values(dave: Client) -> None:
+    document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    folded = '<details class="card" id="p-{}"><summary'.format
+    text = refresh_form(dave, document).content.decode()
+    assert folded("secrets-and-outputs") in text and folded("array") in text
+    text = refresh_form(dave, document + "outputs: [results]\n").content.decode()
+    assert folded("secrets-and-outputs") not in text and folded("array") in text
+
+
+def test_lines_of_examples_fit_into_the_editor_of_a_narrow_window() -> None:
+    lines = [line for _, _, text in EXAMPLES.values() for line in text.splitlines()]
+    assert max(len(line) for line in lines if "#" in line) <= 57
 
 
 def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
