@@ -105,7 +105,7 @@ def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: 
                scaled(use.allocated_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
-        charts += [
+        charts[:0] = [
             _chart("gpu", "GPU utilization", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
             _chart("gpu-memory", "GPU memory", gpu_memory_unit, points, axis,
