@@ -1,19 +1,21 @@
 """Describe in a few words where the parts of a queue key place a workload."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
+WORKLOAD_START = "priority "  # the sentences about the workload follow those about its queues
 
 
 def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return each queue's name and the sentences of its key, from the department to the project.
 
-    The name is empty for sentences that name no queue.
+    The name is empty for sentences that name no queue. The sentences about the workload itself are left out.
     """
     queues: list[tuple[str, list[str]]] = []
-    for sentence in ordering:
+    for sentence in takewhile(lambda each: not each.startswith(WORKLOAD_START), ordering):
         owner, sign, standing = sentence.partition(OWNER_END)
         if sign and standing in (OVER_QUOTA, WITHIN_QUOTA):
             queues.append((owner, [standing]))

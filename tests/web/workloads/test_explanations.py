@@ -227,6 +227,7 @@ def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: Sig
 def test_opened_queue_order_has_a_row_for_each_queue(cast: Cast, sign_in: SignIn) -> None:
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
     ordering = ["research: within its quota", "rank 1", "vision: over its quota", "rank 0"]
+    ordering += ["priority 50", "submitted 2026-11-28T15:37:47Z", "vision/train"]
     explanation = {"queue_position": 1, "ordering": ordering, "blockers": blockers}
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation, priority=50)
     text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
