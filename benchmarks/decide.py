@@ -81,7 +81,7 @@ def _measure_reused_layout(
             snapshot = change(world.snapshot(), ROWS, turn)
             seconds, (plan, layout) = _timed(partial(decide_with_layout, snapshot, layout))
             spent.append(seconds)
-        read, _ = _timed(partial(len, plan.refusals))  # measure before anything else reads the refusals
+        read, _ = _timed(partial(len, plan.refusals))  # measure before anything else reads the rejections
         row = _row(name, spent[1:], plan, None, None)
         row["read_ms"] = round(read * 1000, 2)
         yield row

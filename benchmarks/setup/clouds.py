@@ -79,7 +79,7 @@ class Cloud:
         self.calls["provision"] += 1
         if order.client_token not in self._answers:
             if self._happens(self._luck.refused):
-                self.calls["provision refused"] += 1
+                self.calls["provision rejected"] += 1
                 raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine now")
             self._answers[order.client_token] = tuple(self._create_machines(order))
         if self._happens(self._luck.answer_lost):

@@ -150,4 +150,4 @@ def _answer(error: ClientError) -> BerthError:
         )
     if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
         return Unavailable(f"The object store is overloaded or has failed ({code or status}).")
-    return Conflict(f"The object store refuses the request ({code or status}). Tell an admin.")
+    return Conflict(f"The object store rejects the request ({code or status}). Tell an admin.")

@@ -66,7 +66,7 @@ class PodCalls:
                 self._ensure_namespace(access.cluster, namespace, order.project)
             except (ApiError, ForeignNamespace) as error:
                 if isinstance(error, ForeignNamespace) or error.status == 403:
-                    raise StartRefused(f"the cluster refuses the project's namespace: {error}") from error
+                    raise StartRefused(f"the cluster rejects the project's namespace: {error}") from error
                 raise
             self._create(order, access, namespace)
 

@@ -37,15 +37,15 @@ def permanent_refusal(error: ApiError) -> str:
 
 
 def temporary_refusal(error: ApiError, namespace: str) -> str:
-    """Return why the API server refuses the pod for now, or an empty string for other errors.
+    """Return why the API server rejects the pod for now, or an empty string for other errors.
 
     An admission webhook that does not respond is reported as an internal error.
     """
     if error.status == 403:
         quota = ExceededQuota.parse(error.message)
-        return f"the cluster refuses the pod: {error.message}" if quota is None else quota.text(namespace)
+        return f"the cluster rejects the pod: {error.message}" if quota is None else quota.text(namespace)
     if error.status >= 500 and "webhook" in error.message:
-        return f"the cluster refuses the pod: {error.message}"
+        return f"the cluster rejects the pod: {error.message}"
     return ""
 
 

@@ -316,7 +316,7 @@ class KubernetesRuntime(ReadsCopies):
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel. If the cluster refuses the client's request, the status contains the reason."""
+        """Open a channel. If the cluster rejects the client's request, the status contains the reason."""
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:

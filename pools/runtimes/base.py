@@ -38,7 +38,7 @@ class PodOrder:
     environment installed there, or empty for the machine's own programs. `start_in` is the document's
     `workspace`: the pod starts in that directory on the node if it exists, otherwise in a directory with that
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
-    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit refuses
+    on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit rejects
     the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
     space of the workspace and of the pod's own directories. From `code_url`, the node downloads the pod's
     code as a tar archive, and from `volumes_url` the objects of volumes in S3. Both need `download_secret` as
@@ -251,7 +251,7 @@ class Runtime(PodFileReader, Protocol):
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
         `image_pull_failed` if the reason is its image. Raises RuntimeFailure if the runtime itself fails, or
-        StartRefused if its cluster currently refuses it.
+        StartRefused if its cluster currently rejects it.
         """
         ...
 

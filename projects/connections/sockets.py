@@ -27,7 +27,7 @@ RECHECK_SECONDS = 60.0  # recheck interval for permissions that depend on more t
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """Base consumer for the WebSockets of signed-in users.
 
-    Subclasses check permissions in `check_permission` and send messages in `send_messages`. A refused socket
+    Subclasses check permissions in `check_permission` and send messages in `send_messages`. A rejected socket
     is accepted first and then closed, because browsers expose close codes only for accepted sockets.
     """
 

@@ -1,4 +1,4 @@
-"""Resolve webhook addresses and refuse internal addresses.
+"""Resolve webhook addresses and reject internal addresses.
 
 Users choose webhook addresses. An address must not make the server send requests to itself, to its network or
 to cloud metadata services. A name is resolved once, and only the checked address is called.

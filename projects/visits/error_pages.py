@@ -34,7 +34,7 @@ NOT_LISTENING = ErrorPage(
     "The workload is not running, or its program does not listen on this port yet. Check its log, or try "
     "again in a moment.",
 )  # fmt: skip
-CROSS_SITE = ErrorPage(403, "Cross-site request refused", "Another site sent this request on your behalf.")
+CROSS_SITE = ErrorPage(403, "Cross-site request rejected", "Another site sent this request on your behalf.")
 TOO_MANY_REQUESTS = ErrorPage(
     503, "Too many requests", "This port has reached its limit of concurrent requests. Try again in a moment."
 )

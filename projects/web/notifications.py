@@ -36,7 +36,7 @@ TITLES = {
     "pending": "Pending for a long time",
     "idle": "GPUs idle for a long time",
     "budget": "Budget threshold reached",
-    "schedule": "Schedule paused or refused",
+    "schedule": "Schedule paused or rejected",
     "pool": "Node pool failing",
 }
 TEST_TITLE = "Test message"

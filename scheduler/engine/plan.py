@@ -62,7 +62,7 @@ UNSCHEDULABLE_REASONS = frozenset({
 
 
 def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
-    """Return the sort key of a policy's refusal. The key is greatest for the smallest relative shortfall."""
+    """Return a sort key for rejections by policies. It is greatest for the smallest relative shortfall."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 

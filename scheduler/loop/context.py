@@ -25,8 +25,8 @@ class SentCommands:
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
-    refused: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last refused start of each pod
-    # time of the first refusal, and number of releases after repeated refusals, by workload
+    refused: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last rejected start of each pod
+    # time of the first rejection, and number of releases after repeated rejections, by workload
     refused_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # whether the last tick postponed some starts to the next tick

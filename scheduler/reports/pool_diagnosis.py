@@ -284,7 +284,7 @@ def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "cluster quotas",
             "Berth cannot read the quotas of the pool's cluster, so it notices them only when the cluster "
-            f"refuses pods: {to_sentence(obstacle)}",
+            f"rejects pods: {to_sentence(obstacle)}",
             "Grant the account list and watch for resourcequotas, or apply deploy/kubernetes/role.yaml.",
         )
 
@@ -320,7 +320,7 @@ def _slurm_token(facts: PoolFacts) -> Iterator[Finding]:
         severity,
         "Slurm token",
         f"The token for slurmrestd {'expired' if is_expired else 'expires'} on {expiry:%Y-%m-%d %H:%M} UTC."
-        + ("" if is_expired else " Slurm refuses it from then on, so no nodes are requested or cancelled."),
+        + ("" if is_expired else " Slurm rejects it from then on, so no nodes are requested or cancelled."),
         f"Create another with `scontrol token lifespan=SECONDS`, and set it with `berth pool edit {pool} "
         "--slurm-token FILE`.",
         Fix.SETTINGS,

@@ -80,7 +80,7 @@ def problem(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("path", "parameter", "typed", "meant"), FILTERS)
-def test_unknown_name_in_a_filter_is_refused_with_the_nearest_visible_name(
+def test_unknown_name_in_a_filter_is_rejected_with_the_nearest_visible_name(
     objects: Cast, dave: Caller, path: str, parameter: str, typed: str, meant: str
 ) -> None:
     assert dave.get(path, **{parameter: meant}).status_code == 200
@@ -91,7 +91,7 @@ def test_unknown_name_in_a_filter_is_refused_with_the_nearest_visible_name(
 
 
 @pytest.mark.parametrize(("path", "parameter", "typed", "meant"), WORDS)
-def test_unknown_word_in_a_filter_is_refused_with_the_nearest_word(
+def test_unknown_word_in_a_filter_is_rejected_with_the_nearest_word(
     objects: Cast, dave: Caller, path: str, parameter: str, typed: str, meant: str
 ) -> None:
     assert dave.get(path, **{parameter: meant}).status_code == 200
@@ -114,7 +114,7 @@ def test_every_audit_action_of_a_channel_is_an_allowed_filter() -> None:
 @pytest.mark.parametrize(
     ("path", "parameter"), [(path, name) for path, name, *_ in FILTERS if name in HIDDEN]
 )
-def test_hidden_object_is_refused_like_one_that_does_not_exist(
+def test_hidden_object_is_rejected_like_one_that_does_not_exist(
     objects: Cast, dave: Caller, path: str, parameter: str
 ) -> None:
     hidden = HIDDEN[parameter]
@@ -127,7 +127,7 @@ def test_hidden_object_is_refused_like_one_that_does_not_exist(
 
 
 @pytest.mark.heavy
-def test_unknown_id_in_a_filter_is_refused(objects: Cast, dave: Caller) -> None:
+def test_unknown_id_in_a_filter_is_rejected(objects: Cast, dave: Caller) -> None:
     hidden = objects.speech.workloads.get()
     for path, name, noun in (("events", "workload", "a workload"), ("pods", "workload", "a workload")):
         for typed in (str(uuid.uuid4()), str(hidden.pk)):

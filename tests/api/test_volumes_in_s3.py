@@ -125,7 +125,7 @@ def test_access_key_is_write_only_and_pods_cannot_use_it(cast: Cast, alice: Call
         ({**CREDENTIALS, "registry": "r.example.org"}, "value"),
     ],
 )
-def test_incomplete_access_key_is_refused_without_repeating_it(
+def test_incomplete_access_key_is_rejected_without_repeating_it(
     cast: Cast, alice: Caller, body: dict[str, str], path: str
 ) -> None:
     answer = alice("PUT", SECRET, body)
@@ -163,7 +163,7 @@ def test_projects_have_no_access_keys(cast: Cast, alice: Caller) -> None:
         ({"maxgib": 1}, "maxgib", "unknown key"),
     ],
 )
-def test_invalid_volume_is_refused_with_its_field(
+def test_invalid_volume_is_rejected_with_its_field(
     store: ObjectStore, cast: Cast, alice: Caller, changes: dict[str, Any], path: str, message: str
 ) -> None:
     alice("PUT", SECRET, CREDENTIALS)
@@ -173,7 +173,7 @@ def test_invalid_volume_is_refused_with_its_field(
 
 
 @pytest.mark.heavy
-def test_secret_of_another_kind_is_refused_with_the_command_that_sets_it(
+def test_secret_of_another_kind_is_rejected_with_the_command_that_sets_it(
     store: ObjectStore, cast: Cast, alice: Caller
 ) -> None:
     alice("PUT", SECRET, {"value": "text"})
@@ -182,7 +182,7 @@ def test_secret_of_another_kind_is_refused_with_the_command_that_sets_it(
     assert "berth secret set s3-reader --pool local --access-key-id ID" in problem["allowed"]
 
 
-def test_kubernetes_pools_refuse_volumes_in_s3(store: ObjectStore) -> None:
+def test_kubernetes_pools_reject_volumes_in_s3(store: ObjectStore) -> None:
     from berth.core.errors import Invalid
     from pools.engine.volumes import normalize_volumes
 
@@ -194,7 +194,7 @@ def test_kubernetes_pools_refuse_volumes_in_s3(store: ObjectStore) -> None:
 
 
 @pytest.mark.heavy
-def test_server_without_boto3_refuses_volumes_in_s3(
+def test_server_without_boto3_rejects_volumes_in_s3(
     store: ObjectStore, cast: Cast, alice: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice("PUT", SECRET, CREDENTIALS)

@@ -31,7 +31,7 @@ IMPERATIVES_LIKE_THESE = {"Bring", "Embed", "Feed", "Need", "Ping", "Seed", "She
 # Texts beside options and form fields. A placeholder at either end is not checked.
 HELP_KEYWORDS = {"help", "help_text"}
 HELP_START = re.compile(r"[^a-z]|$")
-# One form for each kind of message, so that the same refusal reads alike everywhere.
+# One form for each kind of message, so that the same rejection reads alike everywhere.
 ONE_FORM = (
     (re.compile(r"\bNo [a-z ]+ is named\b"), "There is no ... named"),
     (re.compile(r"\bThis [a-z ]+ was (?:already )?(?:deleted|removed)\b"), "This ... has been deleted"),

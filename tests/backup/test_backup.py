@@ -12,7 +12,7 @@ from berth.server.backup.errors import BackupError
 from berth.server.backup.take import take_backup
 from tests import factories
 from tests.backup.conftest import Berth, contents
-from tests.backup.test_refusals import current_migrations, write_backup
+from tests.backup.test_rejections import current_migrations, write_backup
 from tests.cast import make_cast
 
 pytestmark = pytest.mark.timeout(600)  # seconds; a restore starts a dozen processes

@@ -180,7 +180,7 @@ def _writes_incomplete_file(pid: int, pod_id: str) -> bool:
         return False
 
 
-def test_invalid_requests_and_paths_are_refused_with_the_reason(site: Site, tmp_path: Path) -> None:
+def test_invalid_requests_and_paths_are_rejected_with_the_reason(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = site.settings(site.cast.dave)
     with site.client(site.cast.dave) as client:

@@ -50,7 +50,7 @@ def test_command_has_the_user_variables_and_directory_of_its_pod(site: Site) -> 
     assert "typed" not in str(entries), "the audit contains no contents"
 
 
-def test_users_who_may_not_control_the_workload_are_refused_with_the_missing_role(site: Site) -> None:
+def test_users_who_may_not_control_the_workload_are_rejected_with_the_missing_role(site: Site) -> None:
     def run(person: str, *scopes: str, pod: str | None = None) -> None:
         with site.client(getattr(site.cast, person), *scopes) as client:
             assert client.workloads.exec(site.workload_id, ["true"], pod=pod).exit_code == 0

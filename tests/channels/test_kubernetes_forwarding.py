@@ -166,7 +166,7 @@ def test_port_without_a_program_is_named(channels: tuple[ChannelLoop, Api]) -> N
 @pytest.mark.parametrize(
     ("port", "problem"), [(0, "a port must be a name or a number"), (True, "a port must")]
 )
-def test_invalid_port_is_refused(channels: tuple[ChannelLoop, Api], port: object, problem: str) -> None:
+def test_invalid_port_is_rejected(channels: tuple[ChannelLoop, Api], port: object, problem: str) -> None:
     [(kind, status)] = frames(connect(channels, port))
     assert kind == STATUS
     assert json.loads(status)["status"] == 422

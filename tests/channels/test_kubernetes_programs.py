@@ -175,7 +175,7 @@ def test_interrupted_copy_leaves_the_previous_file_as_it_was(container: Containe
     assert target.read_text() == "previous"
 
 
-def test_archive_that_leaves_its_target_is_refused(container: Container) -> None:
+def test_archive_that_leaves_its_target_is_rejected(container: Container) -> None:
     archive = tarfile.TarInfo("data/../../outside").tobuf() + bytes(1024)
     frames = exchange(container.open("p-1"), {"copy_to": "."}, archive)
     assert json.loads(frames[STATUS]) == {"exit_code": 1}
@@ -217,13 +217,13 @@ def _is_readable(channel: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("request_", [{"copy_to": 5}, {"copy_from": "a\0b"}, {"sftp": True, "copy_to": "x"}])
-def test_invalid_request_is_refused(container: Container, request_: dict[str, object]) -> None:
+def test_invalid_request_is_rejected(container: Container, request_: dict[str, object]) -> None:
     frames = exchange(container.open("p-1"), request_, b"")
     status = json.loads(frames[STATUS])
     assert (status["status"], status["error"].startswith("The request is not valid")) == (422, True)
 
 
-def test_image_with_an_old_python_or_none_is_refused_with_the_reason(
+def test_image_with_an_old_python_or_none_is_rejected_with_the_reason(
     berth: Site, container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     container.options = [OLD]
@@ -262,7 +262,7 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
                 return dict(json.loads(data))
 
 
-def test_python_that_runs_something_else_is_refused(container: Container) -> None:
+def test_python_that_runs_something_else_is_rejected(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's helper"),

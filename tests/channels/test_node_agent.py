@@ -73,7 +73,7 @@ def test_no_process_is_left_after_the_client_or_the_agent_is_gone(node: Node, ki
     poll_until(lambda: not node.has_sleep)
 
 
-def test_agent_refuses_channels_of_unknown_pods_and_callers(node: Node) -> None:
+def test_agent_rejects_channels_of_unknown_pods_and_callers(node: Node) -> None:
     with pytest.raises(ChannelRefused, match="not running"):
         node.agent.open_channel("p-2")
     node.agent._headers["Authorization"] = "Bearer wrong"

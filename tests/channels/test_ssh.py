@@ -153,7 +153,7 @@ def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
 
 
 @pytest.mark.heavy  # tests/channels/test_exec.py checks the same rules for commands
-def test_users_without_permission_are_refused(user: SshUser) -> None:
+def test_users_without_permission_are_rejected(user: SshUser) -> None:
     for person, reason in (("erin", "You need the role project admin"), ("grace", "does not exist")):
         user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
         assert reason in refuse(user, HOST)

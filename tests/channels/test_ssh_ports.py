@@ -78,7 +78,7 @@ def test_several_connections_are_forwarded_to_the_pod_under_the_rules_of_port_fo
 
 
 @pytest.mark.heavy
-def test_ports_that_cannot_be_forwarded_are_refused_with_the_reason(user: SshUser) -> None:
+def test_ports_that_cannot_be_forwarded_are_rejected_with_the_reason(user: SshUser) -> None:
     unused = free_port()
     for target, reason in (
         (f"localhost:{unused}", f"Nothing listens on port {unused} in the pod."),

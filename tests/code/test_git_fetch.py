@@ -154,7 +154,7 @@ def test_modes_and_links_are_kept_and_submodules_left_out(
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "jobs/../../x"])
-def test_link_that_leads_out_of_the_tree_is_refused(
+def test_link_that_leads_out_of_the_tree_is_rejected(
     target: str, over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     (repository.checkout / "bad").symlink_to(target)
@@ -165,7 +165,7 @@ def test_link_that_leads_out_of_the_tree_is_refused(
 
 
 @pytest.mark.parametrize("name", ["..", ".git", "a/b"])
-def test_tree_with_an_unsafe_path_is_refused(
+def test_tree_with_an_unsafe_path_is_rejected(
     name: str, over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     blob = git(repository.path, "hash-object", "-w", "--stdin", source=b"evil")
@@ -193,7 +193,7 @@ def test_limits_on_files_size_and_transfer_name_their_settings(
     assert_nothing_is_left(tmp_path / "scratch")
 
 
-def test_unknown_names_are_refused_with_a_remedy(
+def test_unknown_names_are_rejected_with_a_remedy(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     with pytest.raises(GitRefusal, match="has no branch or tag nightly"):
@@ -238,7 +238,7 @@ def test_redirect_is_not_followed(over_https: Fetcher, https: HttpsServer) -> No
         over_https(https.url(), "token")
 
 
-def test_certificate_of_an_unknown_authority_is_refused(tmp_path: Path, https: HttpsServer) -> None:
+def test_certificate_of_an_unknown_authority_is_rejected(tmp_path: Path, https: HttpsServer) -> None:
     with pytest.raises(GitFailure, match=r"certificate of 127\.0\.0\.1 could not be verified"):
         Fetcher(tmp_path / "scratch")(https.url())
     assert https.requests == []
@@ -309,7 +309,7 @@ def test_host_key_comes_from_the_document_or_the_admin_and_is_never_learned(
 
 
 @needs_sshd
-def test_wrong_and_unusable_keys_are_refused(
+def test_wrong_and_unusable_keys_are_rejected(
     tmp_path: Path, over_ssh: Fetcher, ssh: SshServer, repository: Repository
 ) -> None:
     wrong, _ = generate_key(tmp_path / "wrong")

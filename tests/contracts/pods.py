@@ -59,7 +59,7 @@ class Stage(Protocol):
 
     `line_end` completes a line on runtimes that deliver only complete log lines, and is empty on
     others. `line_break` is a line break that the runtime delivers unchanged. `measures_usage` is
-    false if the runtime does not measure pods, and `has_channels` is false if it refuses channels.
+    false if the runtime does not measure pods, and `has_channels` is false if it rejects channels.
     """
 
     line_end: bytes

@@ -52,7 +52,7 @@ def test_pull_of_a_private_image_requires_credentials_and_deletes_them(
     image = push_image(registry, "private")
     for pod_id, auth in (("p-1", ""), ("p-2", registry.auth_for("wrong"))):
         message = failure(stage, pod_id, image, registry_auth=auth)
-        assert f"unauthorized: the registry {registry.address} refuses access" in message
+        assert f"unauthorized: the registry {registry.address} rejects access" in message
     assert stage.run("p-3", image, "exit 3").exit_code == 3
     files = [path for path in stage.root.rglob("*") if path.is_file() and path.name != "lock"]
     secret = registry.auth.split('"auth": "')[1][:20].encode()
@@ -126,7 +126,7 @@ def test_transient_errors_are_retried(
     address = f"127.0.0.1:{busy_registry.server_port}"
     stage.set_pull(pauses=())
     message = failure(stage, "p-1", f"{address}/team/x@sha256:{DIGEST}")
-    assert f"the registry {address} currently refuses requests" in message
+    assert f"the registry {address} currently rejects requests" in message
     once = len(busy_registry.requests)  # type: ignore[attr-defined]
     stage.set_pull(pauses=(0.01, 0.01))
     failure(stage, "p-2", f"{address}/team/x@sha256:{DIGEST}")

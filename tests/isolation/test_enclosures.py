@@ -274,7 +274,7 @@ def test_pod_sees_exactly_its_volumes_with_their_access(tmp_path: Path, stage: L
     assert not (data / "made").exists()
 
 
-def test_volume_that_leaves_its_directory_is_refused(tmp_path: Path, stage: LocalStage) -> None:
+def test_volume_that_leaves_its_directory_is_rejected(tmp_path: Path, stage: LocalStage) -> None:
     (tmp_path / "link").symlink_to("/etc")
     state = stage.root.parent
     refused = {
@@ -292,7 +292,7 @@ def test_volume_that_leaves_its_directory_is_refused(tmp_path: Path, stage: Loca
         assert f"the volume {name} cannot be mounted: {source} {message}" in report.message
 
 
-def test_node_without_isolation_refuses_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_isolation_rejects_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "off")
     runtime = LocalRuntime(tmp_path / "home" / "run", anchor="")
     runtime.start(order("p-1", "true", volumes=(VolumeMount("data", str(tmp_path), "/data"),)))

@@ -34,7 +34,7 @@ class Terminal:
         return done.stdout
 
     def refused(self, *words: str) -> str:
-        """Run a command that is refused because of its input. Return its error message."""
+        """Run a command that is rejected because of its input. Return its error message."""
         return self._run(words, "", 2).stderr
 
     def _run(self, words: tuple[str, ...], stdin: str, exits: int) -> "subprocess.CompletedProcess[str]":

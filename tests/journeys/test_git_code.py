@@ -85,7 +85,7 @@ def test_second_example_of_the_guide_uses_a_new_deploy_key(
 
 
 @pytest.mark.heavy
-def test_refused_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
+def test_rejected_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")
     refused = admin.refused(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
     assert "BERTH_GIT_HOSTS" in refused

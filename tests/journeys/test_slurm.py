@@ -110,7 +110,7 @@ def create_pool(chapter: FirstChapter, slurm: SlurmCluster, server: SlurmRestSer
     arguments = [*(part for value in options for part in ("--set", value)), *access]
     command = chapter.pool_command("slurm", *arguments)
     mistaken = command.replace("partition=gpu", "partition=gpuu")
-    script = f"! {mistaken} > refusal 2>&1 && cat refusal"
+    script = f"! {mistaken} > rejection 2>&1 && cat rejection"
     assert "Did you mean `gpu`?" in run_as_written(chapter.admin, script, chapter.place)
     assert "4 of 4 nodes can be used: 8 GPUs" in run_as_written(
         chapter.admin, f"{command} --dry-run", chapter.place

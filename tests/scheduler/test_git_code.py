@@ -181,7 +181,7 @@ def test_secret_fetches_the_code_and_its_version_is_recorded(scene: Scene, perso
     assert TOKEN not in repr(asdict(scene.stage.runtime.order(str(pod.pk))))
 
 
-def test_fetches_that_cannot_succeed_are_refused_at_submission(scene: Scene, settings: Any) -> None:
+def test_fetches_that_cannot_succeed_are_rejected_at_submission(scene: Scene, settings: Any) -> None:
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not a secret of vision"):
         scene.submit(git={"secret": "robot"})
     with pytest.raises(Invalid, match=r"code\.git\.secret: is not one of your personal secrets"):

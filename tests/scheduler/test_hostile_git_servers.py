@@ -92,7 +92,7 @@ def test_former_leader_does_not_overwrite_the_commit(scene: Scene, repository: R
         "user:pass@git.example.org:o/r",
     ],
 )  # fmt: skip
-def test_address_with_a_token_or_an_invalid_ip_address_is_refused(scene: Scene, url: str) -> None:
+def test_address_with_a_token_or_an_invalid_ip_address_is_rejected(scene: Scene, url: str) -> None:
     with pytest.raises(Invalid) as refused:
         scene.submit(git={"url": url, "secret": None})
     assert "ghp_0123456789" not in str(refused.value.problems)

@@ -157,7 +157,7 @@ def test_files_of_a_deleted_workload_are_deleted(stage: Stage) -> None:
     assert str(pod.pk) not in sweep(stage, 120)
 
 
-def test_time_above_the_limit_is_refused(stage: Stage, settings: Any) -> None:
+def test_time_above_the_limit_is_rejected(stage: Stage, settings: Any) -> None:
     settings.BERTH_KEEP_FAILED_POD_SECONDS = 3600
     with pytest.raises(Invalid, match=r"keep_failed_pod: is more than this installation allows.*at most 1h"):
         stage.submit(roles=ONE, keep_failed_pod="61m")

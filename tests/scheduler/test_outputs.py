@@ -158,7 +158,7 @@ def test_unreachable_node_is_tried_again_until_the_time_is_up(producer: Producer
 
 
 @pytest.mark.heavy
-def test_outputs_that_are_too_large_are_refused_with_their_size(producer: Producer, settings: Any) -> None:
+def test_outputs_that_are_too_large_are_rejected_with_their_size(producer: Producer, settings: Any) -> None:
     settings.BERTH_OUTPUTS_MIB = 1
     producer.end()
     outputs = producer.collect()
@@ -234,7 +234,7 @@ def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> 
         (["x" * 256], "longer than"), (["a"] * 33, "too many"),
     ],
 )  # fmt: skip
-def test_invalid_paths_are_refused_at_submission(stage: Stage, outputs: list[str], message: str) -> None:
+def test_invalid_paths_are_rejected_at_submission(stage: Stage, outputs: list[str], message: str) -> None:
     with pytest.raises(Invalid) as refused:
         stage.submit("bad", outputs=outputs)
     assert message in str(refused.value.problems[0])

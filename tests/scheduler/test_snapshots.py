@@ -74,7 +74,7 @@ def test_snapshot_is_encoded_alike_with_and_without_a_cache() -> None:
 @given(document=clusters(quiet=True))
 def test_stored_queue_positions_equal_those_of_the_plan(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
-    stored = plan_document(decide(snapshot))["pending"]  # before the plan's refusals are expanded
+    stored = plan_document(decide(snapshot))["pending"]  # before the plan's rejections are expanded
     assert stored == {
         refusal.workload: [refusal.position, *(str(blocker.reason) for blocker in refusal.blockers)]
         for refusal in decide(snapshot).refusals

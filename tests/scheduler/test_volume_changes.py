@@ -297,7 +297,7 @@ def test_pod_that_never_started_has_no_files_to_lose(writer: Writer) -> None:
         {"name": "renamed"},
     ],
 )
-def test_project_that_may_no_longer_write_is_refused(writer: Writer, changes: dict[str, Any]) -> None:
+def test_project_that_may_no_longer_write_is_rejected(writer: Writer, changes: dict[str, Any]) -> None:
     writer.end()
     writer.define(**changes)
     row = writer.collect()

@@ -142,11 +142,11 @@ def test_users_see_only_volumes_that_their_projects_may_use(volumes: Stage) -> N
         ({"path": "/data", "readonly": True}, "volumes[0].readonly: unknown key"),
     ],
 )
-def test_invalid_mount_is_refused(volumes: Stage, mount: dict[str, Any], problem: str) -> None:
+def test_invalid_mount_is_rejected(volumes: Stage, mount: dict[str, Any], problem: str) -> None:
     assert problems(volumes, {"name": "datasets", **mount})[0].startswith(problem)
 
 
-def test_overlapping_mounts_are_refused(volumes: Stage) -> None:
+def test_overlapping_mounts_are_rejected(volumes: Stage) -> None:
     (problem,) = problems(volumes, DATASETS, {"name": "scratch", "path": "/data/scratch"})
     assert problem.startswith("volumes: overlap at /data and /data/scratch")
     assert not Workload.objects.exists()
@@ -167,7 +167,7 @@ def test_overlapping_mounts_are_refused(volumes: Stage) -> None:
         ({"name": "Data"}, "volumes[0].name: is not a valid name"),
     ],
 )
-def test_invalid_pool_volume_is_refused(volume: dict[str, Any], problem: str) -> None:
+def test_invalid_pool_volume_is_rejected(volume: dict[str, Any], problem: str) -> None:
     with pytest.raises(Invalid) as refused:
         normalize_volumes([{"name": "data", "source": "/mnt/data", **volume}], is_kubernetes=False)
     assert str(refused.value.problems[0]).startswith(problem)

@@ -169,7 +169,7 @@ def test_pass_without_changes_sends_no_announcement(cast: Cast, monkeypatch: pyt
         ("kind: service\nservice: {engine: openai}\n", "kind: cannot be scheduled"),
     ],
 )
-def test_run_is_refused_if_its_edited_template_cannot_be_scheduled(
+def test_run_is_rejected_if_its_edited_template_cannot_be_scheduled(
     cast: Cast, change: str, reason: str
 ) -> None:
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)

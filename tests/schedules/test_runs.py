@@ -187,7 +187,7 @@ def test_schedule_of_a_deleted_user_is_paused(cast: Cast) -> None:
     assert schedule.pause_message == "The owner may no longer submit to vision."
 
 
-def test_refused_run_is_recorded_with_its_reason_and_the_schedule_continues(cast: Cast) -> None:
+def test_rejected_run_is_recorded_with_its_reason_and_the_schedule_continues(cast: Cast) -> None:
     Subscription.objects.create(
         project=cast.vision, to="team@example.org", channel="mail", events=["schedule"]
     )
@@ -199,13 +199,13 @@ def test_refused_run_is_recorded_with_its_reason_and_the_schedule_continues(cast
     assert run.outcome == "refused"
     assert "template: does not exist; received 'train'" in run.message
     assert (
-        Delivery.objects.get().content["message"].startswith("The run of 2026-06-01 13:00 UTC was refused:")
+        Delivery.objects.get().content["message"].startswith("The run of 2026-06-01 13:00 UTC was rejected:")
     )
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     assert submit_due_runs(NOON + 2 * HOUR) == 1
 
 
-def test_run_whose_name_is_in_use_is_refused(cast: Cast) -> None:
+def test_run_whose_name_is_in_use_is_rejected(cast: Cast) -> None:
     schedule = make_schedule(cast)
     document = {"name": "nightly", "command": "true", "roles": [{"gpu": 1}]}
     workloads.submit(actor=cast.dave, project=cast.vision, document=document)

@@ -59,7 +59,7 @@ def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store
         (403, "InvalidAccessKeyId", Conflict, "rejects the credentials (InvalidAccessKeyId)"),
         (403, "SignatureDoesNotMatch", Conflict, "Tell an admin to renew the secret."),
         (400, "AuthorizationHeaderMalformed", Conflict, "Tell an admin to set the volume's region."),
-        (400, "Strange", Conflict, "The object store refuses the request (Strange)."),
+        (400, "Strange", Conflict, "The object store rejects the request (Strange)."),
         (503, "SlowDown", Unavailable, "The object store is overloaded or has failed (SlowDown)."),
         (500, "InternalError", Unavailable, "The object store is overloaded or has failed (InternalError)."),
     ],

@@ -140,7 +140,7 @@ def test_prefix_without_objects_fails_the_start(stage: LocalStage, server: Signi
     assert report.message.endswith("it has no objects. Tell an admin to check the source of the volume")
 
 
-def test_volume_larger_than_its_limit_is_refused_before_anything_is_fetched(
+def test_volume_larger_than_its_limit_is_rejected_before_anything_is_fetched(
     stage: LocalStage, server: SigningServer
 ) -> None:
     server.size_max = 3
@@ -234,7 +234,7 @@ def test_store_that_does_not_respond_is_reported_without_its_address(
     stage.runtime.stop("p-1", 0)
 
 
-def test_refused_download_names_the_code_of_the_store(stage: LocalStage, server: SigningServer) -> None:
+def test_rejected_download_names_the_code_of_the_store(stage: LocalStage, server: SigningServer) -> None:
     refusal = answering(403, "<Error><Code>InvalidObjectState</Code></Error>")
     with refusal as address:
         server.change_urls = lambda urls: [f"{address}/bucket/key?signature" for _ in urls]

@@ -209,7 +209,7 @@ def test_file_can_replace_a_folder_that_the_pod_has_deleted(pod: Pod) -> None:
     assert "set/folder/file" not in pod.objects()
 
 
-def test_changes_beyond_the_limit_of_the_volume_are_refused_as_a_whole(
+def test_changes_beyond_the_limit_of_the_volume_are_rejected_as_a_whole(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(volume_changes, "GIB", 2)  # max_gib is 100
@@ -220,14 +220,14 @@ def test_changes_beyond_the_limit_of_the_volume_are_refused_as_a_whole(
     assert pod.transfer().run(never), "deleted objects do not count"
 
 
-def test_too_many_objects_are_refused(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_objects_are_rejected(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_changes, "FILES_MAX", 1)
     pod.contents = {"first": b"x"}
     with pytest.raises(OutputsRefused, match="would hold 2 objects, but the maximum is 1"):
         pod.transfer()
 
 
-def test_file_that_is_shorter_than_when_it_was_listed_is_refused(pod: Pod) -> None:
+def test_file_that_is_shorter_than_when_it_was_listed_is_rejected(pod: Pod) -> None:
     pod.contents = {"file": b"content"}
     transfer = pod.transfer()
     pod.contents = {"file": b""}

@@ -108,7 +108,7 @@ def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign
     assert User.objects.get(username="alice").check_password(OLD)
 
 
-def test_admin_site_refusal_names_the_missing_role_and_the_users_who_grant_it(sign_in: SignIn) -> None:
+def test_admin_site_rejection_names_the_missing_role_and_the_users_who_grant_it(sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/admin/", follow=True)
     text = answer.content.decode()
     assert answer.status_code == 403
@@ -119,7 +119,7 @@ def test_admin_site_refusal_names_the_missing_role_and_the_users_who_grant_it(si
     assert 'aria-label="Main"' in text, "the page has the navigation of the application"
 
 
-def test_admin_site_refuses_a_platform_admin_who_is_not_staff(cast: Cast, sign_in: SignIn) -> None:
+def test_admin_site_rejects_a_platform_admin_who_is_not_staff(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("alice").get("/admin/", follow=True)
     assert answer.status_code == 403
     assert "whose account is marked as staff, and yours is not" in answer.content.decode()
@@ -129,7 +129,7 @@ def test_admin_site_refuses_a_platform_admin_who_is_not_staff(cast: Cast, sign_i
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("path", ["/admin/", "/admin/scheduler/eviction/", "/admin/pools/node/"])
-def test_admin_site_refuses_staff_without_a_role(cast: Cast, sign_in: SignIn, path: str) -> None:
+def test_admin_site_rejects_staff_without_a_role(cast: Cast, sign_in: SignIn, path: str) -> None:
     User.objects.filter(username="dave").update(is_staff=True)
     answer = sign_in("dave").get(path)
     text = answer.content.decode()
@@ -139,7 +139,7 @@ def test_admin_site_refuses_staff_without_a_role(cast: Cast, sign_in: SignIn, pa
 
 
 @pytest.mark.heavy
-def test_refusals_name_platform_roles_in_words(cast: Cast) -> None:
+def test_rejections_name_platform_roles_in_words(cast: Cast) -> None:
     User.objects.create_user("root", is_superuser=True)
     User.objects.create_user("left", is_superuser=True, is_active=False)
     with pytest.raises(Forbidden) as refused:

@@ -378,7 +378,7 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
     assert "You cannot delete your own account. Ask another platform admin." in page
 
 
-def test_refusal_of_the_admin_site_names_what_is_refused(admin_client: Client) -> None:
+def test_rejection_of_the_admin_site_names_what_is_rejected(admin_client: Client) -> None:
     answer = admin_client.get(reverse("admin:scheduler_cycle_add"))
     assert answer.status_code == 403
     assert "Berth itself writes these records" in answer.content.decode()

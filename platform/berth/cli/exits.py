@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
 EXIT_CODES_HELP = """\b
 Exit codes:
   0    success; with --watch, --follow or logs -f: the workload completed
-  1    refused by the server, or a server error
+  1    rejected by the server, or a server error
   2    invalid usage or input
   3    not signed in
   4    not found, or not visible to you
@@ -53,8 +53,8 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
 
     if isinstance(error, errors.NotSignedIn):
         return ExitCode.NOT_SIGNED_IN, [f"{error.detail} (berth login)"]
-    if isinstance(error, errors.Refused):
-        codes: dict[type[errors.Refused], ExitCode] = {
+    if isinstance(error, errors.Rejected):
+        codes: dict[type[errors.Rejected], ExitCode] = {
             errors.Invalid: ExitCode.USAGE, errors.NotFound: ExitCode.NOT_FOUND,
             errors.Conflict: ExitCode.CONFLICT,
         }  # fmt: skip

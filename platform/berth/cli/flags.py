@@ -267,7 +267,7 @@ class SubmitFlags:
         ),
     ] = None
     dry_run: Annotated[bool, _option("Predict the decision without submitting.", "--dry-run")] = False
-    atomic: Annotated[bool, _option("Submit all documents or, if one is refused, none.", "--atomic")] = False
+    atomic: Annotated[bool, _option("Submit all documents or, if one is rejected, none.", "--atomic")] = False
     show: Annotated[bool, _option("Print the document instead of submitting it.", "--print")] = False
     watch: Annotated[bool, _option("Print each phase change until the workload ends.", "--watch")] = False
     follow: Annotated[bool, _option("Print the output until the workload ends.", "--follow")] = False

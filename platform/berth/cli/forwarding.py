@@ -33,7 +33,7 @@ class PodPort:
         self._settings, self._workload_id, self._port, self._pod = settings, workload_id, port, pod
 
     async def check(self) -> str:
-        """Try to connect. Return why the port is not available, or "". Raises ClientError if refused."""
+        """Try to connect. Return why the port is not available, or "". Raises ClientError if rejected."""
         try:
             connection = await self.connect()
         except NotListening as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         NotPicklable,
         NotSignedIn,
         RateLimited,
-        Refused,
+        Rejected,
         RemoteError,
         RemoteTraceback,
         ServerFailed,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ambiguous", "AsyncClient", "CallFailed", "CallInterrupted", "CallTooLarge", "Client", "ClientError",
-    "Conflict", "Forbidden", "Invalid", "NotFound", "NotPicklable", "NotSignedIn", "RateLimited", "Refused",
+    "Conflict", "Forbidden", "Invalid", "NotFound", "NotPicklable", "NotSignedIn", "RateLimited", "Rejected",
     "RemoteError", "RemoteTraceback", "ServerFailed", "SessionEnded", "SessionError", "Settings",
     "Unreachable", "load_settings",
 ]  # fmt: skip

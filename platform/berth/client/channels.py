@@ -89,7 +89,7 @@ class Status:
 def parse_status(payload: bytes) -> Status:
     """Return how the command ended.
 
-    Raises Refused if the server refused the command, or Unreachable if it lost the command.
+    Raises Rejected if the server rejected the command, or Unreachable if it lost the command.
     """
     status = json.loads(payload)
     message = str(status.get("error") or "")

@@ -65,8 +65,8 @@ class RemoteTraceback(Exception):
         return f"\n\n{self.text}"
 
 
-class Refused(ClientError):
-    """The server refused the request. Its fields come from the problem document in the response."""
+class Rejected(ClientError):
+    """The server rejected the request. Its fields come from the problem document in the response."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
@@ -85,43 +85,43 @@ class Refused(ClientError):
         return [str(problem) for problem in self.problems] or [self.detail]
 
 
-class Invalid(Refused):
+class Invalid(Rejected):
     """The request is invalid."""
 
 
-class NotSignedIn(Refused):
+class NotSignedIn(Rejected):
     """The token is missing, expired or revoked."""
 
 
-class Forbidden(Refused):
+class Forbidden(Rejected):
     """The object is visible, but the action is not allowed."""
 
 
-class NotFound(Refused):
+class NotFound(Rejected):
     """The object does not exist, or the user may not see it."""
 
 
-class Conflict(Refused):
+class Conflict(Rejected):
     """The request conflicts with the object's state or with a concurrent change."""
 
 
-class RateLimited(Refused):
+class RateLimited(Rejected):
     """Too many requests were sent. Retry after `retry_after` seconds."""
 
 
-class ServerFailed(Refused):
+class ServerFailed(Rejected):
     """The server failed while handling the request."""
 
 
-BY_STATUS: Mapping[int, type[Refused]] = {
+BY_STATUS: Mapping[int, type[Rejected]] = {
     400: Invalid, 401: NotSignedIn, 403: Forbidden, 404: NotFound, 409: Conflict, 412: Conflict, 413: Invalid,
     415: Invalid, 422: Invalid, 428: Conflict, 429: RateLimited,
 }  # fmt: skip
 
 
-def error_for_status(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> Refused:
+def error_for_status(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> Rejected:
     """Return the error for an HTTP status and a problem document."""
-    kind = ServerFailed if status >= 500 else BY_STATUS.get(status, Refused)
+    kind = ServerFailed if status >= 500 else BY_STATUS.get(status, Rejected)
     return kind(status, problem, retry_after)
 
 

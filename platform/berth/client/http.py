@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from berth.client.config import InvalidSettings, Settings
-from berth.client.errors import Refused, ServerFailed, Unreachable, error_for_status
+from berth.client.errors import Rejected, ServerFailed, Unreachable, error_for_status
 from berth.client.retry import RequestFailure
 from berth.core.reasons import plain_reason
 
@@ -64,7 +64,7 @@ def json_content(response: httpx.Response) -> Any:
         raise ServerFailed(502, problem) from None
 
 
-def error_from_response(response: httpx.Response) -> Refused:
+def error_from_response(response: httpx.Response) -> Rejected:
     try:
         problem = response.json()
     except ValueError:

@@ -36,7 +36,7 @@ def delay_before_next(
 
     Attempts are numbered from 1. `is_idempotent` means that the server executes the request only once, even
     if it arrives several times. `jitter` (0 to 1) is a random number that spreads the retries of clients that
-    were refused at the same time.
+    were rejected at the same time.
     """
     if attempt >= retry_policy.attempts or not _is_worth_retrying(outcome, is_idempotent):
         return None

@@ -129,5 +129,5 @@ def _refusal(api: Api, error: InvalidStatus, resource: str) -> Exception:
     if status == 403:
         return ChannelRefused(FORBIDDEN.format(resource=resource))
     if status in (400, 404):
-        return ChannelRefused(f"the cluster refuses it: {message}")
-    return RuntimeFailure(f"{api.server} refuses the call: {message}")
+        return ChannelRefused(f"the cluster rejects it: {message}")
+    return RuntimeFailure(f"{api.server} rejects the call: {message}")

@@ -54,7 +54,7 @@ PERMISSIONS = (
     Permission("create", "pods/portforward", "connect to ports of pods", is_required=False),
     Permission("get", "pods/portforward", "open connections to ports of pods", is_required=False),
     Permission(
-        "list", "resourcequotas", "see quotas of the cluster before they refuse pods", is_required=False
+        "list", "resourcequotas", "see quotas of the cluster before they reject pods", is_required=False
     ),
     Permission("watch", "resourcequotas", "see when quotas of the cluster change", is_required=False),
     Permission("create", "secrets", "pass secrets to pods"),

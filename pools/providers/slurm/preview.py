@@ -78,7 +78,7 @@ def _partition_findings(settings: SlurmSettings, partition: Partition) -> Iterat
 
 def _refusal_findings(refusal: str) -> Iterator[Finding]:
     if refusal:
-        yield error(f"Slurm refuses the pool's jobs: {refusal}.", "Change the settings that Slurm names.")
+        yield error(f"Slurm rejects the pool's jobs: {refusal}.", "Change the settings that Slurm names.")
 
 
 def _limits(partition: Partition) -> str:

@@ -190,7 +190,7 @@ class _SshErrors:
                 SshErrorKind.HOST_KEY, f"{name} does not present the pinned host key: {_reason(error)}"
             )
         if isinstance(error, asyncssh.PermissionDenied):
-            message = f"{name} refused the login of user {endpoint.user} with the key {_key_name(endpoint)}"
+            message = f"{name} rejected the login of user {endpoint.user} with the key {_key_name(endpoint)}"
             return SshError(SshErrorKind.LOGIN, message)
         if isinstance(error, socket.gaierror | UnicodeError):
             return SshError(SshErrorKind.UNREACHABLE, f"the address {endpoint.address} cannot be resolved")

@@ -18,7 +18,7 @@ class SshErrorKind(StrEnum):
     UNREACHABLE = "unreachable"  # no connection, or the connection was lost
     TIMEOUT = "timeout"  # the server accepted the connection or the command, but did not respond in time
     HOST_KEY = "host_key"  # the server presented a key other than the pinned one
-    LOGIN = "login"  # the server refused the user or the key
+    LOGIN = "login"  # the server rejected the user or the key
     KEY = "key"  # the private key cannot be used
     COMMAND = "command"  # the command failed
     UNSUITABLE = "unsuitable"  # the host does not meet a requirement of Berth

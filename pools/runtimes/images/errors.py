@@ -41,8 +41,8 @@ _TEXTS = {
                           "Build it for this architecture, or choose another pool",
     "untrusted": "the registry {host} has no trusted TLS certificate. "
                  "Add its authority to the node's certificates",
-    "busy": "the registry {host} currently refuses requests: {detail}",
-    "unauthorized": "unauthorized: the registry {host} refuses access. Check the image's name, "
+    "busy": "the registry {host} currently rejects requests: {detail}",
+    "unauthorized": "unauthorized: the registry {host} rejects access. Check the image's name, "
                     "and the registry secret of the project or the pool",
     "not_found": "not found: the registry {host} does not have the image. Check its name and digest",
     "unreachable": "the registry {host} is not reachable: {detail}",

@@ -48,7 +48,7 @@ class RayFiles:
 
 @contextmanager
 def _converted_errors() -> Iterator[None]:
-    """Raise FilesGone if the agent refuses a request, or RuntimeFailure if it cannot handle the request."""
+    """Raise FilesGone if the agent rejects a request, or RuntimeFailure if it cannot handle the request."""
     try:
         yield
     except ValueError as error:

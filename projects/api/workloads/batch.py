@@ -33,7 +33,7 @@ class BatchBody(Body):
     """Workload documents. Each is checked separately, so that errors in one do not hide errors in another."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
-    atomic: Annotated[bool, Field(description="Store all workloads or, if one is refused, none.")] = False
+    atomic: Annotated[bool, Field(description="Store all workloads or, if one is rejected, none.")] = False
 
 
 class BatchDocument(BatchBody):
@@ -51,7 +51,7 @@ class BatchItemResponse(ResponseModel):
 
     workload: WorkloadResponse | None = Field(description="The stored workload; null if there is none.")
     warnings: list[str]
-    error: RefusedItemResponse | None = Field(description="Reason why the document is refused.")
+    error: RefusedItemResponse | None = Field(description="Reason why the document is rejected.")
 
 
 class BatchResponse(ResponseModel):

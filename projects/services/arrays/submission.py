@@ -63,7 +63,7 @@ def submit(
 ) -> ArraySubmission:
     """Store a new active array with all of its tasks, or store nothing.
 
-    `on_checked` is called with the checked array before it is stored, and may refuse it. Raises Invalid with
+    `on_checked` is called with the checked array before it is stored, and may reject it. Raises Invalid with
     every problem in the document, NotFound or Forbidden for the project, or Conflict if a live workload or an
     active array already has the name of the array or of one of its tasks.
     """

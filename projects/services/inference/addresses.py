@@ -55,7 +55,7 @@ def _refusal_reason(url: str) -> str:
     """Return why Berth must not call a literal IP address, or an empty string if the call is allowed.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
-    during the request. Other addresses are refused when Berth connects to the inference engine.
+    during the request. Other addresses are rejected when Berth connects to the inference engine.
     """
     host = (urlsplit(url).hostname or "").strip("[]")
     try:

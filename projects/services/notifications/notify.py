@@ -196,7 +196,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
-    """Notify the schedule's owner and subscribers in the transaction that pauses it or refuses its run.
+    """Notify the schedule's owner and subscribers in the transaction that pauses it or rejects its run.
 
     Return the number of deliveries.
     """

@@ -162,7 +162,7 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
 def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
     """Submit the run with the owner's permissions.
 
-    If the submission is refused, record the refusal and notify the owner.
+    If the submission is rejected, record the rejection and notify the owner.
     """
     assert schedule.owner is not None
     if run.outcome == RunOutcome.QUEUED:
@@ -174,7 +174,7 @@ def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
     except BerthError as error:
         run.outcome, run.workload, run.array = RunOutcome.REFUSED, None, None
         run.message = _describe_refusal(error)
-        message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was refused: {run.message}"
+        message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was rejected: {run.message}"
         notify_schedule(schedule, message, now)
 
 

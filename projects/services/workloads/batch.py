@@ -31,7 +31,7 @@ DOCUMENTS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """Outcome of one document: a submission or, if the document is refused, an error.
+    """Outcome of one document: a submission or, if the document is rejected, an error.
 
     In a dry run, an accepted document only has warnings.
     """
@@ -154,7 +154,7 @@ def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft 
 
 
 def _reject_atomic_batch(atomic: bool, outcomes: Sequence[object]) -> None:
-    """If the batch is atomic and has refused documents, raise Invalid with the problems of all of them."""
+    """If the batch is atomic and has rejected documents, raise Invalid with the problems of all of them."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:
         raise Invalid(problem for index, error in errors for problem in item_problems(index, error))

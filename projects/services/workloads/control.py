@@ -86,7 +86,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 @dataclass
 class BulkChange:
-    """Outcome of a change to several workloads. A refused workload does not affect other workloads."""
+    """Outcome of a change to several workloads. A rejected workload does not affect other workloads."""
 
     changed: list[Workload] = field(default_factory=list)
     refused: list[tuple[Workload, str]] = field(default_factory=list)

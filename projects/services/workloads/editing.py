@@ -83,7 +83,7 @@ def edit(
 
     The new document is checked like a submission. The edited workload is still ordered by its original
     submission time unless it requests more than before. With `dry_run`, the edit is not stored. Raises
-    Invalid for a document that a submission would refuse, Conflict if the workload cannot be edited, and
+    Invalid for a document that a submission would reject, Conflict if the workload cannot be edited, and
     PreconditionFailed if it is no longer at `version`.
     """
     require(actor, Action.OPERATE, workload)

@@ -45,7 +45,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REFUSED = 4000  # the close code is this plus the HTTP status of the refusal
+REFUSED = 4000  # the close code is this plus the HTTP status of the rejection
 READ_BYTES = 64 * 1024
 REQUEST_SECONDS = 30.0  # time for the client to send its request
 POD_LOST = "The pod has ended, or its node is not responding."
@@ -105,7 +105,7 @@ class ChannelConsumer(SignedInConsumer):
     async def receive(
         self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
     ) -> None:
-        if not self.tasks:  # refused
+        if not self.tasks:  # rejected
             return
         try:
             frame = self._check_frame(bytes_data)
@@ -226,7 +226,7 @@ def _is_own_page(headers: Headers) -> bool:
 
 
 def _authenticate_token(secret: str, address: str) -> tuple[Credential, frozenset[str]]:
-    """Return the credential and scopes of a token. An empty credential is refused."""
+    """Return the credential and scopes of a token. An empty credential is rejected."""
     token = tokens.authenticate(secret)
     if token is None:
         with suppress(RateLimited):

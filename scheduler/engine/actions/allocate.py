@@ -16,7 +16,7 @@ from scheduler.engine.plan import Kind, Numbers, Reason
 MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_refused` tries
 
 Refusal = tuple[Reason, Numbers]
-# Maps each request to its refusal, which all gangs with that request share.
+# Maps each request to its rejection, which all gangs with that request share.
 RefusalCache = dict[Hashable, Refusal]
 
 
@@ -46,7 +46,7 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_refused(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Refuse all groups and return True if no group can start.
+    """Reject all groups and return True if no group can start.
 
     As long as no gang starts, all groups see the same board and their order does not matter.
     """
@@ -80,7 +80,7 @@ def _try_to_start(board: Board, group: PendingGroup, gang: Gang, refused: Refusa
 
 
 def _refusal_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Return the cache key that is shared by groups with the same refusal."""
+    """Return the cache key that is shared by groups with the same rejection."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 

@@ -12,7 +12,7 @@ ReservedPod = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start the gangs whose reserved capacity is free now, and refuse all other reserved gangs."""
+    """Start the gangs whose reserved capacity is free now, and reject all other reserved gangs."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue

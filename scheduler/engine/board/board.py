@@ -187,7 +187,7 @@ class Board:
         self.nodes.touched = None
 
     def trial(self, gang: Gang, default_reason: Reason | None) -> Trial:
-        """Open a trial. Actions place, evict and refuse only through trials."""
+        """Open a trial. Actions place, evict and reject only through trials."""
         self.cycle.trials += 1
         return Trial(self, gang, default_reason)
 
@@ -197,7 +197,7 @@ class Board:
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Record a refusal for each gang without placing it. Each refusal counts as one trial."""
+        """Record a rejection for each gang without placing it. Each rejection counts as one trial."""
         for gang, reason, numbers in refusals:
             self.cycle.trials += 1
             if reason is not None:

@@ -123,7 +123,7 @@ class PendingGroup:
 
     def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        # Shared by groups of any project that would be refused for the same reasons.
+        # Shared by groups of any project that would be rejected for the same reasons.
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending

@@ -1,6 +1,6 @@
 """Collect the pending reasons of each group's gangs from the board at the end of the cycle.
 
-The actions recorded their refusals while the board was still changing. This module recomputes all numbers
+The actions recorded their rejections while the board was still changing. This module recomputes all numbers
 from the final board, and omits reasons that no longer keep the gang pending.
 """
 

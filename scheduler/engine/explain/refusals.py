@@ -1,4 +1,4 @@
-"""Compact record of refusals, expanded on first access.
+"""Compact record of rejections, expanded on first access.
 
 A long queue has few distinct requests and reasons, so the reasons of each pending group are stored
 once.
@@ -63,18 +63,18 @@ class PoolRefusals:
     expected_starts: Mapping[str, int]
 
     def expand(self) -> Iterator[Refusal]:
-        """Yield refusals in queue order, then the refusals of gangs that are not queued."""
+        """Yield rejections in queue order, then the rejections of gangs that are not queued."""
         keys = {group: _format_queue_keys(group) for group in self.groups}
         for group, gang, position, blockers in self._placed():
             yield self._refusal(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
-        """Yield the workload, queue position and blockers of each refusal that `expand` yields."""
+        """Yield the workload, queue position and blockers of each rejection that `expand` yields."""
         for _, gang, position, blockers in self._placed():
             yield gang.name, position, blockers
 
     def _placed(self) -> Iterator[tuple[ReportedGroup | None, Gang, int | None, tuple[Blocker, ...]]]:
-        """Yield each refused gang with its group, queue position and blockers."""
+        """Yield each rejected gang with its group, queue position and blockers."""
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons
         shared = {group: formatter.blockers(group.reasons) for group in self.groups}
@@ -169,7 +169,7 @@ def _heap_entry(account: QueueAccount, entry: Entry, rest: Iterator[Entry]) -> H
 
 
 def collect_refusals(board: Board) -> PoolRefusals:
-    """Return the refusals of a pool, with at least one reason for every pending gang."""
+    """Return the rejections of a pool, with at least one reason for every pending gang."""
     for group in find_pending_groups(board):
         if not group.reasons:
             gang = _first_gang(board, group)
@@ -267,7 +267,7 @@ def _renumber(refusals: Iterable[Refusal]) -> Iterator[Refusal]:
 
 
 class Refusals(Sequence[Refusal]):
-    """One refusal per workload, from the pool with the least dominant reason."""
+    """One rejection per workload, from the pool with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools
@@ -275,7 +275,7 @@ class Refusals(Sequence[Refusal]):
         self._left = self._expand_all()
 
     def expand(self, count: int) -> bool:
-        """Expand up to `count` more refusals. Return whether any may remain."""
+        """Expand up to `count` more rejections. Return whether any may remain."""
         before = len(self._ready)
         try:
             self._ready += islice(self._left, count)
@@ -285,9 +285,9 @@ class Refusals(Sequence[Refusal]):
         return len(self._ready) - before == count
 
     def positions(self) -> Iterator[Position]:
-        """Yield the workload, queue position and blockers of each refusal, in order.
+        """Yield the workload, queue position and blockers of each rejection, in order.
 
-        With one pool, this is faster than the refusals themselves unless these are expanded already.
+        With one pool, this is faster than the rejections themselves unless these are expanded already.
         """
         if len(self._pools) == 1 and "_expanded" not in vars(self):
             return self._pools[0].positions()
@@ -318,7 +318,7 @@ class Refusals(Sequence[Refusal]):
         return iter(self._expanded)
 
     def __len__(self) -> int:
-        """Return the number of refused workloads, without expanding the refusals."""
+        """Return the number of rejected workloads, without expanding the rejections."""
         if len(self._pools) == 1:
             return len(self._pools[0])
         return len({name for pool in self._pools for name in pool.names()})

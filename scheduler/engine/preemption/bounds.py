@@ -56,7 +56,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers for the refusal of a gang that is blocked although the totals suffice.
+    """Return the numbers for the rejection of a gang that is blocked although the totals suffice.
 
     The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
     reclaims.

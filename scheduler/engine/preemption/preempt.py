@@ -75,8 +75,8 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_refused(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Refuse all groups without trying moves if the policy can help none of them. Return whether they were
-    refused.
+    """Reject all groups without trying moves if the policy can help none of them. Return whether they were
+    rejected.
 
     The order of groups does not matter, because the board does not change until a gang is placed.
     """
@@ -238,7 +238,7 @@ def _find_outcome_by_policy(
 
 
 def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
-    """Return the refusal of a gang for which the totals suffice but all attempts failed."""
+    """Return the rejection of a gang for which the totals suffice but all attempts failed."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

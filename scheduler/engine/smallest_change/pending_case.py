@@ -169,7 +169,7 @@ def pending_case(
 ) -> PendingCase | None:
     """Return the workload's case, or None if the workload has pods or reservations, or the plan assigns them.
 
-    If the workload lists several pools, the case is for the pool named in the plan's refusal.
+    If the workload lists several pools, the case is for the pool named in the plan's rejection.
     """
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
     refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)

@@ -124,7 +124,7 @@ class _Runs:
         self._layout: Layout | None = None
         self._results: dict[Change, Effects | None] = {}
         self.count = 0
-        self.refused = False  # whether a run was refused because of the limit
+        self.refused = False  # whether a run was rejected because of the limit
 
     def layout(self) -> Layout:
         """Return the layout of the unchanged snapshot, valid until the next run."""

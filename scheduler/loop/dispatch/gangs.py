@@ -222,7 +222,7 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
 def _eviction(pod: Pod, gang: Gang) -> str:
     """Return why the cluster or Berth stops or has stopped this pod, or an empty string.
 
-    Replicas whose start the cluster refused never ran.
+    Replicas whose start the cluster rejected never ran.
     """
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":

@@ -1,4 +1,4 @@
-"""Release the resources of pods that a cluster keeps refusing.
+"""Release the resources of pods that a cluster keeps rejecting.
 
 A starting workload is requeued. A running workload is scaled down to its current replicas.
 """
@@ -36,10 +36,10 @@ def handle_refusals(
     starting: Sequence[Pod], accepted: Collection[uuid.UUID], refused: Mapping[uuid.UUID, str], now: datetime,
     context: SchedulerContext,
 ) -> None:  # fmt: skip
-    """Record refused pods. Release the pods of workloads whose starts have been refused for too long.
+    """Record rejected pods. Release the pods of workloads whose starts have been rejected for too long.
 
-    `refused` contains the messages by pod. `starting` contains all starting pods. A refused pod stays refused
-    until it is `accepted`, because the next attempt may take longer than a tick.
+    `refused` maps pods to messages. `starting` contains all starting pods. A pod stays rejected until
+    it is `accepted`, because the next attempt may take longer than a tick.
     """
     _record_refusals(starting, accepted, refused.keys(), now, context.sent)
     messages = {pod.workload_id: refused[pod.pk] for pod in reversed(starting) if pod.pk in refused}
@@ -50,7 +50,7 @@ def _record_refusals(
     starting: Collection[Pod], accepted: Collection[uuid.UUID], refused: Collection[uuid.UUID], now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
-    """Record refusals. Remove the records of pods that were accepted or are no longer starting."""
+    """Record rejections. Remove the records of pods that were accepted or are no longer starting."""
     pods = {pod.pk for pod in starting}
     earlier = {pk: at for pk, at in sent.refused.items() if pk in pods and pk not in accepted}
     sent.refused = {**earlier, **dict.fromkeys(refused, now)}
@@ -59,9 +59,9 @@ def _record_refusals(
 
 
 def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> None:
-    """Requeue or scale down workloads whose starts have been refused for too long.
+    """Requeue or scale down workloads whose starts have been rejected for too long.
 
-    `messages` contains the refusals by workload. Each release of the same workload increases its
+    `messages` contains the rejections by workload. Each release of the same workload increases its
     backoff.
     """
     sent = context.sent
@@ -83,7 +83,7 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
         running = [row for row in locked if row.phase == Phase.RUNNING]
         workloads += _scale_down(load_gangs(running, context.specs), due, now, sent)
     for row, reason in rejected:
-        log.error("workload %s was refused and could not be requeued: %s", row.pk, reason)
+        log.error("workload %s was rejected and could not be requeued: %s", row.pk, reason)
     for row in workloads:
         sent.releases[row.pk] = sent.releases.get(row.pk, 0) + 1
     unfinished = Workload.objects.filter(pk__in=sent.releases).exclude(phase__in=ENDED_PHASES)
@@ -94,7 +94,7 @@ def _release_refused(messages: Mapping[uuid.UUID, str], now: datetime, context: 
 def _scale_down(
     gangs: Iterable[Gang], refusals: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop refused replicas of locked workloads that meet their minimum without these replicas.
+    """Stop rejected replicas of locked workloads that meet their minimum without these replicas.
 
     Return the workloads.
     """
@@ -134,11 +134,11 @@ def _backoff_end(workload: Workload, now: datetime, sent: SentCommands) -> datet
 
 
 def _release(workload: Workload, refusal: str, now: datetime, sent: SentCommands) -> Move:
-    message = f"The pool's cluster refused its pods for {PATIENCE.total_seconds():.0f} s: {refusal}."
+    message = f"The pool's cluster rejected its pods for {PATIENCE.total_seconds():.0f} s: {refusal}."
     columns = {
         "next_phase": Phase.PENDING,
         "backoff_until": _backoff_end(workload, now, sent),
-        "start_refusal": f"the pool's cluster refused its pods: {refusal}",
+        "start_refusal": f"the pool's cluster rejected its pods: {refusal}",
     }
     data = {"run": workload.run}
     return Move(

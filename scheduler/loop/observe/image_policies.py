@@ -6,7 +6,7 @@ from pools.image_support import image_refusal
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
-Refusals = Mapping[str, str]  # reason for the refusal, by pool
+Refusals = Mapping[str, str]  # reason for the rejection, by pool
 NONE: Refusals = {}
 
 
@@ -15,7 +15,7 @@ class ImagePolicies:
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)
-        self.settings = [  # all values that refusals depend on
+        self.settings = [  # all values that rejections depend on
             (pool.name, pool.runtime, pool.image_policy, pool.built_environment_id) for pool in self._pools
         ]
         self._restricts = any(

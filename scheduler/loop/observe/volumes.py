@@ -33,7 +33,7 @@ class VolumeRefusals:
 
     @property
     def settings(self) -> Mapping[str, StoredVolumes]:
-        """All values that refusals depend on."""
+        """All values that rejections depend on."""
         return self._stored
 
     def refusals(self, project: str, names: Sequence[str]) -> Mapping[str, str]:

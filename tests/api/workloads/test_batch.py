@@ -100,7 +100,7 @@ def test_atomic_batch_with_an_invalid_document_stores_nothing(cast: Cast, dave: 
     assert all(error["path"].startswith("items[2]") for error in answer.json()["errors"])
     assert (names(), Event.objects.count(), Audit.objects.filter(action="submit").count()) == ([], 0, 0)
     again = dave.post(PATH, {"items": items[:2], "atomic": True}, Idempotency_Key="key")
-    assert again.json()["stored"] == 2, "a refused batch leaves its key unused"
+    assert again.json()["stored"] == 2, "a rejected batch leaves its key unused"
 
 
 def test_viewer_and_user_without_a_role_store_nothing(erin: Caller, frank: Caller) -> None:

@@ -1,4 +1,4 @@
-"""Tests of outputs through REST: lists, files, downloads and refusals."""
+"""Tests of outputs through REST: lists, files, downloads and rejections."""
 
 import io
 import tarfile
@@ -125,7 +125,7 @@ def test_pools_on_kubernetes_accept_outputs(cast: Cast, dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_service_refuses_outputs(dave: Caller) -> None:
+def test_service_rejects_outputs(dave: Caller) -> None:
     document = training("train", project="vision", kind="service", outputs=["results"])
     errors = dave.post("workloads", document).json()["errors"]
     assert "cannot be used by services, which do not end" in [error["message"] for error in errors]

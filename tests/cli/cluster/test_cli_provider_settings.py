@@ -28,7 +28,7 @@ def test_slurm_token_is_read_from_a_file(terminal: Terminal, tmp_path: Path) -> 
     assert sent_body(server)["slurm_token"] == "SLURM_JWT=a.b.c\n"
 
 
-def test_slurm_token_on_the_command_line_is_refused_without_being_repeated(terminal: Terminal) -> None:
+def test_slurm_token_on_the_command_line_is_rejected_without_being_repeated(terminal: Terminal) -> None:
     result = terminal.run("pool", "edit", "train", "--slurm-token", "eyJ.secret.c")
     assert result.exit_code == 2
     assert "--slurm-token: the file cannot be read: No such file or directory" in result.stderr

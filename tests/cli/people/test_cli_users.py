@@ -38,7 +38,7 @@ def test_user_is_described_deactivated_and_activated(berth: Berth, cast: Cast) -
     assert json.loads(run("describe", "dave", "-o", "json"))["active"] is True
 
 
-def test_user_commands_refuse_oneself_and_unknown_users(berth: Berth, cast: Cast) -> None:
+def test_user_commands_reject_oneself_and_unknown_users(berth: Berth, cast: Cast) -> None:
     admin = {"BERTH_TOKEN": token_of(cast.alice)}
     own = berth("user", "deactivate", "alice", **admin)
     assert (own.returncode, own.stdout) == (5, "")

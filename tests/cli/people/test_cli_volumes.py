@@ -54,7 +54,7 @@ def test_commands_in_the_guides_define_show_and_mount_volumes(berth: Berth, cast
     assert NodePool.objects.get(name="local").volumes == []
 
 
-def test_volume_for_an_unknown_project_is_refused_unless_the_project_was_deleted(
+def test_volume_for_an_unknown_project_is_rejected_unless_the_project_was_deleted(
     berth: Berth, cast: Cast
 ) -> None:
     admin = {"BERTH_TOKEN": token_of(cast.alice)}

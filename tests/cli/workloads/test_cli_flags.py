@@ -181,7 +181,7 @@ def test_toleration_without_value_matches_any_value() -> None:
     assert parse_toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
 
 
-def test_git_secret_without_a_name_is_refused() -> None:
+def test_git_secret_without_a_name_is_rejected() -> None:
     git = ("--git=https://git.example.org/a.git", "--git-secret=personal/")
     done = CliRunner().invoke(app, ["submit", "--print", "--name=x", *git, "--", "true"])
     assert done.exit_code == 2

@@ -62,7 +62,7 @@ def test_files_are_written_below_the_directory(terminal: Terminal, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "link"])
-def test_archive_that_leaves_the_directory_is_refused(terminal: Terminal, tmp_path: Path, name: str) -> None:
+def test_archive_that_leaves_the_directory_is_rejected(terminal: Terminal, tmp_path: Path, name: str) -> None:
     member = tarfile.TarInfo(name)
     if name == "link":
         member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"

@@ -117,7 +117,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, oth
         else:
             snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(ELAPSED_SECONDS)))
         snapshot = change_snapshot(data.draw, snapshot, others)
-    for plan, seen in unread:  # a plan expands its refusals on first access
+    for plan, seen in unread:  # a plan expands its rejections on first access
         assert plan == decide(seen)
 
 

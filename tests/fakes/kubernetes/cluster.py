@@ -107,7 +107,7 @@ class FakeCluster:
                 )
 
     def _admit(self, pod: Object) -> None:
-        """Refuse a pod that exceeds a quota of its namespace, in the API server's words."""
+        """Reject a pod that exceeds a quota of its namespace, in the API server's words."""
         namespace = pod["metadata"]["namespace"]
         for quota in self._quotas(namespace):
             for resource, limit in quota["spec"]["hard"].items():

@@ -30,7 +30,7 @@ def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
 
 
 def block(stage: FakeKubernetesStage) -> None:
-    """Let the cluster refuse the exec calls that copy files."""
+    """Let the cluster reject the exec calls that copy files."""
     stage.cluster.refusals["get", "pods/exec"] = Refusal(500, "InternalError", "the node does not respond")
 
 
@@ -228,7 +228,7 @@ def test_file_outside_the_pods_directories_is_left_out(tmp_path: Path, name: str
     assert not (tmp_path / "etc").exists()
 
 
-def test_hostile_archives_are_refused(tmp_path: Path) -> None:
+def test_hostile_archives_are_rejected(tmp_path: Path) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 8 * 2**30
     for number, (content, refusal) in enumerate(

@@ -134,7 +134,7 @@ def test_permanently_rejected_pod_fails_with_the_clusters_message(
         ),
     ],
 )
-def test_temporarily_refused_pod_starts_later(stage: FakeKubernetesStage, refusal: Refusal) -> None:
+def test_temporarily_rejected_pod_starts_later(stage: FakeKubernetesStage, refusal: Refusal) -> None:
     stage.cluster.refusals["create", "pods"] = refusal
     with pytest.raises(StartRefused):
         stage.runtime.start(stage.long("p-1"))

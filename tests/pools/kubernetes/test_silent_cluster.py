@@ -198,7 +198,7 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
 
 
 @pytest.mark.heavy
-def test_background_start_reports_its_refusal(k8s: SilentStage) -> None:
+def test_background_start_reports_its_rejection(k8s: SilentStage) -> None:
     k8s.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", "exceeded quota: compute")
     k8s.runtime.begin_start(k8s.long("p-1"))
     with pytest.raises(StartRefused, match="exceeded quota"):

@@ -177,7 +177,7 @@ def resized(data: bytes, size: int) -> bytes:
         [member("d/folder", tarfile.DIRTYPE, mtime="9" * 30)],
     ],
 )
-def test_malicious_archive_is_refused_and_writes_nothing_outside(
+def test_malicious_archive_is_rejected_and_writes_nothing_outside(
     tmp_path: Path, members: list[bytes]
 ) -> None:
     target, outside = tmp_path / "in" / "target", tmp_path / "outside"

@@ -139,7 +139,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
         OneNode(None).list_files("p-1", ["results"])
 
 
-def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_of_links_and_directories_is_rejected(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "FILES_MAX", 100)
     for number in range(60):
         (work / "results" / f"link{number}").symlink_to("/etc")
@@ -150,7 +150,7 @@ def test_flood_of_links_and_directories_is_refused(work: Path, monkeypatch: pyte
         list_files(str(work), "", ["results"])
 
 
-def test_listing_with_too_long_paths_is_refused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_with_too_long_paths_is_rejected(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PATH_BYTES_MAX", 3 * 2**20)
     deep = work.joinpath(*["d" * 255] * 10)
     deep.mkdir(parents=True)

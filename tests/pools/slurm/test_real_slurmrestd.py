@@ -61,7 +61,7 @@ def failure(provider: SlurmProvider, token: str) -> ProviderError:
     return raised.value
 
 
-def test_expired_token_is_refused_until_it_is_replaced(server: SlurmRestServer) -> None:
+def test_expired_token_is_rejected_until_it_is_replaced(server: SlurmRestServer) -> None:
     token = server.token(seconds=1)
     created = provider_of(server).provision(order()).instances
     expired = provider_of(server, token)
@@ -76,7 +76,7 @@ def test_expired_token_is_refused_until_it_is_replaced(server: SlurmRestServer) 
     assert len(server.cluster.queue()) == 2
 
 
-def test_token_with_a_wrong_signature_is_refused(server: SlurmRestServer) -> None:
+def test_token_with_a_wrong_signature_is_rejected(server: SlurmRestServer) -> None:
     head, claims, signature = server.token().split(".")
     token = f"{head}.{claims}.{signature[::-1]}"
     assert f"the token of the user {server.user}" in failure(provider_of(server, token), token).message
@@ -137,7 +137,7 @@ def test_further_options_reach_slurm(server: SlurmRestServer) -> None:
         assert text in shown
 
 
-def test_refused_job_reports_slurms_reason(server: SlurmRestServer) -> None:
+def test_rejected_job_reports_slurms_reason(server: SlurmRestServer) -> None:
     for settings, reason in (
         ({"constraint": "nonsense"}, "Invalid feature specification"),
         ({"options": ["--reservation=nothing"]}, "Requested reservation is invalid"),

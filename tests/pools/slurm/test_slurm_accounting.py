@@ -109,7 +109,7 @@ def test_unknown_account_and_qos_are_reported_in_the_preview(
         pytest.skip("slurmrestd validates a job only when it is submitted")
     for settings in ({"account": "nobody"}, {"qos": "nothing"}):
         [finding] = provider_of(**settings).preview("small", order().shape).findings
-        assert finding.message.startswith("Slurm refuses the pool's jobs: ")
+        assert finding.message.startswith("Slurm rejects the pool's jobs: ")
         assert "Invalid" in finding.message
     assert provider_of(account="research").preview("small", order().shape).findings == ()
 

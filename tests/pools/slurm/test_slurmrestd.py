@@ -61,19 +61,19 @@ def respond(status: int, content: bytes, **headers: str) -> Any:
     return lambda handler: handler.send(status, content, headers)
 
 
-def test_refused_token_names_the_user_and_the_remedy(rest: FakeSlurmRest) -> None:
+def test_rejected_token_names_the_user_and_the_remedy(rest: FakeSlurmRest) -> None:
     error = failure(provider_of(rest, token=TOKEN.replace("eyJz", "eyJa")))
     assert error.kind is Kind.CREDENTIALS
-    assert "refuses the token of the user berth. Create another with `scontrol token" in error.message
+    assert "rejects the token of the user berth. Create another with `scontrol token" in error.message
 
 
-def test_error_without_a_reason_may_be_a_refused_token_or_a_stopped_controller(rest: FakeSlurmRest) -> None:
+def test_error_without_a_reason_may_be_a_rejected_token_or_a_stopped_controller(rest: FakeSlurmRest) -> None:
     error = {"description": "Failed while looking for jobs", "error_number": -1, "error": "Unspecified error"}
     rest.faults["jobs"] = lambda handler: handler.send_json({"errors": [error]}, 500)
     failed = failure(provider_of(rest))
     assert failed.kind is Kind.TIMEOUT
     assert "Failed while looking for jobs (Unspecified error)" in failed.message
-    assert "slurmctld does not respond, or it refuses the token of the user berth" in failed.message
+    assert "slurmctld does not respond, or it rejects the token of the user berth" in failed.message
 
 
 def test_redirect_is_not_followed_with_the_token(rest: FakeSlurmRest, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_unreachable_server_raises_a_timeout(rest: FakeSlurmRest) -> None:
     assert "cannot be reached" in error.message
 
 
-def test_certificate_of_an_unknown_authority_is_refused_before_the_token_is_sent(
+def test_certificate_of_an_unknown_authority_is_rejected_before_the_token_is_sent(
     rest: FakeSlurmRest, tmp_path: Path
 ) -> None:
     authority, other = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
@@ -245,7 +245,7 @@ def test_partly_accepted_request_returns_the_accepted_jobs_with_the_reason(rest:
     assert result.message.startswith("Slurm accepted 1 job of 3: Job violates accounting/QOS policy")
 
 
-def test_refused_submission_reports_slurms_reason(rest: FakeSlurmRest) -> None:
+def test_rejected_submission_reports_slurms_reason(rest: FakeSlurmRest) -> None:
     rest.slurm.set(refusal="Invalid account or account/partition combination specified")
     with pytest.raises(ProviderError, match="Invalid account") as raised:
         provider_of(rest).provision(order())
@@ -372,7 +372,7 @@ def test_preview_reports_machines_that_cannot_be_used(rest: FakeSlurmRest) -> No
     ("lifetime", "finding"),
     [
         (timedelta(seconds=-1), "The Slurm token expired on 2027-01-15 07:59 UTC."),
-        (timedelta(days=6), "The Slurm token expires on 2027-01-21 08:00 UTC, and Slurm then refuses it."),
+        (timedelta(days=6), "The Slurm token expires on 2027-01-21 08:00 UTC, and Slurm then rejects it."),
         (timedelta(days=8), ""),
     ],
 )

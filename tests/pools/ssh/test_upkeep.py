@@ -130,7 +130,7 @@ def test_host_problems_are_reported_with_the_reason(
         **ENV,
     )
     stage.wait_for("no-user", HostState.FAILING)
-    assert "refused the login of user not-a-user" in stage.host("no-user").message
+    assert "rejected the login of user not-a-user" in stage.host("no-user").message
     stage.wait_for("no-key", HostState.FAILING)
     assert (
         "the pool has no SSH key other. Set it with `berth secret set other" in stage.host("no-key").message

@@ -82,7 +82,7 @@ def test_doctor_reports_unreadable_cluster_quotas(stage: Stage) -> None:
     stage.tick()
     pool = NodePool.objects.get()
     (finding,) = [each for each in diagnose_pool(pool, stage.clock.now()) if each.name == "cluster quotas"]
-    assert "refuses pods: resourcequotas is forbidden." in finding.finding
+    assert "rejects pods: resourcequotas is forbidden." in finding.finding
     assert "deploy/kubernetes/role.yaml" in finding.remedy
 
 

@@ -221,7 +221,7 @@ def test_regained_lease_applies_all_rules(sweep: Sweep, monkeypatch: pytest.Monk
         ({"metrik": "x"}, "array.stop.metrik"),
     ],
 )  # fmt: skip
-def test_invalid_rule_is_refused_with_its_key(stage: Stage, changes: dict[str, Any], path: str) -> None:
+def test_invalid_rule_is_rejected_with_its_key(stage: Stage, changes: dict[str, Any], path: str) -> None:
     with pytest.raises(Invalid) as refusal:
         arrays.submit(
             actor=stage.cast.alice, document=document(project="vision", array={"stop": {**RULE, **changes}})

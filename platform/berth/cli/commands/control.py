@@ -187,7 +187,7 @@ def _apply_to_targets(
     act: Callable[["Client", Target], "Change"],
     result: str,
 ) -> None:
-    """Look up all targets, then act on each. If one action is refused, the others are still performed.
+    """Look up all targets, then act on each. If one action is rejected, the others are still performed.
 
     `result` is the past participle to print for array tasks, such as "cancelled".
     """
@@ -224,7 +224,7 @@ def _describe_change(change: "Change", result: str) -> str:
 
 
 def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
-    """If the error is a refusal, print it and return its exit code. Otherwise, return None."""
+    """If the error is a rejection, print it and return its exit code. Otherwise, return None."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 
     explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None

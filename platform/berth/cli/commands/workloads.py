@@ -197,11 +197,11 @@ def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange 
 
     An older server cannot compute the change, and a busy server may refuse to.
     """
-    from berth.client.errors import Refused
+    from berth.client.errors import Rejected
 
     try:
         return client.workloads.smallest_change(workload.id)
-    except Refused:
+    except Rejected:
         return None
 
 

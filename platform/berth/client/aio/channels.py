@@ -97,7 +97,7 @@ class AsyncChannel:
         """Return OUTPUT or ERRORS with bytes, CREDIT if `window` has grown, or STATUS at the end.
 
         On a connection to a port, END with a kind means that no more frames of that kind follow. Output
-        counts as processed when this method is called again. Raises Refused or Unreachable.
+        counts as processed when this method is called again. Raises Rejected or Unreachable.
         """
         if self._processed:
             processed, self._processed = self._processed, 0

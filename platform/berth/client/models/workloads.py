@@ -143,7 +143,7 @@ class BatchItem(Model):
     """The stored workload; None if there is none."""
     warnings: list[str] = []
     error: RefusedItem | None = None
-    """Reason why the document is refused."""
+    """Reason why the document is rejected."""
 
 
 class Batch(Model):

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from berth.client.errors import ClientError, Conflict, Refused, ServerFailed, SessionEnded, Unreachable
+from berth.client.errors import ClientError, Conflict, Rejected, ServerFailed, SessionEnded, Unreachable
 from berth.client.models.sessions import SessionState
 from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
@@ -82,12 +82,12 @@ def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
 
 
 def is_retryable(error: ClientError) -> bool:
-    """Return whether a refused request can be retried soon."""
+    """Return whether a rejected request can be retried soon."""
     return isinstance(error, Conflict) and error.reason in RETRYABLE_REASONS
 
 
 def session_error(error: ClientError) -> ClientError:
     """Return the error for outstanding calls when the session cannot be reached."""
-    if isinstance(error, Refused) and error.status in (404, 409):
+    if isinstance(error, Rejected) and error.status in (404, 409):
         return SessionEnded(error.detail)
     return error

@@ -82,7 +82,7 @@ class Transport:
     ) -> httpx.Response:
         """Send a request and return the response.
 
-        Raises Refused for an error status, or Unreachable if the server does not respond.
+        Raises Rejected for an error status, or Unreachable if the server does not respond.
         """
         request = self._http.build_request(
             method,

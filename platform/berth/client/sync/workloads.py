@@ -66,8 +66,8 @@ class Workloads(Resource):
     ) -> Batch:
         """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
 
-        The result has one item per document, with the workload or the reason for its refusal. With `atomic`,
-        all workloads are stored, or none are and Refused is raised with all problems.
+        The result has one item per document: the workload, or the reason for the rejection. With `atomic`,
+        either all workloads are stored, or none are and Rejected is raised with all problems.
         """
         body = {"items": list(documents), "atomic": atomic}
         return self._post(Batch, BATCH_PATH, body, key=key)

@@ -67,7 +67,7 @@ BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum time fo
 BERTH_GIT_FETCHES = env.int("BERTH_GIT_FETCHES", default=4)  # concurrent fetches, two of them per project
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
-# maximum of `keep_failed_pod` in documents; 0 refuses the key
+# maximum of `keep_failed_pod` in documents; 0 rejects the key
 BERTH_KEEP_FAILED_POD_SECONDS = env.int("BERTH_KEEP_FAILED_POD_SECONDS", default=86_400)
 
 # Single sign-on with OpenID Connect; disabled without an issuer

@@ -179,5 +179,5 @@ def token_findings(token: str, now: datetime) -> Iterable[Finding]:
     if expiry is not None and expiry <= now:
         yield error(f"The Slurm token expired on {expiry:%Y-%m-%d %H:%M} UTC.", remedy)
     elif expiry is not None and expiry - now < EXPIRES_SOON:
-        message = f"The Slurm token expires on {expiry:%Y-%m-%d %H:%M} UTC, and Slurm then refuses it."
+        message = f"The Slurm token expires on {expiry:%Y-%m-%d %H:%M} UTC, and Slurm then rejects it."
         yield warning(message, remedy)

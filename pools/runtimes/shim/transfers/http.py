@@ -25,7 +25,7 @@ def build_opener(url: str, ca: str) -> OpenerDirector:
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
-            """Refuse redirects, which would send the secret to another server."""
+            """Reject redirects, which would send the secret to another server."""
 
     context = ssl.create_default_context(cadata=ca or None)
     handlers = [urllib.request.HTTPSHandler(context=context), NoRedirects()]

@@ -33,7 +33,7 @@ class Object:
 class Listing:
     """One volume's objects, added in the order in which they are listed.
 
-    `size_max` is in bytes. A volume that is too large is refused before all of its objects are listed.
+    `size_max` is in bytes. A volume that is too large is rejected before all of its objects are listed.
     """
 
     def __init__(self, size_max: int, *, may_be_empty: bool = False) -> None:

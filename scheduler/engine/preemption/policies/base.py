@@ -19,7 +19,7 @@ class PreemptionPolicy:
     evicts_gangs = True
     evicts_extra_replicas = True
     moves_only = False  # whether all victims must be placed again
-    unreported: frozenset[Reason] = frozenset()  # refusals that another policy reports in more detail
+    unreported: frozenset[Reason] = frozenset()  # rejections that another policy reports in more detail
     relievable_bounds: frozenset[Reason] = frozenset()  # limits that evictions can relieve
     max_moves: int | None = None
     max_trials = NO_BOUND
@@ -37,7 +37,7 @@ class PreemptionPolicy:
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        """Return whether gangs over their fair share are refused outright."""
+        """Return whether gangs over their fair share are rejected outright."""
         del board
         return False
 

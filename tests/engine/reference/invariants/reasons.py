@@ -28,17 +28,17 @@ def every_pending_workload_has_a_reason(snapshot: Snapshot, plan: Plan) -> Broke
         if cluster.is_whole(workload.name) or done or workload.name in evicted:
             continue
         if workload.name not in refusals:
-            yield f"{workload.name} is pending without a refusal"
+            yield f"{workload.name} is pending without a rejection"
         elif not refusals[workload.name].blockers or not all(
             b.message for b in refusals[workload.name].blockers
         ):
-            yield f"{workload.name} is refused without a reason"
+            yield f"{workload.name} is rejected without a reason"
 
 
 def refusals_are_in_queue_order(snapshot: Snapshot, plan: Plan) -> Broken:
     names = [refusal.workload for refusal in plan.refusals]
     if len(set(names)) != len(names):
-        yield f"refused twice: {names}"
+        yield f"rejected twice: {names}"
     by_pool: dict[str, list[int]] = defaultdict(list)
     reserved = _reserved_workloads(snapshot, plan)
     for refusal in plan.refusals:
@@ -67,7 +67,7 @@ def started_workloads_are_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
     started = {bundle.workload for bundle in plan.bundles if bundle.workload in placed(bundle)}
     for refusal in plan.refusals:
         if refusal.workload in started and cluster.is_whole(refusal.workload):
-            yield f"{refusal.workload} is placed and refused"
+            yield f"{refusal.workload} is placed and rejected"
 
 
 INVARIANTS = (

@@ -60,7 +60,7 @@ class SignOut(LogoutView):
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect to the sign-in page, which leads back to the admin site. Raises Forbidden.
 
-    A signed-in user without access is refused. A second sign-in would not say which permission is missing.
+    A signed-in user without access is rejected. A second sign-in would not say which permission is missing.
     """
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))

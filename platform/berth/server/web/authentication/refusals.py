@@ -1,4 +1,4 @@
-"""Pages for requests that Django refuses: missing permissions and forms that can no longer be checked."""
+"""Pages for requests that Django rejects: missing permissions and forms that can no longer be checked."""
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -22,7 +22,7 @@ class ExpiredForm(Forbidden):
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Return the page for a request that the admin site refuses."""
+    """Return the page for a request that the admin site rejects."""
     user = request.user
     if not user.is_authenticated:
         detail = SIGNED_OUT

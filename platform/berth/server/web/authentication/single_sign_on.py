@@ -24,7 +24,7 @@ from projects.services.people.identities import user_for_claims
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"
 UNREACHABLE = "The single sign-on provider cannot be reached. Try again in a moment."
-REFUSED = "The single sign-on provider refused the sign-in: {reason}"
+REFUSED = "The single sign-on provider rejected the sign-in: {reason}"
 MISMATCH = "The provider's response does not match the sign-in request. Sign in again."
 TIMEOUT_SECONDS = 10
 

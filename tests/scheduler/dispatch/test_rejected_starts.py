@@ -12,7 +12,7 @@ from scheduler.models import Allocation
 from tests.present import present
 from tests.scheduler.stage import Stage
 
-WEBHOOK = 'the cluster refuses the pod: failed calling webhook "images.example.org"'
+WEBHOOK = 'the cluster rejects the pod: failed calling webhook "images.example.org"'
 GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 4, "gpu": 1}]}
 
 
@@ -24,7 +24,7 @@ def starts(stage: Stage) -> int:
     return [call for call, _ in stage.runtime.calls].count("start")
 
 
-def test_refused_gang_shows_the_refusal_and_is_retried_every_few_seconds(stage: Stage) -> None:
+def test_rejected_gang_shows_the_rejection_and_is_retried_every_few_seconds(stage: Stage) -> None:
     refuse(stage, 8)
     workload = stage.submit(**GANG)
     stage.tick(3, seconds=1)
@@ -38,7 +38,7 @@ def test_refused_gang_shows_the_refusal_and_is_retried_every_few_seconds(stage: 
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_repeatedly_refused_gang_frees_its_nodes_and_starts_after_a_backoff(stage: Stage) -> None:
+def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(stage: Stage) -> None:
     refuse(stage, 1000)
     workload = stage.submit(**GANG)
     stage.tick(14, seconds=5)
@@ -48,7 +48,7 @@ def test_repeatedly_refused_gang_frees_its_nodes_and_starts_after_a_backoff(stag
     workload.refresh_from_db()
     until = workload.backoff_until
     assert workload.message == (
-        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after the pool's cluster refused its pods: "
+        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after the pool's cluster rejected its pods: "
         f"{WEBHOOK}."
     )
     assert (workload.reason, workload.restarts, workload.preemptions) == ("Backoff", 0, 0)
@@ -64,8 +64,8 @@ def test_repeatedly_refused_gang_frees_its_nodes_and_starts_after_a_backoff(stag
 
 
 @pytest.mark.heavy
-def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
-    """A webhook that does not respond delays each refusal, so that every second call is still running."""
+def test_gang_whose_rejections_arrive_late_frees_its_nodes(stage: Stage) -> None:
+    """A webhook that does not respond delays each rejection, so that every second call is still running."""
     late = RuntimeFailure("the API server has not responded to this call yet")
     stage.runtime.next("start", *[late, StartRefused(WEBHOOK)] * 1000)
     workload = stage.submit(roles=[{"name": "worker", "gpu": 1}])
@@ -75,7 +75,7 @@ def test_gang_whose_refusals_arrive_late_frees_its_nodes(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> None:
+def test_backoff_increases_while_the_cluster_rejects_starts(stage: Stage) -> None:
     refuse(stage, 1000)
     workload = stage.submit(**GANG)
     waits, begun = [], stage.clock.now()
@@ -93,7 +93,7 @@ def test_backoff_increases_while_the_cluster_refuses_starts(stage: Stage) -> Non
 
 
 @pytest.mark.heavy
-def test_refusals_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
+def test_rejections_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
     refuse(stage, 1000)
     ended = stage.submit("ended", **GANG)
     stage.tick(14, seconds=5)
@@ -106,7 +106,7 @@ def test_refusals_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
 
 
 def refuse_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
-    """Let the cluster refuse all replicas but the one with rank 0."""
+    """Let the cluster reject all replicas but the one with rank 0."""
     start = stage.runtime.start
 
     def start_or_refuse(order: PodOrder) -> None:
@@ -117,7 +117,7 @@ def refuse_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stage.runtime, "start", start_or_refuse)
 
 
-def test_refused_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_ends(
+def test_rejected_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_ends(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_all_but_the_first(stage, monkeypatch)
@@ -144,7 +144,7 @@ def test_refused_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_
 
 
 @pytest.mark.heavy
-def test_refused_replacement_of_a_required_replica_is_retried(
+def test_rejected_replacement_of_a_required_replica_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
