@@ -1,19 +1,16 @@
 """A scheduler that dies repeatedly at a crash point."""
 
+from contextlib import nullcontext
 from datetime import timedelta
 
 from django.db import connection
 
-from berth.db import crash_points
 from projects.models import Pod, Workload
 from scheduler.reports.invariants import check_invariants
+from tests.crashes import Killed, killing_at
 from tests.scheduler.stage import Stage
 
 MOST_TICKS = 60
-
-
-class Killed(BaseException):
-    """Simulates a crash. It is not an `Exception`, so no handler in the scheduler catches it."""
 
 
 class CrashingScheduler:
@@ -27,21 +24,16 @@ class CrashingScheduler:
     def tick(self) -> None:
         self.ticks += 1
         assert self.ticks < MOST_TICKS, "the scheduler never came to rest"
-        crash_points.set_listener(None if self.just_died else self._die)
-        self.just_died = False
+        crashes, self.just_died = not self.just_died, False
         try:
-            self.stage.loop.tick()
+            with killing_at(self.name) if crashes else nullcontext():
+                self.stage.loop.tick()
         except Killed:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.loop = self.stage.new_loop()
-        crash_points.set_listener(None)
         self.stage.clock.advance(1)
         self.assert_invariants()
-
-    def _die(self, name: str) -> None:
-        if name == self.name:
-            raise Killed(name)
 
     def assert_invariants(self) -> None:
         broken = [

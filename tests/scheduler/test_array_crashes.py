@@ -1,16 +1,15 @@
 """Tests that a crash at any point of the work on an array loses, duplicates and leaks nothing."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from berth.db import crash_points
 from projects.models import ArrayState, Audit, Delivery, Event, Phase, Subscription, Workload, WorkloadArray
 from projects.services import arrays
 from tests.cast import training
+from tests.crashes import killed_at
 from tests.samples import sample
-from tests.scheduler.crashes import CrashingScheduler, Killed
+from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 from tests.scheduler.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
 
@@ -24,12 +23,6 @@ OTHER_POINTS = (
     "dispatch.started",
 )
 MAX_RUNNING = 3
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +84,8 @@ def test_crash_during_an_array_change_leaves_no_partial_state(stage: Stage, chan
         "retry": lambda: arrays.retry(actor=dave, array=array, indexes=[0, 3]),
     }
 
-    def die(name: str) -> None:
-        if name == point:
-            raise Killed(name)
-
-    crash_points.set_listener(die)
-    with pytest.raises(Killed):
+    with killed_at(point):
         calls[change]()
-    crash_points.set_listener(None)
     assert rows() == before
     calls[change]()
     assert rows() != before

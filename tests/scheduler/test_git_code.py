@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Invalid
-from berth.db import crash_points
 from pools.services.secrets import SecretContent
 from projects.code.collector import collect_code
 from projects.code.git.installation import git_policy, scratch_base
@@ -23,15 +22,12 @@ from projects.services.code_results import ATTEMPTS
 from projects.services.secrets import set_personal_secret, set_project_secret
 from scheduler.code import CodeFetcher
 from tests.code.git_server import HttpsServer, Repository, git, https_server, new_repository
+from tests.crashes import Killed, killed_at
 from tests.present import present
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1}]
 TOKEN = "token-of-the-robot"
-
-
-class Killed(BaseException):
-    """Simulates kill -9."""
 
 
 @pytest.fixture
@@ -50,7 +46,6 @@ def server(tmp_path: Path, repository: Repository, settings: Any) -> Iterator[Ht
         settings.BERTH_GIT_HOSTS = [f"127.0.0.1:{server.port}"]
         settings.BERTH_GIT_CA = str(server.ca_file)
         yield server
-    crash_points.set_listener(None)
 
 
 class Scene:
@@ -272,16 +267,10 @@ def test_edit_keeps_the_commit_unless_it_changes_the_code(scene: Scene, reposito
 def test_fetch_begins_again_after_a_crash(scene: Scene, point: str) -> None:
     workload = scene.submit()
 
-    def kill(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    crash_points.set_listener(kill)
-    with pytest.raises(Killed):
+    with killed_at(point):
         scene.fetch()
         if point == "code.chunks_stored":
             raise Killed
-    crash_points.set_listener(None)
     assert CodeFetch.objects.get().state == "waiting"
     scene.stage.clock.advance(600)
     scene.fetcher = scene.new_fetcher()

@@ -1,13 +1,11 @@
 """Tests that files of failed pods are kept for the requested time, and no longer."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from berth.core.errors import Forbidden, Invalid
-from berth.db import crash_points
 from pools.models import NodePool
 from projects.models import Audit, Event, Pod, Workload
 from projects.services import workloads
@@ -17,12 +15,6 @@ from tests.scheduler.stage import Stage
 from tests.scheduler.test_arrays import submit_array, tasks
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 def failed(stage: Stage, **changes: Any) -> tuple[Workload, Pod]:

@@ -1,6 +1,5 @@
 """Tests that outputs of ended pods are stored completely, or that the row says why not."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 from berth.core.errors import Invalid
 from berth.core.spec.code import CHUNK_BYTES
-from berth.db import crash_points
 from berth.db.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.code.collector import collect_code
@@ -18,6 +16,7 @@ from projects.models import CodeChunk, CodeTree, Pod, PodOutputs, Workload
 from projects.services import code, workloads
 from scheduler.leftovers.collector import GIVE_UP
 from scheduler.leftovers.outputs import OutputsCollector
+from tests.crashes import Killed, listening
 from tests.present import present
 from tests.scheduler.stage import Stage
 
@@ -25,15 +24,9 @@ ONE = [{"name": "worker", "replicas": 1}]
 BIG = bytes(CHUNK_BYTES) + b"1" * CHUNK_BYTES  # two chunks
 
 
-class Killed(BaseException):
-    """Simulates kill -9."""
-
-
 @pytest.fixture(autouse=True)
-def code_store(settings: Any, tmp_path: Path) -> Iterator[None]:
+def code_store(settings: Any, tmp_path: Path) -> None:
     settings.BERTH_CODE_STORE = str(tmp_path / "code")
-    yield
-    crash_points.set_listener(None)
 
 
 class Producer:
@@ -118,14 +111,10 @@ def test_files_are_copied_again_after_a_crash_during_the_copy(
         if name in (point, ""):
             raise Killed
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, listening(kill), pytest.raises(Killed):
         if point == "chunk":  # after the first file
             patch.setattr(producer.collector, "_renew", lambda held: kill())
-        else:
-            crash_points.set_listener(kill)
-        with pytest.raises(Killed):
-            producer.collect()
-    crash_points.set_listener(None)
+        producer.collect()
     assert PodOutputs.objects.get().state == "waiting"
     stored = CodeChunk.objects.count()
     outputs = producer.collect()

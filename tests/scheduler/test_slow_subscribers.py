@@ -6,10 +6,10 @@ import pytest
 from django.db import connection, transaction
 
 from berth.core.spec.addresses import Channel
-from berth.db import crash_points
 from projects.models import Delivery, Phase, Subscription, Workload
 from projects.services.notifications import deliveries
 from projects.services.notifications.notify import lock_subscription
+from tests.crashes import listening
 from tests.scheduler.stage import Stage
 from tests.second_connection import run_on_second_connection
 
@@ -63,11 +63,8 @@ def test_subscription_deleted_during_a_commit_does_not_abort_the_commit(
             answer = run_on_second_connection(subscription.delete)
             assert not isinstance(answer, Exception), answer
 
-    crash_points.set_listener(delete_before_the_commit_ends)
-    try:
+    with listening(delete_before_the_commit_ends):
         stage.tick()
-    finally:
-        crash_points.set_listener(None)
     assert not Subscription.objects.exists()
     assert stage.phase(workload) == Phase.RUNNING
     assert Delivery.objects.get(kind="started").subscription_id == pk

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Conflict, Unavailable
-from berth.db import crash_points
 from berth.db.lease import LeadershipLost
 from pools.buckets.writer import BucketWriter
 from pools.runtimes.base import RuntimeFailure
@@ -18,6 +17,7 @@ from projects.services.workloads.control import delete
 from scheduler.leftovers import volumes
 from scheduler.leftovers.collector import GIVE_UP
 from scheduler.leftovers.volumes import VolumesCollector
+from tests.crashes import Killed, killed_at
 from tests.scheduler.stage import Stage
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store
 
@@ -27,10 +27,6 @@ LARGE = b"a" * PART + b"b"
 MOUNTS = [{"name": "data", "path": "/data"}, {"name": "results", "path": "/results"}]
 
 
-class Killed(BaseException):
-    """Simulates kill -9."""
-
-
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
     with object_store() as store:
@@ -38,13 +34,11 @@ def store() -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
+def environment(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.BERTH_LOCAL_URL = "http://127.0.0.1:8000"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
     monkeypatch.setattr(volume_changes, "PART_BYTES", PART)
-    yield
-    crash_points.set_listener(None)
 
 
 class Writer:
@@ -182,14 +176,8 @@ def test_crash_at_any_point_of_a_transfer_is_made_up_for(
 def test_crash_after_everything_was_stored_is_made_up_for(writer: Writer) -> None:
     writer.end()
 
-    def kill(point: str) -> None:
-        if point == "volumes.copied":
-            raise Killed
-
-    crash_points.set_listener(kill)
-    with pytest.raises(Killed):
+    with killed_at("volumes.copied"):
         writer.collect()
-    crash_points.set_listener(None)
     assert writer.collect().state == "stored"
     assert len(writer.events()) == 1
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from berth.db import crash_points
 from berth.db.wake import Waiter, WakeResult, wake
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
 from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
+from tests.crashes import listening
 from tests.present import present
 from tests.samples import sample
 from tests.scheduler.stage import Stage
@@ -109,7 +109,6 @@ def rounds(stage: Stage) -> Iterator[Rounds]:
         made = Rounds(stage, waiter, scheduler)
         made.run_until_rest("start")
         yield made
-    crash_points.set_listener(None)
 
 
 def test_timed_ticks_are_less_frequent_without_live_workloads(rounds: Rounds) -> None:
@@ -216,8 +215,8 @@ def test_stale_bundle_is_replanned_before_the_scheduler_idles(rounds: Rounds) ->
             run_on_second_connection(lambda: Quota.objects.update(version=100))
 
     workload = rounds.stage.submit(roles=ONE_GPU)
-    crash_points.set_listener(edit_quota)
-    rounds.run_until_rest()
+    with listening(edit_quota):
+        rounds.run_until_rest()
     assert edits
     assert rounds.stage.phase(workload) == Phase.RUNNING
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from berth.core.errors import Conflict, Invalid
-from berth.db import crash_points, lease
+from berth.db import lease
 from projects.elastic.rounds import ServiceLoop
 from projects.models import (
     Audit,
@@ -27,6 +27,7 @@ from projects.services import schedules, tenants, workloads
 from projects.services.schedules import ScheduleValues, submit_due_runs
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
+from tests.crashes import killed_at
 from tests.fakes.clock import FixedClock
 from tests.schedules.schedule_rows import HOUR, NOON, TEXT, end_all, make_schedule, outcomes
 
@@ -72,17 +73,8 @@ def test_template_is_read_when_the_run_is_due(cast: Cast) -> None:
 def test_each_due_run_is_submitted_once_despite_a_killed_process(cast: Cast, point: str) -> None:
     schedule = make_schedule(cast)
 
-    class Killed(BaseException):
-        pass
-
-    def die(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    crash_points.set_listener(die)
-    with pytest.raises(Killed):
+    with killed_at(point):
         submit_due_runs(NOON + HOUR)
-    crash_points.set_listener(None)
     assert Workload.objects.count() == (point == "schedule.done")
     submit_due_runs(NOON + HOUR)
     submit_due_runs(NOON + HOUR)

@@ -1,13 +1,14 @@
 """Tests for service processes that crash between any two steps of a scale request."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 from django.db import connection
 
-from berth.db import crash_points as points
 from projects.elastic.weights import clear_copy_marks
 from projects.models import Service
+from tests.crashes import Killed, killing_at
 from tests.services.stage import ServiceStage
 
 POINTS = (
@@ -17,16 +18,6 @@ POINTS = (
 )  # fmt: skip
 # The crash that leaves the most to repair; tests of the others are heavy.
 AFTER_CALL = "services.copied"
-
-
-class Killed(BaseException):
-    """Simulates a crash. It is not an `Exception`, so that no handler catches it."""
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    points.set_listener(None)
 
 
 class CrashingProcess:
@@ -47,20 +38,15 @@ class CrashingProcess:
         raise AssertionError("the request never ended")
 
     def _run_pass(self) -> None:
-        points.set_listener(None if self.just_died else self._die)
-        self.just_died = False
+        crashes, self.just_died = not self.just_died, False
         try:
-            self.stage.step_services()
+            with killing_at(self.name) if crashes else nullcontext():
+                self.stage.step_services()
         except Killed:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.lead("first")  # a new epoch fences off the dead process
             clear_copy_marks(self.stage.ports.fence)
-        points.set_listener(None)
-
-    def _die(self, name: str) -> None:
-        if name == self.name:
-            raise Killed(name)
 
 
 def service_with_weight_sync(stage: ServiceStage) -> Service:

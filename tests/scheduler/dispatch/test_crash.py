@@ -1,7 +1,5 @@
 """Tests for recovery after the scheduler is killed between any two steps."""
 
-from collections.abc import Iterator
-
 import pytest
 from django.db import connection
 
@@ -10,6 +8,7 @@ from berth.db.lease import LeadershipLost
 from pools.models import Node
 from projects.models import Event, Phase, Pod
 from scheduler.models import Eviction, Reservation
+from tests.crashes import listening
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 
@@ -36,12 +35,6 @@ POINTS = (
 # After pods are started. Crashes at the other points are heavy.
 AFTER_WRITES = {"dispatch.started"}
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +111,7 @@ def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
             stage.loop = stage.new_loop("second")
             stage.loop.tick()
 
-    crash_points.set_listener(overtake)
-    with pytest.raises(LeadershipLost):
+    with listening(overtake), pytest.raises(LeadershipLost):
         old.tick()
     stage.tick()
     assert stage.phase(workload) == Phase.RUNNING

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from berth.db import crash_points
 from pools.runtimes.base import PodOrder
 from pools.services.secrets import SecretContent
 from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
 from projects.services.workloads import control
 from scheduler.registries.base import RegistryError, RegistryFault
+from tests.crashes import killed_at
 from tests.samples import sample
-from tests.scheduler.crashes import Killed
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("runs_images")
@@ -163,16 +162,8 @@ def test_scheduler_crash_neither_loses_nor_duplicates_the_digest(stage: Stage, n
     workload = stage.submit(image=IMAGE, roles=GANG)
     stage.tick()
 
-    def die(point: str) -> None:
-        if point == name:
-            raise Killed(name)
-
-    crash_points.set_listener(die)
-    try:
-        with pytest.raises(Killed):
-            stage.tick(3)
-    finally:
-        crash_points.set_listener(None)
+    with killed_at(name):
+        stage.tick(3)
     stage.registries.digests[IMAGE] = SECOND
     stage.loop = stage.new_loop()
     stage.tick(3)

@@ -1,6 +1,5 @@
 """Tests that a pool releases the nodes that it does not need, whether empty or underutilized."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from projects.models import Phase, Workload
 from scheduler.loop.reconcile.release_nodes import SEARCH_INTERVAL
 from scheduler.models import Cycle, Eviction, Reservation
 from tests.cast import make_cast
+from tests.crashes import killed_at, listening
 from tests.fakes.provider import FakeProvider
 from tests.present import present
 from tests.scheduler.stage import Stage
@@ -195,24 +195,12 @@ def test_no_node_is_released_while_a_workload_is_pending(stage: PoolStage) -> No
     assert stage.pool().nodes_desired == 3
 
 
-def _kill_at(name: str) -> Callable[[str], None]:
-    def listener(here: str) -> None:
-        if here == name:
-            raise SystemExit(name)
-
-    return listener
-
-
 def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilized")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
-        crash_points.set_listener(_kill_at(where))
-        try:
-            with pytest.raises(SystemExit):
-                stage.pass_time(400)
-        finally:
-            crash_points.set_listener(None)
+        with killed_at(where):
+            stage.pass_time(400)
         assert stage.pool().nodes_desired == 3
         assert stage.nodes() == dict.fromkeys(range(3), "ready")
         assert not Eviction.objects.exists()
@@ -231,9 +219,8 @@ def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolSt
             crash_points.set_listener(None)
             Node.objects.filter(ordinal__in=(0, 1), state="ready").update(state="cordoned")
 
-    crash_points.set_listener(cordon)
-    stage.pass_time(400)
-    crash_points.set_listener(None)
+    with listening(cordon):
+        stage.pass_time(400)
     assert stage.pool().nodes_desired == 3
     assert not Eviction.objects.exists()
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))

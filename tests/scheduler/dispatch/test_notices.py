@@ -1,14 +1,12 @@
 """Tests for the signal that pods receive ahead of SIGTERM."""
 
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from berth.core.errors import Invalid
-from berth.db import crash_points
 from pools.models import Node, NodePool
 from pools.providers.base import Interruption
 from pools.services import interrupt_node
@@ -20,12 +18,6 @@ from tests.scheduler.stage import Stage
 
 NOTICE = {"signal": "USR1", "lead": 300}
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 def running(stage: Stage, name: str = "low", **changes: Any) -> Workload:

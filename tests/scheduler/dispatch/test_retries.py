@@ -1,6 +1,5 @@
 """Tests for restarts by retry rules."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +8,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from berth.core.errors import Invalid
-from berth.db import crash_points
 from pools.models import Node, NodePool
 from pools.runtimes import capabilities
 from pools.runtimes.base import PodCause
@@ -24,12 +22,6 @@ from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 IMAGE = "ghcr.io/org/train:1"
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 def running(stage: Stage, *rules: dict[str, Any], **changes: Any) -> Workload:

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from berth.db import crash_points
 from pools.joining.sealed import seal
 from pools.models import PluginSecret
 from pools.runtimes import capabilities
@@ -22,7 +21,7 @@ from projects.services.secrets import (
     workload_maskers,
 )
 from tests.cast import training
-from tests.scheduler.crashes import Killed
+from tests.crashes import killed_at
 from tests.scheduler.stage import Stage
 
 USES = [{"name": "token", "env": "HF_TOKEN"}, {"name": "token", "file": "token.txt"}]
@@ -42,16 +41,8 @@ def find_order(stage: Stage, workload: Workload) -> PodOrder:
 def kill_at(stage: Stage, name: str) -> None:
     """Run the scheduler until it dies at the crash point, and then start a new one."""
 
-    def die(point: str) -> None:
-        if point == name:
-            raise Killed(point)
-
-    crash_points.set_listener(die)
-    try:
-        with pytest.raises(Killed):
-            stage.tick(3)
-    finally:
-        crash_points.set_listener(None)
+    with killed_at(name):
+        stage.tick(3)
     stage.loop = stage.new_loop()
 
 

@@ -1,32 +1,22 @@
 """Tests that metrics are collected from the logs of pods exactly once, within bounds."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import OperationalError
 
-from berth.db import crash_points, lease
+from berth.db import lease
 from pools.runtimes.base import RuntimeFailure
 from projects.engine.metrics import METRICS_MAX
 from projects.models import Metric, MetricsReader, Pod, Workload
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from scheduler.reports.metrics.storage import write_metrics
+from tests.crashes import killed_at, listening
 from tests.scheduler.stage import Stage
 
 SECONDS = 5
-
-
-class Killed(BaseException):
-    """Simulates kill -9."""
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 class Training:
@@ -102,14 +92,8 @@ def test_crash_neither_loses_nor_repeats_a_report(training: Training) -> None:
     training.report(1, loss=float("nan"))
     training.report(2, loss=0.5)
 
-    def kill(name: str) -> None:
-        if name == "metrics.stored":
-            raise Killed
-
-    crash_points.set_listener(kill)
-    with pytest.raises(Killed):
+    with killed_at("metrics.stored"):
         training.collect()
-    crash_points.set_listener(None)
     training.collector = training.new_collector()
     training.collect()
     training.collector = training.new_collector()
@@ -123,10 +107,8 @@ def test_report_is_not_lost_if_the_database_fails_once(training: Training) -> No
     def fail(name: str) -> None:
         raise OperationalError("the server closed the connection")
 
-    crash_points.set_listener(fail)
-    with pytest.raises(OperationalError):
+    with listening(fail), pytest.raises(OperationalError):
         training.collect()
-    crash_points.set_listener(None)
     training.collect()
     assert training.points() == [(1, 0.5)]
 

@@ -1,33 +1,22 @@
 """Tests that stop rules of arrays cancel their worst tasks once, with the numbers on record."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from berth.core.errors import Invalid
-from berth.db import crash_points
 from projects.models import Audit, Delivery, Event, Metric, Workload, WorkloadArray
 from projects.services import arrays
 from projects.services.arrays.stop_rules import apply_stops, decide, preview_stops
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from tests.cast import training
+from tests.crashes import killed_at
 from tests.scheduler.stage import Stage
 
 RULE = {"metric": "loss", "after_steps": 10, "min_tasks": 3}
 SENTENCE = "Stopped by the rule of the array: loss 4 at step 10, median 1.5 of 4 other tasks."
-
-
-class Killed(BaseException):
-    """Simulates kill -9."""
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -127,14 +116,8 @@ def test_nan_counts_as_the_worst_value(sweep: Sweep) -> None:
 def test_crash_does_not_lose_or_repeat_a_stop(sweep: Sweep, point: str) -> None:
     sweep.report_all()
 
-    def kill(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    crash_points.set_listener(kill)
-    with pytest.raises(Killed):
+    with killed_at(point):
         sweep.collect()
-    crash_points.set_listener(None)
     assert sweep.cancelled() == []
     sweep.stage.clock.advance(300)
     sweep.collector = MetricsCollector(sweep.stage.clock, lambda pool: sweep.stage.runtime, 5)

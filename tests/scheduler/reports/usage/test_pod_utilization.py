@@ -1,6 +1,5 @@
 """Tests that pod utilization is recorded exactly once and shown."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -8,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.db.models import Q
 
-from berth.db import crash_points, lease
+from berth.db import lease
 from pools.runtimes.base import DeviceUsage, RuntimeFailure
 from pools.runtimes.enclosure.levels import Isolation, Level, Policy
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
@@ -19,19 +18,10 @@ from scheduler.reports.utilization.over_time import choose_step, hourly_utilizat
 from scheduler.reports.utilization.readings import match_devices
 from scheduler.reports.utilization.storage import HOUR, MINUTE, delete_old_measurements
 from scheduler.reports.utilization.watch import ISOLATION_EVERY, UtilizationWatcher
+from tests.crashes import killed_at
 from tests.fakes.clock import FixedClock
 from tests.scheduler.measured_workload import SAMPLE_SECONDS, MeasuredWorkload
 from tests.scheduler.stage import NOON, Stage
-
-
-class Killed(BaseException):
-    """Simulates kill -9."""
-
-
-@pytest.fixture(autouse=True)
-def reset_crash_points() -> Iterator[None]:
-    yield
-    crash_points.set_listener(None)
 
 
 @pytest.fixture
@@ -106,10 +96,8 @@ def test_killed_writer_leaves_no_partial_or_duplicate_data_points(
     measured_workload.pass_time()
     before = {step: measured_workload.sums(step) for step in (MINUTE, HOUR)}
     measured_workload.use(first, 15)
-    crash_points.set_listener(lambda name: _die(name, place))
-    with pytest.raises(Killed):
+    with killed_at(place):
         measured_workload.pass_time()
-    crash_points.set_listener(None)
     assert {step: measured_workload.sums(step) for step in (MINUTE, HOUR)} == before
     measured_workload.use(first, 30)
     measured_workload.pass_time()
@@ -225,11 +213,6 @@ def test_devices_match_by_uuid_or_by_index() -> None:
     assert match_devices([0, "1", "2"], seen) == ((10, 1), (20, 2), (None, None))
     assert match_devices(["0", "1"], ()) == ()
     assert match_devices([], seen) == ()
-
-
-def _die(name: str, at: str) -> None:
-    if name == at:
-        raise Killed(name)
 
 
 def _late_write(held: lease.HeldLease) -> None:
