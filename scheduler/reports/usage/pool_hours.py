@@ -17,11 +17,15 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours of one hour. The current hour is incomplete."""
+    """GPU-hours of one hour. The current hour is incomplete.
+
+    `begin` is the time of the first node if it came during the hour and none existed before it, else `at`.
+    """
 
     at: datetime
     allocated: float
     total: float
+    begin: datetime
 
 
 def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
@@ -31,14 +35,21 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
     allocated = _allocated_gpu_hours({pool.name for pool in selected_pools}, first, now)
     gpus = _gpus_per_node(selected_pools, first)
     totals = [0.0] * hours
+    first_node = now
     for pool in selected_pools:
         points = capacity_over_time(pool, now=now, span=now - first)
+        first_node = min(first_node, _first_node_at(points, now))
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
     # A node may leave the capacity history before all of its pods have ended.
     return [
-        PoolHour(at, allocated.get(at, 0.0), max(totals[number], allocated.get(at, 0.0)))
+        PoolHour(
+            at,
+            allocated.get(at, 0.0),
+            max(totals[number], allocated.get(at, 0.0)),
+            begin=first_node if at < first_node < at + HOUR else at,
+        )
         for number, at in enumerate(starts)
     ]
 
@@ -56,6 +67,12 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
         if row.at is not None and row.names[Dimension.POOL] in pools:
             sums[row.at] = sums.get(row.at, 0.0) + row.gpu_hours
     return sums
+
+
+def _first_node_at(points: Sequence[Point], now: datetime) -> datetime:
+    """Return the time of the first point with nodes, or `now` without such a point."""
+    times = (point.at for point in points if point.current + point.draining)
+    return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))
 
 
 def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:

@@ -52,11 +52,12 @@ class UtilizationHour:
     allocated: float
     measured: float
     used: float
+    begin: datetime  # of the part of the hour since the first node
 
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs in one hour, or in the part of it since the first pool and until now."""
+    """Mean number of GPUs in one hour, or in the part of it since the first node and until now."""
 
     at: datetime
     total: float
@@ -120,18 +121,18 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
     result = []
     for hour in allocated:
         measured, busy = (min(hours_used, hour.allocated) for hours_used in by_hour.get(hour.at, (0.0, 0.0)))
-        result.append(UtilizationHour(hour.at, hour.total, hour.allocated, measured, busy))
+        result.append(UtilizationHour(hour.at, hour.total, hour.allocated, measured, busy, hour.begin))
     return result
 
 
-def mean_gpus(hour: UtilizationHour, now: datetime, oldest: datetime) -> MeanGpus:
+def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
     """Return the mean number of GPUs that corresponds to the GPU-hours of `hour`.
 
-    The divisor is the elapsed time since the start of the hour, or since `oldest`, when the first pool was
-    created: 8 GPUs in the first ten minutes count as 8, not as 1.3.
+    The divisor is the elapsed time since the start of the hour, or since the first node: 8 GPUs in the first
+    ten minutes count as 8, not as 1.3.
     """
-    begin, end = max(hour.at, oldest), min(now, hour.at + timedelta(seconds=HOUR))
-    elapsed = (end - begin).total_seconds() / HOUR
+    end = min(now, hour.at + timedelta(seconds=HOUR))
+    elapsed = (end - hour.begin).total_seconds() / HOUR
     if elapsed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
     return MeanGpus(

@@ -74,21 +74,24 @@ def test_current_hour_includes_allocated_gpus(stage: Stage) -> None:
     stage.clock.advance(3960)
     now = stage.clock.now()
     hours = hourly_utilization([stage.cast.pool], now, 2)
-    before, present = (mean_gpus(hour, now, stage.cast.pool.created_at) for hour in hours)
+    before, present = (mean_gpus(hour, now) for hour in hours)
     assert (round(before.allocated, 2), round(before.total, 2)) == pytest.approx((1, 4), abs=0.02)
     assert (round(present.allocated, 2), round(present.total, 2)) == pytest.approx((1, 4), abs=0.02)
 
 
 def test_new_hour_causes_no_division_by_zero() -> None:
-    hour = UtilizationHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0)
-    assert mean_gpus(hour, NOON, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)
+    hour = UtilizationHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0, begin=NOON)
+    assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)
 
 
-def test_means_begin_with_the_first_pool() -> None:
-    """In an installation of five minutes, 4 of 8 GPUs are 4 of 8, and not 0.5 of 1 after 40 minutes."""
-    now, oldest = NOON + timedelta(minutes=40), NOON + timedelta(minutes=35)
-    hour = UtilizationHour(NOON, total=8 / 12, allocated=4 / 12, measured=0.0, used=0.0)
-    mean = mean_gpus(hour, now, oldest)
-    assert (round(mean.total, 6), round(mean.allocated, 6)) == (8, 4)
-    earlier = UtilizationHour(NOON - timedelta(hours=1), 0.0, 0.0, 0.0, 0.0)
-    assert mean_gpus(earlier, now, oldest).total == 0
+@pytest.mark.heavy
+def test_means_begin_with_the_first_node(stage: Stage) -> None:
+    """Five minutes after the first node, all of its GPUs count, and not a twelfth of them."""
+    now, first = NOON + timedelta(minutes=40), NOON + timedelta(minutes=35)
+    pool = stage.cast.pool
+    type(pool).objects.update(created_at=NOON - timedelta(hours=2))
+    pool.refresh_from_db()
+    pool.nodes.update(created_at=first, since=first)
+    before, present = (mean_gpus(hour, now) for hour in hourly_utilization([pool], now, 2))
+    assert before.total == 0
+    assert round(present.total, 2) == 4

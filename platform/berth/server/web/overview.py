@@ -90,8 +90,7 @@ def index(request: Request) -> HttpResponse:
     maps = [node_map for node_map in pool_node_maps(actor, shown) if node_map.devices] if is_drawable else []
     small = sum(len(node_map.devices) for node_map in maps) <= DEVICES_MAX
     now = timezone.now()
-    oldest = min((each.created_at for each in shown), default=now)
-    hourly_means = [mean_gpus(hour, now, oldest) for hour in hourly_utilization(shown, now, HOURS)]
+    hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
@@ -136,6 +135,7 @@ def index(request: Request) -> HttpResponse:
         "failing": [pool for pool in shown if pool.last_error],
         "is_admin": is_admin,
         "mine": mine,
+        "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "steps": (steps := first_steps(actor, can_submit=request.may_submit)),
         "is_new": bool(steps) and is_admin,
         **balance_columns(mine, queues, reasons[:REASONS_MAX], shown_maps),
