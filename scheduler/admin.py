@@ -1,5 +1,6 @@
 """Admin pages for scheduler decisions: evictions, cycles, allocations and usage."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import admin, messages
@@ -21,6 +22,7 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import milliseconds, thousandths
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
+from scheduler.reports.decisions import format_ranges
 from scheduler.reports.evictions.rendering import KIND_TITLES, render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
@@ -36,7 +38,7 @@ KINDS = {
     "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
-PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
+PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "Node", "Devices")
 QUEUE_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 
 
@@ -188,10 +190,10 @@ class CycleAdmin(ReadOnlyModelAdmin):
     fieldsets = (
         (
             "Cycle",
-            {"fields": ("at", "trigger", "epoch", "duration", "observe_ms", "decide_ms", "commit_ms")},
+            {"fields": (("at", "trigger"), ("epoch", "duration"), ("observe_ms", "decide_ms", "commit_ms"))},
         ),
-        ("Snapshot", {"fields": ("nodes", "workloads", "pending", "notes_table")}),
-        ("Decisions", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "plan_table")}),
+        ("Snapshot", {"fields": (("nodes", "workloads", "pending"), "notes_table")}),
+        ("Decisions", {"fields": (("bundles", "applied", "stale"), ("evictions", "trials"), "plan_table")}),
         ("Stored plan", {"fields": ("stored_plan",), "classes": ("collapse",)}),
     )
 
@@ -225,12 +227,10 @@ class CycleAdmin(ReadOnlyModelAdmin):
     @display(description="Plan")
     def plan_table(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
-        steps = [(bundle, step) for bundle in bundles for step in bundle.get("steps", ())]
-        rows = render_table(
-            PLAN_HEADERS, [_plan_row(bundle, step) for bundle, step in steps[:MAX_STEPS_SHOWN]]
-        )
-        left = len(steps) - MAX_STEPS_SHOWN
-        return rows if left <= 0 else format_html("{}<p>{} more steps in the stored plan.</p>", rows, left)
+        rows = [row for bundle in bundles for row in _plan_rows(bundle)]
+        table = render_table(PLAN_HEADERS, rows[:MAX_STEPS_SHOWN])
+        left = len(rows) - MAX_STEPS_SHOWN
+        return table if left <= 0 else format_html("{}<p>{} more rows in the stored plan.</p>", table, left)
 
     @display(description="Stored plan")
     def stored_plan(self, row: Cycle) -> SafeString:
@@ -372,10 +372,16 @@ def _queues_table(row: Eviction, side: str) -> SafeString:
     return render_table(QUEUE_HEADERS, lines)
 
 
-def _plan_row(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:
-    pod = f"{step.get('role', '')}-{step['index']}" if "index" in step else ""
-    devices = ", ".join(str(device) for device in step.get("devices") or ())
-    return (
-        bundle.get("workload", ""), to_words(bundle.get("kind", "")), bundle.get("pool", ""),
-        to_words(step.get("do", "")), step.get("workload", ""), pod, step.get("node", ""), devices,
-    )  # fmt: skip
+def _plan_rows(bundle: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Yield one row for the pods of a role of a workload that have the same step on one node."""
+    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+    for step in bundle.get("steps", ()):
+        key = (step.get("do", ""), step.get("workload", ""), step.get("role", ""), step.get("node", ""))
+        groups.setdefault(key, []).append(step)
+    for (step_kind, workload, role, node), steps in groups.items():
+        indices = format_ranges(step["index"] for step in steps if "index" in step)
+        devices = format_ranges(device for step in steps for device in step.get("devices") or ())
+        yield (
+            bundle.get("workload", ""), to_words(bundle.get("kind", "")), bundle.get("pool", ""),
+            to_words(step_kind), workload, f"{role} {indices}".strip(), node, devices,
+        )  # fmt: skip

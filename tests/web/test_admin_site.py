@@ -211,7 +211,7 @@ def test_cycle_page_lists_the_steps_of_its_plan(admin_client: Client) -> None:
     bundle = {"kind": "reclaim", "pool": "local", "workload": "ads/ranking", "steps": [step]}
     row = make.cycle(plan={"bundles": [bundle]})
     text = admin_client.get(reverse("admin:scheduler_cycle_change", args=[row.pk])).content.decode()
-    for cell in ("ads/ranking", "Reclaim", "Stop", "vision/younger", "worker-3", "n-2"):
+    for cell in ("ads/ranking", "Reclaim", "Stop", "vision/younger", "worker 3", "n-2"):
         assert f">{cell}</td>" in text
 
 

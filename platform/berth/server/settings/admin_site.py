@@ -96,15 +96,30 @@ UNFOLD: dict[str, Any] = {
         "show_search": True,
         "navigation": [
             {
-                "title": section,
+                "title": "",
                 "separator": False,
                 "collapsible": False,
                 "items": [
-                    {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
-                    for title, icon, model in items
+                    {
+                        "title": "Back to Berth",
+                        "icon": "arrow_back",
+                        "link": "/",
+                        "active": lambda request: False,
+                    }
                 ],
-            }
-            for section, items in SECTIONS.items()
+            },
+            *(
+                {
+                    "title": section,
+                    "separator": False,
+                    "collapsible": False,
+                    "items": [
+                        {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
+                        for title, icon, model in items
+                    ],
+                }
+                for section, items in SECTIONS.items()
+            ),
         ],
     },
 }
