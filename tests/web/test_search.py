@@ -53,6 +53,14 @@ def test_search_results_include_pages_objects_and_projects(
     assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
 
 
+def test_search_offers_to_submit_and_to_switch_the_theme(cast: Cast, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    assert "Submit workload" in titles(dave, "submit")
+    assert "Submit workload" not in titles(sign_in("erin"), "submit")
+    for word in ("dark", "light", "theme"):
+        assert "Switch between dark and light theme" in titles(dave, word)
+
+
 @pytest.mark.heavy
 def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     exact = make.workload(cast.vision, "probe", submitted_at=make.ago(hours=9))

@@ -38,7 +38,8 @@ VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend"
 class Hit:
     """Search result: the target of its link, and the project or pool to which it belongs.
 
-    The target of an action `in_dialog` is a form that opens on the current page.
+    The target of an action `in_dialog` is a form that opens on the current page. An action that
+    `switches_theme` has no target.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Hit:
     icon: str
     place: str = ""
     in_dialog: bool = False
+    switches_theme: bool = False
 
 
 def _everyone(actor: Actor) -> bool:
@@ -58,19 +60,21 @@ def _administers_departments(actor: Actor) -> bool:
 
 # Title, route, icon and permission of each form.
 FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
-    ("Create schedule", "schedule-new", "clock", may_submit_anywhere),
+    ("Submit workload", "submit", "submit", may_submit_anywhere),
+    ("Create schedule", "schedule-new", "schedules", may_submit_anywhere),
     ("Create node pool", "pool-new", "pools", is_platform_admin),
     ("Create department", "department-new", "quotas", is_platform_admin),
     ("Create quota group", "quota-group-new", "quotas", is_platform_admin),
-    ("Set budget", "budget-new", "usage", _administers_departments),
+    ("Create budget", "budget-new", "usage", _administers_departments),
     ("Grant role", "grant", "access", has_admin_role),
     ("Add user", "user-new", "access", is_platform_admin),
     ("Create token", "token-new", "lock", _everyone),
     ("Create subscription", "notification-new", "bell", _everyone),
 )
-PAGES_OF_FORMS = {"pool-new", "schedule-new"}  # forms that are too long for a dialog
+PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too long for a dialog
 STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
+SWITCH_THEME = "Switch between dark and light theme"
 EDIT_QUOTA = "Edit the quota"
 # Title, route, icon, and whether the page can be filtered by project and by pool.
 FILTERED_PAGES = (
@@ -88,6 +92,8 @@ def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
             yield Hit(title, reverse(route), icon, "Action", in_dialog=route not in PAGES_OF_FORMS)
+    if all(word.lower() in SWITCH_THEME.lower() for word in words):
+        yield Hit(SWITCH_THEME, "#", "theme", "Action", switches_theme=True)
 
 
 def page_actions(actor: Actor, url: str | None) -> list[Hit]:
@@ -138,7 +144,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
     for step in steps:
         path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
         title = f"{step.capitalize()} {schedule.name}"
-        yield Hit(title, path, "clock", f"{schedule.project.name}, schedule", in_dialog=True)
+        yield Hit(title, path, "schedules", f"{schedule.project.name}, schedule", in_dialog=True)
 
 
 def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:

@@ -120,7 +120,12 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Schedules",
         [
-            Hit(row.name, reverse("schedule", args=[row.project.name, row.name]), "clock", row.project.name)
+            Hit(
+                row.name,
+                reverse("schedule", args=[row.project.name, row.name]),
+                "schedules",
+                row.project.name,
+            )
             for row in _matches(schedules(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
         ],
     )

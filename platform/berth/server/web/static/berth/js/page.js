@@ -100,6 +100,7 @@
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
     if (target.closest("[data-theme-toggle]")) {
+      event.preventDefault(); // in the search, it is a link
       const dark = getComputedStyle(root).colorScheme === "dark"
         || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
       root.dataset.theme = dark ? "light" : "dark";

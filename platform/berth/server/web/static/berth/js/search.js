@@ -77,7 +77,7 @@
   });
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("[data-search]")) open();
-    else if (event.target === dialog || event.target.closest?.("#search-dialog a[hx-get]")) dialog.close();
+    else if (event.target === dialog || event.target.closest?.("#search-dialog a:is([hx-get], [data-theme-toggle])")) dialog.close();
   });
   field.addEventListener("input", showRecent);
   results.addEventListener("htmx:afterSwap", mark);
