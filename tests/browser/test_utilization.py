@@ -38,7 +38,7 @@ def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
         expect(page.get_by_role("heading", name="Utilization", exact=True)).to_be_visible()
-        expect(page.locator("#use")).to_contain_text("GPU 7: 59% used")
+        expect(page.locator(".slot").last).to_contain_text("59% used")
         page.get_by_role("link", name="Day", exact=True).click()
         page.wait_for_url("**/nodes/train-0?span=24h")
         page.reload()

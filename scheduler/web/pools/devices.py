@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import WIDTH
@@ -13,6 +14,7 @@ from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Pod, Workload
 from scheduler.models import Allocation, Reservation
+from scheduler.reports.utilization.summary import Device, devices_by_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class DeviceMap:
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_starting: bool = False  # whether the node is not ready yet
+    measured: Device | None = None  # the device's last measurements, on the page of a node
 
     @property
     def allocated(self) -> int:
@@ -108,6 +111,15 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
     _add_allocations(maps, visible)
     _add_reservations(maps, visible)
     return list(maps.values())
+
+
+def measured_node_map(actor: Actor, node: Node, now: datetime, max_age: timedelta) -> NodeMap:
+    """Return the device map of a node, with the last measurements of each device."""
+    node_map = build_node_maps(actor, [node])[0]
+    measured = {device.index: device for device in devices_by_node([node], now, max_age).get(node.pk, ())}
+    for device in node_map.devices:
+        device.measured = measured.get(device.index)
+    return node_map
 
 
 def _unallocated_devices(node: Node) -> list[DeviceMap]:

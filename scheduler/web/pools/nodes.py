@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Count, F, QuerySet, Sum
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.words import format_pod_names, list_ranges
@@ -21,8 +22,9 @@ from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
 from projects.models import Pod
 from scheduler.models import Allocation
-from scheduler.web.pools.devices import NodeMap, build_node_maps
+from scheduler.web.pools.devices import NodeMap, build_node_maps, measured_node_map
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
+from scheduler.web.utilization.pages import LAST_KNOWN
 
 MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum number of nodes without pagination, and nodes per page
 
@@ -130,7 +132,7 @@ def contents(request: Request, name: str) -> HttpResponse:
     visible = allocations.filter(pod__workload__project__in=visible_projects(request.actor))
     rows = visible.select_related("pod__workload__project").order_by("pod__workload__name", "pod__rank", "pk")
     context = {
-        "node_map": build_node_maps(request.actor, [node])[0],
+        "node_map": measured_node_map(request.actor, node, timezone.now(), LAST_KNOWN),
         "groups": group_pods(rows),
         "hidden": allocations.count() - len(rows),
     }

@@ -159,7 +159,7 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
     return {
         "begun": True,
         "use": use,
-        "devices": summary.devices_by_node([node], now, LAST_KNOWN).get(node.pk, ()),
+        "is_measured": bool(summary.devices_by_node([node], now, LAST_KNOWN)),
         "node": node,
         "course": utilization_over_time(Q(pod__node=node), _current(use, now), span=span, end=now, now=now),
         "spans": SPANS,
