@@ -95,12 +95,14 @@
     place.append(file);
     const head = card?.querySelector(":scope > .card-head");
     const bar = filters?.querySelector("[data-table-tools]"); // a list without a head offers a place beside its filters
+    const impact = table.closest(".impact-pool")?.querySelector(".impact-head");
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
     else if (bar) {
       file.classList.remove("quiet");
       file.lastChild.textContent = "Download CSV";
       bar.replaceChildren(place);
     }
+    else if (impact && !impact.querySelector(".table-foot")) impact.append(place);
     else (table.closest(".table-wrap") ?? table).after(place);
   }
 
