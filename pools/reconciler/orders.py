@@ -105,7 +105,11 @@ def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, 
         for instance in fitting:
             _create_node(pool, instance, order, expected, context)
         detail = f": {result.message}" if result.message else ""
-        reason = f"provider returned {len(fitting)} of {order.count} nodes{detail}"
+        is_complete = len(fitting) == order.count
+        provided = (
+            format_count(order.count, "node") if is_complete else f"{len(fitting)} of {order.count} nodes"
+        )
+        reason = f"{provided} provided{detail}"
         history.write(
             pool, kind, reason, at=context.now, after=pool.nodes_desired,
             start_ordinal=order.start_ordinal, token=order.client_token, asked=order.count, came=len(fitting),

@@ -124,7 +124,7 @@ def _machines(scene: Scene) -> None:
     )
     queued = "8 GPU slots queued: 1 node on top of 3 ready"
     make.scaling(train, "autoscale", queued, at=make.ago(seconds=50), before=3, after=4)
-    make.scaling(train, "provision", "provider returned 1 of 1 nodes", at=make.ago(seconds=49), after=4)
+    make.scaling(train, "provision", "1 node provided", at=make.ago(seconds=49), after=4)
 
 
 def _quotas(scene: Scene) -> None:

@@ -135,7 +135,7 @@ def test_partial_launch_is_used_and_the_rest_is_requested(place: Ec2Account) -> 
     stage.reconcile()
     assert len(stage.states()) == 2
     event = ScalingEvent.objects.get(kind="provision")
-    assert event.reason.startswith("provider returned 2 of 3 nodes: InsufficientInstanceCapacity")
+    assert event.reason.startswith("2 of 3 nodes provided: InsufficientInstanceCapacity")
     assert stage.errors() == ["capacity"]
     place.proxy.capacity["on-demand"] = None
     stage.settle()
