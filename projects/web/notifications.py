@@ -191,7 +191,7 @@ def add(request: Request) -> HttpResponse:
     return form_page(
         request,
         form,
-        title="New subscription",
+        title="Create subscription",
         text="Failed deliveries are retried for several hours.",
         label="Create subscription",
         back=reverse("notifications"),

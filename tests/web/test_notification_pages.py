@@ -29,8 +29,8 @@ def test_subscription_is_created_and_deleted_only_by_its_owner(cast: Cast, sign_
 @pytest.mark.heavy
 def test_standalone_form_has_a_main_heading(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
-    assert "<h1>New subscription</h1>" in dave.get("/notifications/new").content.decode()
-    assert "<h2>New subscription</h2>" in dave.get("/notifications/new", headers=HTMX).content.decode()
+    assert "<h1>Create subscription</h1>" in dave.get("/notifications/new").content.decode()
+    assert "<h2>Create subscription</h2>" in dave.get("/notifications/new", headers=HTMX).content.decode()
 
 
 def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in: SignIn) -> None:

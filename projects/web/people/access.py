@@ -40,6 +40,7 @@ from projects.web.people.rows import (
 )
 
 PLATFORM = "platform"
+MAX_USERNAMES = 500  # suggested by the form that grants roles
 DEACTIVATION = (
     "They can no longer sign in. Their browser sessions, tokens and open connections end. "
     "Their workloads keep running, and their roles are kept."
@@ -48,7 +49,10 @@ ACTIVATION = "They can sign in again, with the roles that they had. Their tokens
 
 
 class GrantForm(Form):
-    username = forms.CharField(label="Username", max_length=150)
+    username = forms.CharField(
+        label="Username", max_length=150,
+        widget=forms.TextInput(attrs={"list": "usernames", "autocomplete": "off"}),
+    )  # fmt: skip
     scope = forms.ChoiceField(label="Scope")
     role = forms.ChoiceField(label="Role", choices=(("", "Choose a role"), *Role.choices))
 
@@ -124,9 +128,11 @@ def grant(request: Request) -> HttpResponse:
             with form_errors(form, {"user": "username"}):
                 _grant(request.actor, person, form.cleaned_data)
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
+    usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
     return _form(
-        request, form, "Grant role", "The new role replaces the user's current role in the same scope."
-    )
+        request, form, "Grant role", "The new role replaces the user's current role in the same scope.",
+        result_template="projects/people/usernames.html", usernames=usernames,
+    )  # fmt: skip
 
 
 @signed_in
@@ -198,7 +204,7 @@ def _iter_grantable_scopes(actor: Actor) -> Iterator[tuple[str, str]]:
             yield f"department:{department.name}", f"{department.name} (department)"
     for project in projects(actor):
         if project.department_id in granted_departments or may(actor, Action.GRANT, project):
-            yield f"project:{project.name}", f"{project.department.name} / {project.name}"
+            yield f"project:{project.name}", f"{project.name} (project in {project.department.name})"
 
 
 def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
@@ -211,8 +217,8 @@ def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
     service.grant(actor=actor, user=person, role=values["role"], scope=scope)
 
 
-def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResponse:
-    return form_page(request, form, title=title, label=title, text=text, back=reverse("access"))
+def _form(request: Request, form: forms.Form, title: str, text: str, **more: Any) -> HttpResponse:
+    return form_page(request, form, title=title, label=title, text=text, back=reverse("access"), **more)
 
 
 def _may_revoke(request: Request, row: PersonRow) -> bool:

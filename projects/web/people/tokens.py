@@ -55,7 +55,7 @@ def issue(request: Request) -> HttpResponse:
     return form_page(
         request,
         form,
-        title="New token",
+        title="Create token",
         label="Create token",
         back=reverse("access"),
         text="A program with this token acts with your roles, limited to the selected scopes.",

@@ -78,7 +78,7 @@ def add(request: Request) -> HttpResponse:
             add_form_errors(form, error)
         else:
             return done(request, f"Budget for {owner} saved.", to=reverse("usage"))
-    return _form_response(request, form, "New budget", "Create budget")
+    return _form_response(request, form, "Create budget", "Create budget")
 
 
 @signed_in

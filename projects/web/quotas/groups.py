@@ -55,7 +55,12 @@ def add(request: Request) -> HttpResponse:
             return done(request, message, to=_group_url(group.name), leave=True)
     text = "A quota of a group counts in all of its pools together."
     return form_page(
-        request, form, title="New quota group", label="Create quota group", back=reverse("quotas"), text=text
+        request,
+        form,
+        title="Create quota group",
+        label="Create quota group",
+        back=reverse("quotas"),
+        text=text,
     )
 
 

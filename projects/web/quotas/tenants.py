@@ -63,7 +63,7 @@ def add_department(request: Request) -> HttpResponse:
             is_first = not Department.objects.exclude(pk=new_tenant.pk).exists()
             message = f"Department {new_tenant} created. Set its quota next."
             return done(request, message, to=reverse("quotas"), leave=is_first)
-    return _form_response(request, form, "New department", "Create department")
+    return _form_response(request, form, "Create department", "Create department")
 
 
 @signed_in
@@ -78,7 +78,7 @@ def add_project(request: Request, name: str) -> HttpResponse:
                 actor=request.actor, department=department, **form.cleaned_data
             )
             return done(request, f"Project {new_tenant} created. Set its quota next.", to=reverse("quotas"))
-    return _form_response(request, form, f"New project in {department}", "Create project")
+    return _form_response(request, form, f"Create project in {department}", "Create project")
 
 
 @signed_in
