@@ -16,6 +16,8 @@ from tests.browser.driver.chromium import NARROW, open_settled
 from tests.browser.every_page.pages import OVERFLOW
 from tests.journeys.installation import until
 
+WITH_DEFAULTS = "/quotas?values=gpu&values=limit_gpu&values=weight&values=rank"  # also with hidden columns
+
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
     """Return the cell in the owner's row and the column for the pool and field."""
@@ -140,7 +142,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
 def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
-            open_settled(page, "/quotas")
+            open_settled(page, WITH_DEFAULTS)
             expect(page.locator(".live")).to_have_text("Live")
         cell(bert, "vision").focus()
         bert.keyboard.press("Delete")
@@ -223,7 +225,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
     """Both start from the same values; the second admin sees both values of each conflicting cell."""
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
-            open_settled(page, "/quotas")
+            open_settled(page, WITH_DEFAULTS)
             expect(page.locator(".live")).to_have_text("Live")
         for field, text in (("gpu", "7"), ("weight", "5"), ("limit_gpu", "14")):
             cell(bert, "vision", field=field).focus()
