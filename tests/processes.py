@@ -6,6 +6,7 @@ its reports over another.
 """
 
 import os
+import pickle
 import struct
 import sys
 import tempfile
@@ -13,10 +14,11 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.capture import FDCapture
@@ -57,9 +59,30 @@ def groups_of(items: list[pytest.Item]) -> list[Group]:
 
 @dataclass
 class Worker:
+    """A process that runs tests. `exited` is readable once it has ended.
+
+    The end of the pipe does not show that: a process that a test has started may hold the pipe open.
+    """
+
     pid: int
-    connection: Connection
+    exited: int
+    pipe: int
     running: pytest.Item
+    has_finished: bool = False
+    received: bytearray = field(default_factory=bytearray)
+
+    def messages(self) -> Iterator[tuple[str, Any]]:
+        """Yield the complete messages in the pipe, without waiting for others."""
+        with suppress(BlockingIOError):
+            while data := os.read(self.pipe, 1 << 16):
+                self.received += data
+        while len(self.received) >= NUMBER.size:
+            end = NUMBER.size + NUMBER.unpack_from(self.received)[0]
+            if len(self.received) < end:
+                return
+            message = bytes(self.received[NUMBER.size : end])
+            del self.received[:end]
+            yield pickle.loads(message)
 
 
 def run_in_processes(session: pytest.Session, count: int) -> None:
@@ -78,23 +101,25 @@ def run_in_processes(session: pytest.Session, count: int) -> None:
     finally:
         os.close(queue)
         for worker in workers:
-            worker.connection.close()
+            os.close(worker.pipe)
             os.waitpid(worker.pid, 0)
+            os.close(worker.exited)
 
 
 def _start(
     session: pytest.Session, groups: list[Group], queue: int, directory: Path, others: list[Worker]
 ) -> Worker:
-    receiving, sending = Pipe(duplex=False)
+    receiving, sending = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
-        sending.close()
-        return Worker(pid, receiving, session.items[0])
+        os.close(sending)
+        os.set_blocking(receiving, False)
+        return Worker(pid, os.pidfd_open(pid), receiving, session.items[0])
     try:
-        for connection in [receiving, *(worker.connection for worker in others)]:
-            connection.close()
+        for pipe in [receiving, *(worker.pipe for worker in others)]:
+            os.close(pipe)
         _separate(session.config, directory)
         _Work(session, sending).run(_take(groups, queue))
     except BaseException as error:
@@ -128,9 +153,9 @@ def _take(groups: list[Group], queue: int) -> Iterator[pytest.Item]:
 class _Work:
     """Runs tests in a worker, and sends what happens to the first process."""
 
-    def __init__(self, session: pytest.Session, connection: Connection) -> None:
+    def __init__(self, session: pytest.Session, pipe: int) -> None:
         self.session = session
-        self.connection = connection
+        self.pipe = pipe
         self.numbers = {item: number for number, item in enumerate(session.items)}
 
     def run(self, items: Iterator[pytest.Item]) -> None:
@@ -139,21 +164,27 @@ class _Work:
         item = next(items, None)
         try:
             while item is not None and not (self.session.shouldfail or self.session.shouldstop):
-                self.connection.send(("start", self.numbers[item]))
+                self.send("start", self.numbers[item])
                 upcoming = next(items, None)
                 hook.pytest_runtest_protocol(item=item, nextitem=upcoming)
                 item = upcoming
         finally:
             self.session._setupstate.teardown_exact(None)
-        self.connection.send(("end", None))
+        self.send("end")
+
+    def send(self, event: str, value: Any = None) -> None:
+        content = pickle.dumps((event, value))
+        message = memoryview(NUMBER.pack(len(content)) + content)
+        while message:
+            message = message[os.write(self.pipe, message) :]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         config = self.session.config
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        self.connection.send(("report", data))
+        self.send("report", data)
 
     def pytest_runtest_logfinish(self) -> None:
-        self.connection.send(("finish", None))
+        self.send("finish")
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: object
@@ -166,22 +197,23 @@ class _Work:
             warning_message.filename,
             warning_message.lineno,
         )
-        self.connection.send(("warning", (text, when, nodeid, location)))
+        self.send("warning", (text, when, nodeid, location))
 
 
 def _report(session: pytest.Session, workers: list[Worker], queue: int) -> None:
     """Pass on what the workers send until all have ended."""
-    working: dict[Any, Worker] = {worker.connection: worker for worker in workers}
+    working = {fd: worker for worker in workers for fd in (worker.pipe, worker.exited)}
     while working:
-        for connection in wait(list(working)):
-            worker = working[connection]
-            try:
-                event, value = worker.connection.recv()
-            except (EOFError, OSError):  # the process ended, perhaps in the middle of a message
-                event, value = "crash", None
-            if event in {"end", "crash"}:
-                del working[connection]
-            _pass_on(session, worker, event, value)
+        for fd in wait(list(working)):
+            worker = working.get(cast("int", fd))
+            if worker is None:
+                continue  # both of its descriptors were ready
+            for event, value in worker.messages():
+                _pass_on(session, worker, event, value)
+            if fd == worker.exited:
+                del working[worker.pipe], working[worker.exited]
+                if not worker.has_finished:
+                    _pass_on(session, worker, "crash", None)
         if session.shouldfail or session.shouldstop:
             while os.read(queue, 4096):
                 pass  # no worker starts another group
@@ -190,6 +222,8 @@ def _report(session: pytest.Session, workers: list[Worker], queue: int) -> None:
 def _pass_on(session: pytest.Session, worker: Worker, event: str, value: Any) -> None:
     item, config = worker.running, session.config
     match event:
+        case "end":
+            worker.has_finished = True
         case "start":
             worker.running = session.items[value]
         case "report":
@@ -203,6 +237,6 @@ def _pass_on(session: pytest.Session, worker: Worker, event: str, value: Any) ->
                 kwargs={"warning_message": message, "when": when, "nodeid": nodeid, "location": location}
             )
         case "crash":
-            text = "The process that ran this test ended. Other tests of its group did not run."
+            text = "The process that ran this test ended. The tests that it had taken did not run."
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
             item.ihook.pytest_runtest_logreport(report=report)

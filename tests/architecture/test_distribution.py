@@ -1,5 +1,7 @@
 """Tests for distributing tests over processes."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,18 @@ def test_ends_the_process(): os._exit(3)
 def test_does_not_run(): pass
 """
 
+KILLED = """
+import os
+import signal
+from pathlib import Path
+
+def test_is_killed():
+    if child := os.fork():
+        Path("child").write_text(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()
+"""
+
 
 class Item:
     def __init__(self, nodeid: str) -> None:
@@ -49,18 +63,25 @@ class Item:
 
 
 def run_tests(place: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with a file for its output, because a process that outlives it would keep a pipe open."""
     (place / "tests" / "web").mkdir(parents=True)
     for name, text in files.items():
         (place / "tests" / "web" / f"test_{name}.py").write_text(text)
     plugins = ("tests.processes", "no:cacheprovider", "no:django", "no:xdist")
     words = [word for name in plugins for word in ("-p", name)]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", f"--rootdir={place}", *words, *options, "tests/web"],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with (place / "output").open("w+") as output:
+        result = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", f"--rootdir={place}", *words, *options, "tests/web"],
+            cwd=place,
+            stdout=output,
+            stderr=output,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        output.seek(0)
+        result.stdout = output.read()
+    return result
 
 
 def test_tests_with_a_shared_setup_run_in_one_process() -> None:
@@ -78,7 +99,7 @@ def test_folders_with_a_shared_setup_start_first() -> None:
 
 def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=PASSES, two=PASSES)
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == 0, result.stdout
     assert "4 passed" in result.stdout
     for name in ("one", "two"):
         process, directory = (tmp_path / f"test_{name}.first").read_text().split()
@@ -88,16 +109,25 @@ def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_pa
 
 def test_failures_and_ended_processes_fail_the_run(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=FAILS, two=PASSES)
-    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
     assert "2 failed, 2 passed" in result.stdout
     assert "captured output" in result.stdout
     assert "captured log" in result.stdout
-    assert "Logging error" not in result.stdout + result.stderr
-    assert "The process that ran this test ended. Other tests of its group did not run." in result.stdout
+    assert "Logging error" not in result.stdout
+    assert "The process that ran this test ended. The tests that it had taken did not run." in result.stdout
+
+
+def test_killed_process_fails_the_run_although_its_child_lives_on(tmp_path: Path) -> None:
+    try:
+        result = run_tests(tmp_path, "-n", "2", one=KILLED)
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
+    assert "1 failed" in result.stdout
 
 
 def test_no_further_tests_start_after_the_first_failure_if_requested(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "1", "-x", one=FAILS, two=PASSES)
-    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout
     assert "1 failed" in result.stdout
     assert not list(tmp_path.glob("*.first"))
