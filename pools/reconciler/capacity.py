@@ -60,11 +60,11 @@ def store_capacity(node: Node, instance: Instance) -> bool:
 def _foreign_devices(count: int, total: int, before: Collection[int], held: Collection[int]) -> list[int]:
     """Choose the devices that count as used by foreign pods.
 
-    Kubernetes reports only the number of used devices. Allocated devices are not chosen, and earlier choices
-    are kept.
+    Kubernetes reports only the number of used devices. Earlier choices are kept, and allocated devices are
+    chosen last. If even they are needed, foreign pods were faster: pods of Berth on these devices will be
+    lost, and others must not be placed there.
     """
-    free = [index for index in range(total) if index not in held]
-    preferred = sorted(free, key=lambda index: (index not in before, -index))
+    preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])
 
 
