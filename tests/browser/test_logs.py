@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pools.runtimes.pod_dir import PodDir
-from projects.models import Pod
+from projects.models import Pod, Workload
+from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
@@ -134,6 +135,29 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
             page.get_by_role("link", name="Download").click()
         assert download.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
         assert Path(download.value.path()).read_text().splitlines() == lines
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[3], "loading\nRuntimeError: no CUDA device\nbye\n")
+    pods[0].workload.pods.update(state="stopped", ended_at=make.ago(minutes=1))
+    Pod.objects.filter(pk=pods[3].pk).update(state="failed", exit_code=1, ended_at=make.ago(minutes=2))
+    Workload.objects.filter(pk=pods[0].workload_id).update(
+        phase="failed", message="worker 3 ended with exit code 1.", ended_at=make.ago(minutes=1)
+    )
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        expect(page.get_by_role("heading", name="Worker 3 ended with exit code 1 on train-0")).to_be_visible()
+        expect(page.locator("#failure-line")).to_have_text("RuntimeError: no CUDA device")
+        expect(page.locator("#log .error")).to_have_text("RuntimeError: no CUDA device\n")
+        expect(page.get_by_label("Follow")).to_be_hidden()
+        assert accessibility_faults(page) == []
+        page.get_by_role("link", name="Show log").click()
+        expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
+        expect(page.locator("#log pre")).to_contain_text("bye")
         assert faults == []
 
 
