@@ -1,7 +1,6 @@
 """Tests for listing and signing objects of a volume, against object stores that misbehave."""
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,13 +10,7 @@ from pools.buckets import bucket
 from pools.buckets.bucket import Bucket
 from pools.buckets.logins import BucketLogin
 from pools.engine.volumes import Volume
-from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, answering, object_store
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
+from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, answering
 
 
 def open_bucket(endpoint: str, source: str = "s3://secret-bucket/secret-prefix") -> Bucket:

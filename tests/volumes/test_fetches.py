@@ -14,15 +14,9 @@ import pytest
 from pools.runtimes.base import PodCause, PodReport, PodState
 from tests.code.small_disk import small_disk
 from tests.contracts.pods import LocalStage, ended, files_containing, poll_until, running
-from tests.volumes.object_store import KEY, SECRET, ObjectStore, SigningServer, answering, object_store
+from tests.volumes.object_store import KEY, SECRET, ObjectStore, SigningServer, answering
 
 SEE = "cd /data && find . -type f | sort && cat $(find . -type f | sort)"
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
 
 
 @pytest.fixture
@@ -33,15 +27,6 @@ def server(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[Signi
     server = SigningServer(store.volume(f"s3://{name}/set"))
     yield server
     server.close()
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
 
 
 def finished(

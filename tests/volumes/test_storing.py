@@ -1,6 +1,6 @@
 """Tests that the changes of a pod are stored as objects, continue after interruptions and harm no others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -15,16 +15,10 @@ from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
 from projects.services import volume_changes
 from projects.services.outputs import OutputsRefused
 from projects.services.volume_changes import Progress, Transfer
-from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store
+from tests.volumes.object_store import KEY, KEY_ID, ObjectStore
 
 PART = 5 * 2**20  # the minimum of S3
 LARGE = b"a" * PART + b"b" * PART + b"c"
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
 
 
 class Pod:

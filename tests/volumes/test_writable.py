@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +10,9 @@ import pytest
 from pools.runtimes.base import PodOrder, PodReport, PodState, VolumeMount
 from pools.runtimes.files.base import FilesGone, VolumeChanges
 from tests.contracts.pods import LocalStage, ended, poll_until
-from tests.volumes.object_store import ObjectStore, SigningServer, object_store
+from tests.volumes.object_store import ObjectStore, SigningServer
 
 OBJECTS = {"set/one": b"1\n", "set/deep/two": b"2\n", "set/three": b"3\n"}
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
 
 
 @pytest.fixture
@@ -29,15 +22,6 @@ def server(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[Signi
     server = SigningServer(store.volume(f"s3://{name}/set", access="read_write"))
     yield server
     server.close()
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
 
 
 def writable(server: SigningServer, pod_id: str, script: str) -> PodOrder:

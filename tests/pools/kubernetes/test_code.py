@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +11,9 @@ from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, last_fil
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import PodCause, PodState
 from tests.code.code_server import SECRET, archive
-from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import FakeKubernetesStage
 
 TAR_END = 1024
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
-    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
-        yield stage
 
 
 def run(directory: Path, content: bytes, missing: str = "", *, cut: int = 0) -> tuple[int, bytes, bytes]:

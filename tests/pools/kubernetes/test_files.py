@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,11 @@ from pools.kubernetes.files.container import EMPTY, MISSING, pack
 from pools.kubernetes.files.store import Limits
 from pools.runtimes.base import PodCause, PodState, StartRefused
 from pools.runtimes.files.base import FilesGone
-from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Refusal
 
 MIB = 2**20
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
-    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
-        yield stage
 
 
 def block(stage: FakeKubernetesStage) -> None:

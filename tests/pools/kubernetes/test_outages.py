@@ -1,6 +1,5 @@
 """Tests for outages of the API server, lost responses and records, and other users of the cluster."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,16 +8,10 @@ import pytest
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Refusal
 from tests.pools.kubernetes.test_clock_skew import make_older
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
-    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
-        yield stage
 
 
 def second_runtime(stage: FakeKubernetesStage, root: Path, installation: str) -> KubernetesRuntime:

@@ -1,8 +1,6 @@
 """Tests for the quotas of a cluster, which bound the pods of projects."""
 
 import select
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,16 +8,10 @@ import pytest
 from pools.kubernetes import mirror
 from pools.kubernetes.quotas import read_quotas
 from pools.runtimes.base import ClusterQuota, ClusterQuotas
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 
 GPUS = "requests.nvidia.com/gpu"
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
-    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
-        yield stage
 
 
 def reads(stage: FakeKubernetesStage, *quotas: ClusterQuota, obstacle: str = "") -> None:

@@ -1,9 +1,7 @@
 """Tests for the Kubernetes runtime with unusual clusters or orders."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +14,10 @@ from pools.runtimes.base import (
     VolumeMount,
 )
 from pools.runtimes.shim.channels.frames import STATUS
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, running
 from tests.contracts.test_runtime import exchange
 from tests.fakes.kubernetes.store import Refusal
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
-    with fake_kubernetes_stage(tmp_path / "runtime") as stage:
-        yield stage
 
 
 def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(

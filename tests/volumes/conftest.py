@@ -1,0 +1,24 @@
+"""Fixtures for tests of volumes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.pods import LocalStage
+from tests.volumes.object_store import ObjectStore, object_store
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[LocalStage]:
+    stage = LocalStage(tmp_path / "home" / "run")
+    if not stage.runtime.isolation.encloses:
+        pytest.skip(stage.runtime.isolation.obstacle)
+    yield stage
+    stage.sweep()
