@@ -12,46 +12,16 @@ from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 
 
-class AsyncArchives(AsyncResource):
-    async def _stream(self, path: str, params: Params) -> AsyncIterator[bytes]:
-        async with self._transport.stream(path, params) as response:
-            async for part in response.aiter_bytes():
-                yield part
+class AsyncPodFiles(AsyncResource):
+    """Files of the pods of a workload. `pod` is ROLE-INDEX."""
 
-    async def _unpack(self, path: str, params: Params, directory: str | Path) -> Sequence[str]:
-        """Download an archive and write its files to a directory. Return their paths."""
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=target) as archive:
-            async for part in self._stream(path, params):
-                archive.write(part)
-            archive.seek(0)
-            return unpack(archive, target)
-
-
-class AsyncOutputs(AsyncArchives):
-    """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
-
-    The default is the latest run's first pod with outputs.
-    """
-
-    def list(self, workload_id: str, *, limit: int | None = None) -> AsyncIterator[PodOutputs]:
-        """Iterate over the pods that have outputs, the latest first."""
-        return self._iterate(PodOutputs, f"workloads/{workload_id}/outputs", None, limit)
-
-    def files(
-        self, workload_id: str, *, pod: str | None = None, run: int | None = None, limit: int | None = None
-    ) -> AsyncIterator[OutputFile]:
-        """Iterate over the stored files of a pod. Raises Conflict if they are not stored."""
-        params = {"pod": pod, "run": run}
-        return self._iterate(OutputFile, f"workloads/{workload_id}/outputs/files", params, limit)
+    _folder: str  # the part of the path that says which files
 
     def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
     ) -> AsyncIterator[bytes]:
         """Stream the content of a file."""
-        params = {"path": path, "pod": pod, "run": run}
-        return self._stream(f"workloads/{workload_id}/outputs/download", params)
+        return self._stream(workload_id, {"path": path, "pod": pod, "run": run})
 
     async def download(
         self,
@@ -66,16 +36,50 @@ class AsyncOutputs(AsyncArchives):
 
         Files of the same names are replaced.
         """
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
         params = {"path": path, "pod": pod, "run": run, "archive": True}
-        return await self._unpack(f"workloads/{workload_id}/outputs/download", params, directory)
+        with tempfile.TemporaryFile(dir=target) as archive:
+            async for part in self._stream(workload_id, params):
+                archive.write(part)
+            archive.seek(0)
+            return unpack(archive, target)
+
+    async def _stream(self, workload_id: str, params: Params) -> AsyncIterator[bytes]:
+        path = f"workloads/{workload_id}/{self._folder}/download"
+        async with self._transport.stream(path, params) as response:
+            async for part in response.aiter_bytes():
+                yield part
 
 
-class AsyncFiles(AsyncArchives):
+class AsyncOutputs(AsyncPodFiles):
+    """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
+
+    The default is the latest run's first pod with outputs.
+    """
+
+    _folder = "outputs"
+
+    def list(self, workload_id: str, *, limit: int | None = None) -> AsyncIterator[PodOutputs]:
+        """Iterate over the pods that have outputs, the latest first."""
+        return self._iterate(PodOutputs, f"workloads/{workload_id}/outputs", None, limit)
+
+    def files(
+        self, workload_id: str, *, pod: str | None = None, run: int | None = None, limit: int | None = None
+    ) -> AsyncIterator[OutputFile]:
+        """Iterate over the stored files of a pod. Raises Conflict if they are not stored."""
+        params = {"pod": pod, "run": run}
+        return self._iterate(OutputFile, f"workloads/{workload_id}/outputs/files", params, limit)
+
+
+class AsyncFiles(AsyncPodFiles):
     """Files of failed pods, which their nodes keep until the pods' `files_until`. `pod` is ROLE-INDEX.
 
     The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.
     """
+
+    _folder = "files"
 
     def list(
         self,
@@ -89,29 +93,6 @@ class AsyncFiles(AsyncArchives):
         """Iterate over the files at and below `path`, or over all files. Raises NotFound."""
         params = {"path": path, "pod": pod, "run": run}
         return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
-
-    def read(
-        self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
-    ) -> AsyncIterator[bytes]:
-        """Stream the content of a file."""
-        params = {"path": path, "pod": pod, "run": run}
-        return self._stream(f"workloads/{workload_id}/files/download", params)
-
-    async def download(
-        self,
-        workload_id: str,
-        directory: str | Path,
-        *,
-        path: str | None = None,
-        pod: str | None = None,
-        run: int | None = None,
-    ) -> Sequence[str]:
-        """Write the files, or those at and below `path`, to a directory. Return their paths.
-
-        Files of the same names are replaced.
-        """
-        params = {"path": path, "pod": pod, "run": run, "archive": True}
-        return await self._unpack(f"workloads/{workload_id}/files/download", params, directory)
 
     async def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
         """Delete the files of failed pods before they expire: the files of one pod, of one run, or of all
