@@ -42,7 +42,7 @@ def idle_status(workload: Workload) -> IdleStatus:
     pools = [workload.pool] if workload.pool else NodePool.objects.filter(name__in=workload.pools)
     by_name = {pool.name: pool for pool in pools}
     names = [workload.pool.name] if workload.pool else [name for name in workload.pools if name in by_name]
-    return IdleStatus(_rules(workload, (by_name[name] for name in names)), current_warning(workload))
+    return IdleStatus(_applied_rules(workload, (by_name[name] for name in names)), current_warning(workload))
 
 
 def current_warning(workload: Workload) -> IdleWarning | None:
@@ -56,7 +56,7 @@ def current_warnings(workloads: Iterable[Workload]) -> dict[uuid.UUID, IdleWarni
     return {row.workload_id: row for row in rows if row.run == runs[row.workload_id]}
 
 
-def _rules(workload: Workload, pools: Iterable[NodePool]) -> tuple[AppliedRule, ...]:
+def _applied_rules(workload: Workload, pools: Iterable[NodePool]) -> tuple[AppliedRule, ...]:
     of_project = workload.project.idle_rule
     applied: dict[AppliedRule, None] = {}
     for pool in pools:

@@ -62,28 +62,28 @@ def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[A
 
 def project_history(actor: Actor) -> Names:
     """Return the names of projects in the visible audit log, including deleted projects."""
-    return Names(_audited(actor, Project), "object_name")
+    return Names(_visible_audit_rows(actor, Project), "object_name")
 
 
 def department_history(actor: Actor) -> Names:
-    return Names(_audited(actor, Department), "object_name")
+    return Names(_visible_audit_rows(actor, Department), "object_name")
 
 
 def project_ids(actor: Actor, name: str) -> set[int]:
     """Return the IDs of visible projects that have this name now or, according to the audit log, had it
     before.
     """
-    return _ids(visible_projects(actor), _audited(actor, Project), name)
+    return _matching_ids(visible_projects(actor), _visible_audit_rows(actor, Project), name)
 
 
 def department_ids(actor: Actor, name: str) -> set[int]:
-    return _ids(visible_departments(actor), _audited(actor, Department), name)
+    return _matching_ids(visible_departments(actor), _visible_audit_rows(actor, Department), name)
 
 
-def _audited(actor: Actor, model: type[Project | Department]) -> QuerySet[Audit]:
+def _visible_audit_rows(actor: Actor, model: type[Project | Department]) -> QuerySet[Audit]:
     return selectors.audit(actor).filter(object_type=model._meta.model_name)
 
 
-def _ids(rows: QuerySet[Any], audited: QuerySet[Audit], name: str) -> set[int]:
+def _matching_ids(rows: QuerySet[Any], audited: QuerySet[Audit], name: str) -> set[int]:
     earlier = audited.filter(object_name=name).order_by().values_list("object_id", flat=True).distinct()
     return {*rows.filter(name=name).values_list("pk", flat=True), *map(int, earlier)}

@@ -21,11 +21,13 @@ class SchedulerConfig(AppConfig):
         from projects.services.workloads.prediction import register_predictor
         from projects.services.workloads.smallest_change import register_change_finder
 
-        register_predictor(_predict)
+        register_predictor(_predict_start)
         register_change_finder(_find_smallest_change)
 
 
-def _predict(*, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime) -> "Prediction":
+def _predict_start(
+    *, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime
+) -> "Prediction":
     """Predict when a workload would start.
 
     The engine is imported lazily, because most processes never need it.

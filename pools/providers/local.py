@@ -131,10 +131,10 @@ def _read_instances(path: Path) -> tuple[Instance, ...]:
         rows = json.loads(path.read_text())
     except FileNotFoundError:
         return ()
-    return tuple(_instance(row) for row in rows)
+    return tuple(_to_instance(row) for row in rows)
 
 
-def _instance(row: dict[str, Any]) -> Instance:
+def _to_instance(row: dict[str, Any]) -> Instance:
     return Instance(**{**row, "state": InstanceState(row["state"]), "devices": tuple(row["devices"])})
 
 

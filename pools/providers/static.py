@@ -45,14 +45,14 @@ class StaticProvider:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         with transaction.atomic():
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
-            uses = list(_uses(order.pool).filter(client_token=order.client_token))
+            uses = list(_pool_uses(order.pool).filter(client_token=order.client_token))
             if not uses:
                 uses = self._assign_machines(order)
         message = "" if len(uses) >= order.count else self._shortage_message(order)
         return ProvisionResult(tuple(self._instances(uses)), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        uses = _uses(pool).filter(ended_at=None)
+        uses = _pool_uses(pool).filter(ended_at=None)
         active = [instance for instance in self._instances(uses) if instance.state != InstanceState.GONE]
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
@@ -61,7 +61,7 @@ class StaticProvider:
         keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():
-            ending = _uses(pool).filter(pk__in=keys, ended_at=None)
+            ending = _pool_uses(pool).filter(pk__in=keys, ended_at=None)
             machines = list(ending.values_list("machine_id", flat=True))
             ending.update(ended_at=now)
             for key in machines:
@@ -73,7 +73,7 @@ class StaticProvider:
 
     def _assign_machines(self, order: LaunchRequest) -> list[MachineUse]:
         free = self._free_machines(order.pool)
-        fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
+        fitting = [machine for machine in free if _fits_shape(machine, order.shape)][: order.count]
         if not fitting:
             raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage_message(order))
         return [
@@ -103,12 +103,12 @@ class StaticProvider:
             parse_use_id(node.instance_id): Progress.from_rows(node.phases).failure
             for node in nodes.order_by("pk")
         }
-        uses = _uses(pool).filter(pk__in=[key for key in failure if key is not None])
+        uses = _pool_uses(pool).filter(pk__in=[key for key in failure if key is not None])
         return list({use.machine_id: (use.machine, failure[use.pk]) for use in uses}.values())
 
     def _shortage_message(self, order: LaunchRequest) -> str:
         free = self._free_machines(order.pool)
-        fitting = sum(_fits(machine, order.shape) for machine in free)
+        fitting = sum(_fits_shape(machine, order.shape) for machine in free)
         failed = (
             f"; {machine.name} failed recently and is retried later: {failure}"
             for machine, failure in self._failed_machines(order.pool)
@@ -155,7 +155,7 @@ def parse_use_id(instance_id: str) -> int | None:
     return int(key) if key.isdecimal() and len(key) < 19 else None
 
 
-def _uses(pool: str) -> QuerySet[MachineUse]:
+def _pool_uses(pool: str) -> QuerySet[MachineUse]:
     return MachineUse.objects.filter(machine__pool__name=pool).select_related("machine__pool").order_by("pk")
 
 
@@ -166,7 +166,7 @@ def _own_shape(machine: Machine) -> Shape:
     )
 
 
-def _fits(machine: Machine, shape: Shape) -> bool:
+def _fits_shape(machine: Machine, shape: Shape) -> bool:
     return (
         machine.cpu_milli >= shape.cpu_milli
         and machine.memory_mib >= shape.memory_mib

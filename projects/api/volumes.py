@@ -79,7 +79,7 @@ class PodVolumeObjects(TokenlessView):
         after = parse_query(request, ObjectsQuery).after
         if not after and (reason := _pending_changes(pod_id, volume)):
             return Response(ObjectsResponse(objects=[], next="", size_max=0, waiting_for=reason))
-        with _calling(volume):
+        with _limit_store_calls(volume):
             page = bucket.list_page(after)
         objects = [ObjectResponse.from_row(each) for each in page.objects]
         return Response(
@@ -99,7 +99,7 @@ class PodVolumeUrls(TokenlessView):
             if {"", ".", ".."} & set(each.path.split("/")):  # some stores resolve such paths
                 field = f"objects[{number}].path"
                 raise Invalid([Problem(field, "is not the path of an object", format_value(each.path))])
-        with _calling(volume):
+        with _limit_store_calls(volume):
             urls = bucket.sign([(each.path, each.etag) for each in body.objects])
         return Response(UrlsResponse(urls=urls))
 
@@ -129,7 +129,7 @@ _lock = Lock()
 
 
 @contextmanager
-def _calling(volume: Volume) -> Iterator[None]:
+def _limit_store_calls(volume: Volume) -> Iterator[None]:
     """Call an object store without holding a database connection, so that a hanging store delays nothing
     else.
 

@@ -78,13 +78,13 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
     """Delete chunks without a row. Such chunks remain after a crash or after a project is deleted."""
     store.delete_drafts(before=before)
     keys = store.keys(before=before)
-    while batch := {key: _name(key) for key in islice(keys, BATCH)}:
+    while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:
         names = [name for name in batch.values() if name is not None]
         stored = set(CodeChunk.objects.filter(key__in=names).values_list("key", flat=True))
         store.delete([key for key, name in batch.items() if name is not None and name not in stored])
 
 
-def _name(key: str) -> UUID | None:
+def _chunk_id(key: str) -> UUID | None:
     """Return the chunk's name, or None for files that Berth did not write."""
     try:
         return UUID(key.rpartition("/")[2])

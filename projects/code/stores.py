@@ -15,11 +15,11 @@ def open_store() -> ChunkStore:
 
     Raises StoreFailure if boto3 is not installed for S3.
     """
-    return _open(str(settings.BERTH_CODE_STORE), str(settings.BERTH_CODE_S3_ENDPOINT))
+    return _open_store(str(settings.BERTH_CODE_STORE), str(settings.BERTH_CODE_S3_ENDPOINT))
 
 
 @cache
-def _open(address: str, endpoint: str) -> ChunkStore:
+def _open_store(address: str, endpoint: str) -> ChunkStore:
     if address.startswith("/"):
         return DiskStore(Path(address))
     parts = urlsplit(address)

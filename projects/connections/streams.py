@@ -67,7 +67,7 @@ async def watch_stream(
     try:
         async with aclosing(_iterate(parts)) as rest:
             while True:
-                step = asyncio.create_task(_next(rest))
+                step = asyncio.create_task(_next_part(rest))
                 try:
                     await asyncio.wait({step, ended}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -93,7 +93,7 @@ async def _iterate(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         yield part
 
 
-async def _next(rest: AsyncIterator[bytes]) -> bytes | object:
+async def _next_part(rest: AsyncIterator[bytes]) -> bytes | object:
     return await anext(rest, END_OF_STREAM)
 
 

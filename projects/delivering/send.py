@@ -17,9 +17,9 @@ def send(delivery: Delivery, now: datetime) -> None:
     """Send a delivery. Raises DeliveryError. If the error is `permanent`, a retry cannot succeed."""
     try:
         if delivery.channel == Channel.MAIL:
-            _mail(delivery)
+            _send_mail(delivery)
         else:
-            _post(delivery, now)
+            _post_webhook(delivery, now)
     except ForbiddenAddress as refused:
         raise DeliveryError(str(refused), permanent=True) from None
     except (OSError, smtplib.SMTPException) as error:
@@ -28,14 +28,14 @@ def send(delivery: Delivery, now: datetime) -> None:
         raise DeliveryError(f"{type(error).__name__}: {error}", permanent=True) from None
 
 
-def _mail(delivery: Delivery) -> None:
+def _send_mail(delivery: Delivery) -> None:
     if not settings.BERTH_SENDS_MAIL:
         raise DeliveryError("no mail server is configured (BERTH_EMAIL_URL)", permanent=True)
     content = delivery.content
     send_mail(letters.subject(content), letters.text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to])
 
 
-def _post(delivery: Delivery, now: datetime) -> None:
+def _post_webhook(delivery: Delivery, now: datetime) -> None:
     to = resolve_destination(webhook_url(delivery.to), settings.BERTH_NOTIFY_NETWORKS)
     if delivery.channel == Channel.CHAT:
         post(to, letters.chat_body(delivery.content), {})

@@ -32,10 +32,10 @@ def create_engines(request: ScaleRequest, now: datetime) -> None:
     service = request.service
     if request.mode == "external":
         for url in request.engine_urls:
-            _engine(request, now, origin="external", state="CONNECTING", url=url)
+            _create_engine(request, now, origin="external", state="CONNECTING", url=url)
         return
     for _ in range(request.num_replicas - engine_count(service)):
-        engine = _engine(request, now, origin="managed", state="CREATING")
+        engine = _create_engine(request, now, origin="managed", state="CREATING")
         _submit_workload(engine, now)
 
 
@@ -52,7 +52,7 @@ def engine_document(service: Service, number: int) -> dict[str, Any]:
     """Return the service's document, reduced to one replica of the inference engine role."""
     base = service.workload
     settings = service_settings(base)
-    role = next(role for role in _roles(base.spec) if role.get("name", "worker") == service.role)
+    role = next(role for role in _flatten_roles(base.spec) if role.get("name", "worker") == service.role)
     role_spec = {key: value for key, value in role.items() if key not in ("min", "max", "replicas")}
     inherited = {key: value for key, value in base.spec.items() if key not in NOT_INHERITED}
     suffix = f"-e{number}"
@@ -68,12 +68,12 @@ def engine_document(service: Service, number: int) -> dict[str, Any]:
     }
 
 
-def _roles(node: dict[str, Any]) -> list[dict[str, Any]]:
-    inner = [role for group in node.get("groups") or () for role in _roles(group)]
+def _flatten_roles(node: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [role for group in node.get("groups") or () for role in _flatten_roles(group)]
     return [*(node.get("roles") or ()), *inner]
 
 
-def _engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEngine:
+def _create_engine(request: ScaleRequest, now: datetime, **columns: Any) -> InferenceEngine:
     service = request.service
     engine = InferenceEngine.objects.create(
         service=service, number=service.next_number, since=now, created_at=now, added_by=request, **columns

@@ -72,10 +72,10 @@ def load_view(service: Service) -> View:
 def _processes(service: Service, engines: Sequence[InferenceEngine]) -> dict[uuid.UUID, Process]:
     owners = [engine.workload_id for engine in engines if engine.workload_id]
     by_engine: Pods = {(pod.workload_id, pod.index): pod for pod in LIVE_PODS(owners, service.role)}
-    return {engine.pk: _process(engine, by_engine) for engine in engines}
+    return {engine.pk: _summarize_process(engine, by_engine) for engine in engines}
 
 
-def _process(engine: InferenceEngine, pods: Pods) -> Process:
+def _summarize_process(engine: InferenceEngine, pods: Pods) -> Process:
     if engine.origin == "external":
         is_leaving = engine.state == "REMOVING"
         return Process(ProcessState.ENDED if is_leaving else ProcessState.RUNNING, engine.url)

@@ -10,17 +10,17 @@ def describe_cron(expression: str) -> str:
         return ""
     minute, hour, day, _, weekday = fields
     if (hour, day, weekday) == ("*", "*", "*"):
-        return _hourly(minute)
+        return _describe_hourly(minute)
     if not (minute.isdecimal() and hour.isdecimal()):
         every = hour.removeprefix("*/")
         if minute.isdecimal() and every != hour and every.isdecimal() and (day, weekday) == ("*", "*"):
             return f"Every {every} hours at minute {int(minute)}"
         return ""
-    days = _days(day, weekday)
+    days = _describe_days(day, weekday)
     return f"{days} at {int(hour):02}:{int(minute):02}" if days else ""
 
 
-def _hourly(minute: str) -> str:
+def _describe_hourly(minute: str) -> str:
     every = minute.removeprefix("*/")
     if minute == "*":
         return "Every minute"
@@ -29,7 +29,7 @@ def _hourly(minute: str) -> str:
     return f"Every hour at minute {int(minute)}" if minute.isdecimal() else ""
 
 
-def _days(day: str, weekday: str) -> str:
+def _describe_days(day: str, weekday: str) -> str:
     if (day, weekday) == ("*", "*"):
         return "Daily"
     if weekday == "*":

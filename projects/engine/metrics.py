@@ -113,22 +113,22 @@ def _parse_report(line: bytes) -> Iterator[Sample]:
         report = json.loads(line)
     except (ValueError, RecursionError):
         return
-    step = _integer(report.pop("step", None)) if isinstance(report, dict) else None
+    step = _parse_integer(report.pop("step", None)) if isinstance(report, dict) else None
     if step is None:
         return
     for name, value in report.items():
         if NAME.fullmatch(name) and isinstance(value, int | float) and not isinstance(value, bool):
-            yield Sample(name, step, _float(value))
+            yield Sample(name, step, _parse_float(value))
 
 
-def _integer(value: Any) -> int | None:
+def _parse_integer(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_step = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= STEP_MAX
     return value if is_step else None
 
 
-def _float(value: float) -> float:
+def _parse_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # the integer is too large for a float

@@ -301,9 +301,9 @@ def _check_files(files: Sequence[CodeFile]) -> None:
     size = sum(file.size for file in files)
     if size > limits.size:
         largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST_SHOWN]
-        names = ", ".join(f"{file.path} ({_mib(file.size)})" for file in largest)
-        allowed = f"at most {_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
-        raise Invalid([Problem("files", "are too large together", _mib(size), allowed)])
+        names = ", ".join(f"{file.path} ({_in_mib(file.size)})" for file in largest)
+        allowed = f"at most {_in_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
+        raise Invalid([Problem("files", "are too large together", _in_mib(size), allowed)])
 
 
 def _file_problem(index: int, file: CodeFile) -> Problem | None:
@@ -344,10 +344,10 @@ def _check_space(project: Project, added: int) -> None:
     limit, used = code_limits().project_size, stored_size(project)
     if used + added > limit:
         raise Conflict(
-            f"Project {project.name} stores {_mib(used)} of code, and its limit is {_mib(limit)}. Delete "
-            f"ended workloads, whose code is then removed within a day, or {IGNORE_HINT}."
+            f"Project {project.name} stores {_in_mib(used)} of code, and its limit is {_in_mib(limit)}. "
+            f"Delete ended workloads, whose code is then removed within a day, or {IGNORE_HINT}."
         )
 
 
-def _mib(size: int) -> str:
+def _in_mib(size: int) -> str:
     return f"{size / MIB:.1f} MiB"

@@ -100,12 +100,12 @@ class Transfer:
     def _usable(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
         """Yield the files that can be objects, sorted by path, and record why others cannot."""
         remaining = set(listed) - {path for path, _ in self._deleted}
-        folders = {folder for path in remaining for folder in _folders(path)}
+        folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):
             reason = path_problem(file.path)
             if len((self._volume.prefix + file.path).encode()) > KEY_BYTES_MAX:
                 reason = f"its key is longer than {KEY_BYTES_MAX:,} bytes"
-            if file.path in folders or remaining.intersection(_folders(file.path)):
+            if file.path in folders or remaining.intersection(_parent_folders(file.path)):
                 reason = "an object of the volume is also a folder of it"
             if reason:
                 self.skipped[file.path] = f"cannot be an object: {reason}"
@@ -190,7 +190,7 @@ def _list_all(bucket: Bucket) -> Iterator[ListedObject]:
         yield from page.objects
 
 
-def _folders(path: str) -> Iterator[str]:
+def _parent_folders(path: str) -> Iterator[str]:
     """Yield the directories that contain the path."""
     while path := path.rpartition("/")[0]:
         yield path

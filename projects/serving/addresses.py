@@ -85,7 +85,11 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
     parts = urlsplit(base)
     addresses = resolve_addresses(base, reach)
     return Destination(
-        parts.scheme == "https", parts.hostname or "", _port(parts), parts.path + path, addresses[0]
+        parts.scheme == "https",
+        parts.hostname or "",
+        _port_or_default(parts),
+        parts.path + path,
+        addresses[0],
     )
 
 
@@ -95,7 +99,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     All addresses must be allowed, because Berth cannot choose the address that the connection uses.
     """
     parts = urlsplit(base)
-    host, port = parts.hostname or "", _port(parts)
+    host, port = parts.hostname or "", _port_or_default(parts)
     try:
         addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
@@ -108,7 +112,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addresses))
 
 
-def _port(parts: SplitResult) -> int:
+def _port_or_default(parts: SplitResult) -> int:
     return parts.port or PORTS[parts.scheme]
 
 

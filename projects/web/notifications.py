@@ -83,7 +83,7 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("event", "Event", lambda row: row[3], order="kind"),
-    Column("scope", "Scope", lambda row: _subject(row[0]), in_file=True),
+    Column("scope", "Scope", lambda row: _subscription_subject(row[0]), in_file=True),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("channel", "Channel", lambda row: row[1], order="channel"),
     Column("to", "To", lambda row: row[2]),
@@ -115,11 +115,11 @@ def _channel_and_address(row: Subscription | Delivery) -> tuple[str, str]:
     return CHANNELS[Channel(row.channel)], service.display_address(row.to).removeprefix(CHAT_PREFIX)
 
 
-def _channels(word: str) -> list[str]:
+def _matching_channels(word: str) -> list[str]:
     return [channel for channel, title in CHANNELS.items() if word.lower() in (channel, title.lower())]
 
 
-def _subject(row: Delivery) -> str:
+def _subscription_subject(row: Delivery) -> str:
     if row.workload_id:
         return f"{row.content.get('project')}/{row.content.get('workload')}"
     if "array" in row.content:
@@ -136,7 +136,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for word in table_state(request.GET, "")["search"].split():
         owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
         people = Q(user__username__icontains=word) | Q(created_by__icontains=word)
-        rows = rows.filter(owners | people | Q(channel__in=_channels(word)))
+        rows = rows.filter(owners | people | Q(channel__in=_matching_channels(word)))
     for word in table_state(request.GET, "log")["search"].split():
         name_matches = (
             Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")

@@ -173,7 +173,7 @@ USES: tuple[Column[SecretUse], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    listing = list_rows(request, SECRETS, _rows(request.actor), file_name="secrets", default="name")
+    listing = list_rows(request, SECRETS, _secret_rows(request.actor), file_name="secrets", default="name")
     if file := requested_csv(request, listing):
         return file
     outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
@@ -198,7 +198,7 @@ def add(request: Request, kind: str) -> HttpResponse:
         require(request.actor, Action.ADMINISTER)
     form_class, title = FORMS[kind]
     hint = "Select a pool" if kind == SecretKind.S3_KEY else "Select an owner"
-    form = form_class(request.POST or None, initial=_initial(request), auto_id="secret_%s")
+    form = form_class(request.POST or None, initial=_initial_values(request), auto_id="secret_%s")
     cast("forms.ChoiceField", form.fields["owner"]).choices = [("", hint), *choices]
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
@@ -207,7 +207,7 @@ def add(request: Request, kind: str) -> HttpResponse:
             is_s3_key=kind == SecretKind.S3_KEY,
         )  # fmt: skip
         with form_errors(form, FIELDS_OF_PROBLEMS):
-            _set(request.actor, values["owner"], values["name"], content)
+            _set_secret(request.actor, values["owner"], values["name"], content)
             message = " ".join([f"Secret {values['name']} saved.", *content.warnings])
             return done(request, message, to=reverse("secrets"))
     return form_page(
@@ -262,14 +262,14 @@ def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | S
 
 
 def _find(actor: Actor, kind: str, owner: str, name: str) -> RecordedSecret:
-    rows = (each for each in _rows(actor) if (each.kind, each.owner) == (kind, owner))
+    rows = (each for each in _secret_rows(actor) if (each.kind, each.owner) == (kind, owner))
     secret = next((each.row for each in rows if each.row.name == name), None)
     if secret is None:
         raise Http404
     return secret
 
 
-def _rows(actor: Actor) -> Iterator[SecretRow]:
+def _secret_rows(actor: Actor) -> Iterator[SecretRow]:
     is_admin = may(actor, Action.ADMINISTER)
     administered = set(administered_projects(actor).values_list("pk", flat=True))
     for personal_secret in personal_secrets(actor):
@@ -282,10 +282,10 @@ def _rows(actor: Actor) -> Iterator[SecretRow]:
         yield SecretRow(plugin_secret, may_change=False)
 
 
-def _initial(request: Request) -> dict[str, str]:
+def _initial_values(request: Request) -> dict[str, str]:
     """Return initial values for the secret in the link, or no values if it does not exist."""
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
-    for each in _rows(request.actor) if name else ():
+    for each in _secret_rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):
             registry, username = each.login
             return {"name": name, "owner": owner, "registry": registry, "username": username}
@@ -306,7 +306,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
     return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]
 
 
-def _set(actor: Actor, choice: str, name: str, content: SecretContent) -> None:
+def _set_secret(actor: Actor, choice: str, name: str, content: SecretContent) -> None:
     at = timezone.now()
     kind, _, owner = choice.partition("/")
     if kind == USER:

@@ -63,15 +63,15 @@ def serialize_utilization(use: summary.Utilization) -> UtilizationResponse:
         pods=use.pods,
         pods_measured=use.measured,
         gpu_busy_percent=use.busy_percent,
-        **_resources(use),
+        **_resource_fields(use),
     )
 
 
 def serialize_points(points: Iterable[Point]) -> list[UtilizationPointResponse]:
-    return [UtilizationPointResponse(at=point.at, **_resources(point)) for point in points]
+    return [UtilizationPointResponse(at=point.at, **_resource_fields(point)) for point in points]
 
 
-def _resources(measured: summary.Utilization | Point) -> dict[str, Any]:
+def _resource_fields(measured: summary.Utilization | Point) -> dict[str, Any]:
     return {
         "allocated": AllocatedResourcesResponse(
             gpu=_to_units(measured.allocated_gpu_milli), cpu=_to_units(measured.allocated_cpu_milli),

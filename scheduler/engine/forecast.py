@@ -160,24 +160,26 @@ def _allocations(
         for pod in workload.pods:
             is_leaving = (workload.name, pod.role, pod.index) in leaving
             if pod.node in node_names and pod.state is not PodState.COMPLETED and not is_leaving:
-                yield workload, _amounts(workload, pod.role, pod.milli * len(pod.devices))
+                yield workload, _requested_amounts(workload, pod.role, pod.milli * len(pod.devices))
     for step in steps:
         if isinstance(step, Place) and step.node in node_names:
             workload = by_name[step.workload]
-            yield workload, _amounts(workload, step.role, step.milli * len(step.devices))
+            yield workload, _requested_amounts(workload, step.role, step.milli * len(step.devices))
 
 
-def _amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
-    request = next((candidate.request for candidate in _roles(workload.tree) if candidate.name == role), None)
+def _requested_amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
+    request = next(
+        (candidate.request for candidate in _leaf_roles(workload.tree) if candidate.name == role), None
+    )
     return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
 
 
-def _roles(tree: Group) -> Iterator[Role]:
+def _leaf_roles(tree: Group) -> Iterator[Role]:
     for child in tree.children:
         if isinstance(child, Role):
             yield child
         else:
-            yield from _roles(child)
+            yield from _leaf_roles(child)
 
 
 def _fits(requested: Iterable[int], free: Iterable[int]) -> bool:

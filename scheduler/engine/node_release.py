@@ -247,7 +247,7 @@ class MoveRules:
             return None
         capacity = node.gpus * MILLI or node.cpu
         discarded = sum(
-            self._lost_seconds(workload, pod) * _weight(node, workload, pod)
+            self._lost_seconds(workload, pod) * _pod_weight(node, workload, pod)
             for workload in workloads
             for pod in workload.pods
             if pod.state is PodState.RUNNING
@@ -286,7 +286,7 @@ def _min_runtimes(path: Sequence[Queue], pool: Pool) -> tuple[int, int]:
     )
 
 
-def _weight(node: Node, workload: Workload, pod: Pod) -> int:
+def _pod_weight(node: Node, workload: Workload, pod: Pod) -> int:
     """Return the pod's allocation in milli-GPUs, or in milli-CPUs on nodes without GPUs."""
     if node.gpus:
         return pod.milli * len(pod.devices)

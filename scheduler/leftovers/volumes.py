@@ -116,7 +116,9 @@ class VolumesCollector(LeftoversCollector):
             return
         progress = transfer.progress
         files = format_count(progress.file_count, "changed file")
-        text = f"Stored {files} ({progress.size / MIB:,.1f} MiB) of the pod {_name(outputs)} in the volume "
+        text = (
+            f"Stored {files} ({progress.size / MIB:,.1f} MiB) of the pod {_pod_name(outputs)} in the volume "
+        )
         text += outputs.volume
         deleted = format_count(progress.deleted_count, "object")
         text += f", and deleted {deleted}." if progress.deleted_count else "."
@@ -133,7 +135,7 @@ class VolumesCollector(LeftoversCollector):
 
     def _fail(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         self._abort_upload(outputs)
-        text = f"Changes of the pod {_name(outputs)} to the volume {outputs.volume} could not be stored: "
+        text = f"Changes of the pod {_pod_name(outputs)} to the volume {outputs.volume} could not be stored: "
         columns = {"state": OutputState.FAILED, "message": sentence(error)}
         self._update_with_event(outputs, held, FAILED, text + sentence(error), columns)
 
@@ -187,5 +189,5 @@ def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWr
     return Bucket(volume, login), BucketWriter(volume, login)
 
 
-def _name(outputs: PodOutputs) -> str:
+def _pod_name(outputs: PodOutputs) -> str:
     return f"{outputs.pod.role}-{outputs.pod.index}"

@@ -76,14 +76,14 @@ def _pending_document(refusals: Iterable[Refusal]) -> Document:
     """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by `id()` of the blockers
     document: Document = {}
-    for workload, position, blockers in _positions(refusals):
+    for workload, position, blockers in _queue_positions(refusals):
         if id(blockers) not in reasons:
             reasons[id(blockers)] = blockers, [str(blocker.reason) for blocker in blockers]
         document[workload] = [position, *reasons[id(blockers)][1]]
     return document
 
 
-def _positions(refusals: Iterable[Refusal]) -> Iterator[Position]:
+def _queue_positions(refusals: Iterable[Refusal]) -> Iterator[Position]:
     if isinstance(refusals, Refusals):
         return refusals.positions()
     return ((refusal.workload, refusal.position, refusal.blockers) for refusal in refusals)

@@ -94,7 +94,7 @@ class _Lookup:
         challenge = headers.get("www-authenticate", "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self.login:
-            return _basic(self.login)
+            return _basic_auth(self.login)
         if scheme == "bearer":
             return f"Bearer {await self._fetch_token(dict(CHALLENGE.findall(challenge)))}"
         raise self._unauthorized()
@@ -106,7 +106,7 @@ class _Lookup:
         scope = challenge.get("scope") or f"repository:{self.image.repository}:pull"
         query = {"service": challenge.get("service", ""), "scope": scope}
         url = realm + ("&" if urlsplit(realm).query else "?") + urlencode(query)
-        headers = {"Authorization": _basic(self.login)} if self.login else {}
+        headers = {"Authorization": _basic_auth(self.login)} if self.login else {}
         response = await self.calls.send("GET", url, headers, MAX_TOKEN)
         if response.status in DENIED:
             raise self._unauthorized()
@@ -139,5 +139,5 @@ class _Lookup:
         return RegistryError(RegistryFault.FAILED, f"Registry {self.image.registry} {what}.")
 
 
-def _basic(login: Login) -> str:
+def _basic_auth(login: Login) -> str:
     return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"

@@ -29,7 +29,9 @@ def record_isolation(
         by_runtime[node.pool.runtime].append(node)
     assert_no_transaction()
     changed = [
-        (node, record) for members in by_runtime.values() for node, record in _changes(members, runtime_for)
+        (node, record)
+        for members in by_runtime.values()
+        for node, record in _isolation_changes(members, runtime_for)
     ]
     if changed:
         with fenced_transaction(held):
@@ -38,7 +40,7 @@ def record_isolation(
     return len(changed)
 
 
-def _changes(
+def _isolation_changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
     """Return the nodes of a runtime whose records differ from its reports, each with its report."""

@@ -48,7 +48,7 @@ def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
     return sorted(findings, key=lambda finding: list(Severity).index(finding.severity))
 
 
-def _provider(facts: PoolFacts) -> Iterator[Finding]:
+def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     if pool.last_error and pool.last_error != pool.boot_error:
         yield Finding(
@@ -71,7 +71,7 @@ def _provider(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _boots(facts: PoolFacts) -> Iterator[Finding]:
+def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     if pool.provisioning_stopped:
         yield Finding(
@@ -113,7 +113,7 @@ def _boots(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _queued(facts: PoolFacts) -> Iterator[Finding]:
+def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
     queued = [node for node in facts.in_states(*PENDING) if node.queued]
     if queued:
         oldest = max(facts.now - node.created_at for node in queued)
@@ -128,7 +128,7 @@ def _queued(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _size(facts: PoolFacts) -> Iterator[Finding]:
+def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     usable = facts.in_states(NodeState.READY)
     if pool.expires_at is not None and pool.expires_at <= facts.now:
@@ -250,7 +250,7 @@ def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _isolation(facts: PoolFacts) -> Iterator[Finding]:
+def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
     reported = [(node, node.isolation) for node in facts.hosting if node.isolation is not None]
     images_required = read_policy(facts.pool.image_policy).mode == "require"
     questions: tuple[tuple[str, Severity, str, Callable[[dict[str, object]], bool], str], ...] = (
@@ -352,14 +352,14 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    _provider,
+    _provider_findings,
     _slurm_token,
     _ssh_hosts,
-    _boots,
-    _queued,
-    _size,
+    _boot_findings,
+    _queue_findings,
+    _size_findings,
     _lost_capacity,
-    _isolation,
+    _isolation_findings,
     _cluster_quotas,
     _gpu_models,
     check_quotas,

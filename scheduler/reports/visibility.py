@@ -79,11 +79,13 @@ def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any
 
     This is the only queue on the path that the other party may see.
     """
-    mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
+    mine, others = (
+        _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")
+    )
     shared = {queue.get("queue") for queue in others}
     own = [queue for queue in mine if queue.get("queue") not in shared]
     return own[-1:]  # queues are listed from the project upward
 
 
-def _queues(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+def _queue_entries(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     return [queue for queue in numbers.get(side) or () if isinstance(queue, dict)]

@@ -79,13 +79,13 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "maximum size",
-            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_starting(facts)}.",
+            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_starting_clause(facts)}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
             Fix.MAXIMUM,
         )
 
 
-def _starting(facts: PoolFacts) -> str:
+def _starting_clause(facts: PoolFacts) -> str:
     """Return a clause about the nodes that are not ready yet, or an empty string."""
     count = len(facts.in_states(*PENDING))
     if not count:

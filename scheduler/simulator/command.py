@@ -34,11 +34,13 @@ def run(
 def format_result(result: Mapping[str, Any], run: int, skipped: int = 0) -> str:
     """Format decisions, workloads, queues and nodes as tables."""
     parts = [
-        _decisions(result["cycles"]),
+        _decision_summary(result["cycles"]),
         _steady_state(run, skipped),
-        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workloads(result["workloads"])),
-        table(("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queues(result["queues"])),
-        table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(result["nodes"])),
+        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workload_rows(result["workloads"])),
+        table(
+            ("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queue_rows(result["queues"])
+        ),
+        table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _node_rows(result["nodes"])),
     ]
     nodes_wanted = {pool: demand["nodes_wanted"] for pool, demand in result["demand"].items()}
     parts += [
@@ -60,7 +62,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _decisions(cycles: Sequence[Mapping[str, Any]]) -> str:
+def _decision_summary(cycles: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for number, cycle in enumerate(cycles, 1):
         if cycle["decisions"]:
@@ -94,7 +96,7 @@ def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
         yield f"{count} x {role} {route}"
 
 
-def _workloads(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
+def _workload_rows(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     for name, entry in workloads.items():
         nodes = dict.fromkeys(pod["node"] for pod in entry["pods"] if pod["node"])
         why = "; ".join(blocker["message"] for blocker in entry["blockers"][:1])
@@ -102,14 +104,14 @@ def _workloads(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[
         yield name, entry["phase"], f"{entry['gpus']:g}", ",".join(nodes), reason
 
 
-def _queues(pools: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterable[Sequence[str]]:
+def _queue_rows(pools: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterable[Sequence[str]]:
     for pool, queues in pools.items():
         for queue, entry in queues.items():
             gpus = (entry[key]["gpu"] for key in ("quota", "fair_share", "allocated", "requested"))
             yield pool, queue, *("unlimited" if number is None else f"{number:g}" for number in gpus)
 
 
-def _nodes(nodes: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
+def _node_rows(nodes: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     for name, entry in nodes.items():
         free = entry["free"]
         yield name, f"{free['gpu']:g}", f"{free['cpu']:g}", f"{free['memory_mib']}"

@@ -39,7 +39,7 @@ def free_resources_by_node(nodes: Iterable[Node], workloads: Iterable[Workload])
     free_resources = {node.name: FreeResources(node) for node in nodes}
     for workload in workloads:
         if workload.pods:
-            amounts = _amounts(workload)
+            amounts = _amounts_by_role(workload)
             for pod in workload.pods:
                 if pod.state in ALLOCATED_STATES and pod.node in free_resources:
                     free_resources[pod.node].allocate(pod, amounts[pod.role])
@@ -50,7 +50,7 @@ def allocate_all(
     workload: Workload, pods: Iterable[Pod], free_resources: Mapping[str, FreeResources]
 ) -> bool:
     """Allocate resources for all pods or for none. Return whether all pods fit."""
-    amounts = _amounts(workload)
+    amounts = _amounts_by_role(workload)
     allocated: list[Pod] = []
     for pod in pods:
         room = free_resources.get(pod.node)
@@ -63,5 +63,5 @@ def allocate_all(
     return True
 
 
-def _amounts(workload: Workload) -> dict[str, Amounts]:
+def _amounts_by_role(workload: Workload) -> dict[str, Amounts]:
     return {role.name: role.request.amounts for role in leaf_roles(workload.tree)}

@@ -26,9 +26,9 @@ def build_result(
     return {
         "format": FORMAT,
         "cycles": [{"decisions": list(decisions)} for decisions in cycles],
-        "workloads": {w.name: _workload(w, refusals.get(w.name)) for w in after.workloads},
-        "queues": _queues(last),
-        "nodes": _nodes(after),
+        "workloads": {w.name: _workload_document(w, refusals.get(w.name)) for w in after.workloads},
+        "queues": _queue_documents(last),
+        "nodes": _node_documents(after),
         "demand": {
             demand.pool: {"nodes_wanted": demand.nodes_wanted, "queued_gpus": demand.queued.gpu / MILLI}
             for demand in last.demand
@@ -105,8 +105,8 @@ def _pod_moves(steps: Sequence[Place | Evict]) -> list[Document]:
     return list(pods.values())
 
 
-def _workload(workload: Workload, refusal: Refusal | None) -> Document:
-    phase = _phase(workload)
+def _workload_document(workload: Workload, refusal: Refusal | None) -> Document:
+    phase = _phase_after_plan(workload)
     is_pending = refusal is not None and phase in ("pending", "reserved", "running")
     milli_gpus = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in ALLOCATED_STATES)
     return {
@@ -135,7 +135,7 @@ def _in_units(numbers: Numbers) -> Document:
     }
 
 
-def _phase(workload: Workload) -> str:
+def _phase_after_plan(workload: Workload) -> str:
     if is_finished(workload):
         return "completed"
     for phase, states in (
@@ -176,7 +176,7 @@ def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
                 yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
 
 
-def _queues(plan: Plan) -> Document:
+def _queue_documents(plan: Plan) -> Document:
     queues: Document = {}
     for report in plan.queues:
         queues.setdefault(report.pool, {})[report.queue] = {
@@ -189,7 +189,7 @@ def _queues(plan: Plan) -> Document:
     return queues
 
 
-def _nodes(after: Snapshot) -> Document:
+def _node_documents(after: Snapshot) -> Document:
     free = {node.name: node.capacity for node in after.nodes}
     for workload in after.workloads:
         requests: Mapping[str, Role] = (

@@ -143,7 +143,7 @@ class World:
         else:
             self._reserved.discard(name)
         self._checkpoints.watch(workload)
-        runtime = _runtime(workload)
+        runtime = _limited_runtime(workload)
         if runtime is not None and workload.started is not None and not states.isdisjoint(RUNNING_STATES):
             heappush(self._run_ends, (workload.started + runtime, name))
 
@@ -205,7 +205,7 @@ class World:
             self._set_workload(workload)
 
     def _complete_if_due(self, workload: Workload) -> Workload:
-        runtime = _runtime(workload)
+        runtime = _limited_runtime(workload)
         if runtime is None or workload.started is None or not has_pod_in(workload, RUNNING_STATES):
             return workload
         if self.now - workload.started < runtime:
@@ -267,7 +267,7 @@ class World:
         return is_degraded(replace(workload, pods=tuple(pods)))
 
 
-def _runtime(workload: Workload) -> int | None:
+def _limited_runtime(workload: Workload) -> int | None:
     """Return the actual runtime, limited by `max_runtime`."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds

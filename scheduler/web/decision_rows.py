@@ -38,7 +38,7 @@ class TasksRow:
 def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow]:
     """Return the rows of the cycles. Tasks of an array share a row if no other decision is between them."""
     rows: list[DecisionRow | TasksRow] = []
-    for key, group in groupby(_single_rows(cycles), _group):
+    for key, group in groupby(_single_rows(cycles), _group_key):
         members = list(group)
         rows += [TasksRow(members)] if key is not None and len(members) >= MIN_TASKS else members
     return rows
@@ -52,7 +52,7 @@ def _single_rows(cycles: Iterable[DecidedCycle]) -> Iterable[DecisionRow]:
             yield DecisionRow(cycle, decision, is_first=place == 0)
 
 
-def _group(row: DecisionRow) -> tuple[str, str, UUID] | None:
+def _group_key(row: DecisionRow) -> tuple[str, str, UUID] | None:
     """Return what the decisions of one row have in common, or None if the decision needs its own row."""
     cycle, decision = row.cycle, row.decision
     has_more: Any = cycle.hidden or cycle.stale or cycle.row.notes

@@ -26,7 +26,7 @@ from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
 QueueRow = tuple[QueueShare, QueueShare]  # department and queue
 
 
-def _gpus(milli: int | None) -> float | str:
+def _to_gpus(milli: int | None) -> float | str:
     return "unlimited" if milli is None else milli / MILLI
 
 
@@ -38,7 +38,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column(
         "quota",
         "Quota",
-        lambda row: _gpus(row[1].quota) if row[1].numbers_visible else None,
+        lambda row: _to_gpus(row[1].quota) if row[1].numbers_visible else None,
         "GPUs",
         number=True,
     ),

@@ -91,10 +91,10 @@ def test_missing_required_isolation_sets_a_nonzero_exit_code(monkeypatch: pytest
 def test_remedy_for_a_world_readable_directory_is_a_command(home: Path) -> None:
     home.mkdir()
     home.chmod(0o755)
-    check = server._directory(home)
+    check = server._check_directory(home)
     assert (check.status, check.remedy) == ("limited", f"chmod 700 {home}")
     home.chmod(0o700)
-    assert server._directory(home).status == "ok"
+    assert server._check_directory(home).status == "ok"
 
 
 @pytest.mark.parametrize(("free", "status"), [(0.5, "missing"), (5, "limited"), (50, "ok")])
@@ -103,19 +103,19 @@ def test_doctor_compares_disk_space_with_the_required_space(
 ) -> None:
     usage = SimpleNamespace(free=int(free * 1024**3))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert server._disk(home).status == status
+    assert server._check_disk(home).status == status
 
 
 def test_doctor_reports_an_unreachable_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://berth@/berth?host={tmp_path}")
-    check = server._database()
+    check = server._check_database()
     assert (check.status, check.remedy) == ("missing", "Correct DATABASE_URL.")
     assert "No such file or directory" in check.finding
 
 
 def test_database_with_an_unprivileged_role_passes(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
     monkeypatch.setenv("DATABASE_URL", postgres)
-    check = server._database()
+    check = server._check_database()
     is_superuser = "superuser" in check.finding
     assert check.status == ("limited" if is_superuser else "ok")
     assert check.finding.startswith("PostgreSQL ")

@@ -130,7 +130,7 @@ def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
     checkout's state.
     """
     try:
-        toplevel = _git(root, "rev-parse", "--show-toplevel")
+        toplevel = _run_git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:  # Git is not installed
         return None, Checkout()
     if toplevel.returncode:
@@ -138,16 +138,18 @@ def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
         if NO_REPOSITORY in message:
             return None, Checkout()
         raise _error(f"cannot be read by git: {message}", str(root), "a working checkout")
-    commit = _git(root, "rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
-    branch = _git(root, "symbolic-ref", "--short", "--quiet", "HEAD").stdout.decode(errors="replace").strip()
-    changes = _git(root, "status", "--porcelain", "--", ".").stdout
+    commit = _run_git(root, "rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
+    branch = (
+        _run_git(root, "symbolic-ref", "--short", "--quiet", "HEAD").stdout.decode(errors="replace").strip()
+    )
+    changes = _run_git(root, "status", "--porcelain", "--", ".").stdout
     paths = _git_files(root)
     return paths, Checkout(commit, branch[:255], bool(changes) and bool(commit))
 
 
 def _git_files(root: Path) -> list[str]:
     """List the files of a checkout, including its submodules and nested repositories."""
-    listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = _run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed.returncode:
         raise _error(f"cannot be listed by git: {os.fsdecode(listed.stderr).strip()}", str(root))
     paths = {os.fsdecode(name).rstrip("/") for name in listed.stdout.split(b"\0") if name}
@@ -159,7 +161,7 @@ def _git_files(root: Path) -> list[str]:
     return list(paths)
 
 
-def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+def _run_git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=False)
 

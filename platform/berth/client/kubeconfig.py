@@ -28,7 +28,7 @@ def read_kubeconfig(file: str | None, context: str | None) -> str:
     selected = {"contexts": entry}
     for section, key in (("clusters", "cluster"), ("users", "user")):
         part = _find_entry(document, section, (entry.get("context") or {}).get(key), path)
-        selected[section] = {**part, key: _inline(part.get(key) or {}, path)}
+        selected[section] = {**part, key: _inline_files(part.get(key) or {}, path)}
     lists = {section: [part] for section, part in selected.items()}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": name, **lists})
 
@@ -55,7 +55,7 @@ def _find_entry(document: dict[str, Any], section: str, name: object, path: Path
     return entries[str(name)]
 
 
-def _inline(values: dict[str, Any], path: Path) -> dict[str, Any]:
+def _inline_files(values: dict[str, Any], path: Path) -> dict[str, Any]:
     inline = dict(values)
     for key in FILE_KEYS:
         if name := inline.pop(key, None):

@@ -91,14 +91,14 @@ class _CompiledQuery:
 def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
     compiler = queryset.query.get_compiler(queryset.db)
     sql, values = compiler.as_sql()
-    parts = ["%s" if isinstance(each, Parameter) else _literal(each) for each in values]
+    parts = ["%s" if isinstance(each, Parameter) else _sql_literal(each) for each in values]
     columns = [column for column, *_ in compiler.select[: compiler.col_count]]
     return _CompiledQuery(
         queryset.db,
         sql % tuple(parts),
         tuple(each.position for each in values if isinstance(each, Parameter)),
         [
-            (position, expression, _fastest(converter, expression))
+            (position, expression, _fastest_converter(converter, expression))
             for position, (converters, expression) in compiler.get_converters(columns).items()
             for converter in converters
         ],
@@ -106,7 +106,7 @@ def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
     )
 
 
-def _fastest(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
+def _fastest_converter(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
     """Return an equivalent, faster converter if one exists, else the same converter."""
     field = getattr(converter, "__self__", None)
     is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
@@ -184,7 +184,7 @@ def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[A
         return cursor.fetchall()
 
 
-def _literal(value: Any) -> str:
+def _sql_literal(value: Any) -> str:
     """Return SQL for a constant.
 
     With a constant, unlike with a parameter, the database can use partial indexes.

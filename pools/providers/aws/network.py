@@ -14,14 +14,14 @@ def ensure_security_group(clients: Clients, installation: str, pool: str, subnet
 
     Idempotent: a repeated call returns the same group, even after a crash at any point.
     """
-    vpc = _vpc(clients, subnets)
+    vpc = _find_vpc(clients, subnets)
     group = _find_group(clients, installation, pool, vpc) or _create_group(clients, installation, pool, vpc)
     if not _allows_internal_traffic(group):
         _allow_internal_traffic(clients, group["GroupId"])
     return str(group["GroupId"])
 
 
-def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
+def _find_vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
     pages = clients.ec2.get_paginator("describe_subnets").paginate(SubnetIds=list(subnets))
     vpcs = {subnet["VpcId"] for page in pages for subnet in page["Subnets"]}
     if len(vpcs) != 1:

@@ -42,16 +42,16 @@ def parse_partitions(output: str) -> Iterator[Partition]:
         yield Partition(
             name.rstrip("*"), name.endswith("*"), first["Available"] == "up",
             parse_time(first["DefaultTime"]), parse_time(first["Time"]),
-            tuple(_node(row) for row in machines if row["NodeList"]),
+            tuple(_previewed_node(row) for row in machines if row["NodeList"]),
         )  # fmt: skip
 
 
-def _node(row: dict[str, str]) -> PreviewedNode:
+def _previewed_node(row: dict[str, str]) -> PreviewedNode:
     allocated, _, _, total = ([int(part) for part in row["CPUsState"].split("/")] + [0] * 4)[:4]
     state = row["StateLong"]
     return make_node(
         row["NodeList"], state.rstrip("*~#!%$@^-+"), cores=(allocated, total),
-        memory_mib=(_number(row["AllocMem"]), _number(row["Memory"])), gres=(row["GresUsed"], row["Gres"]),
+        memory_mib=(_to_int(row["AllocMem"]), _to_int(row["Memory"])), gres=(row["GresUsed"], row["Gres"]),
         reason="" if row["Reason"] == "none" else row["Reason"],
         features="" if row["Features"] == "(null)" else row["Features"], is_silent=state.endswith("*"),
     )  # fmt: skip
@@ -62,8 +62,8 @@ def make_node(
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip
     """Return a machine in this lower-case state. Each pair contains the used and the total amount."""
-    model, gpus = _gpus(gres[1])
-    _, used_gpus = _gpus(gres[0])
+    model, gpus = _parse_gpus(gres[1])
+    _, used_gpus = _parse_gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)
     explanation = f": {reason}" if reason else ""
     return PreviewedNode(
@@ -74,14 +74,14 @@ def make_node(
     )  # fmt: skip
 
 
-def _gpus(text: str) -> tuple[str, int]:
+def _parse_gpus(text: str) -> tuple[str, int]:
     """Return the model and number of GPUs in text such as gpu:a100:4(S:0-1),nvme:2."""
     devices = _GPUS.findall(text)
     models = [model for model, _ in devices if model]
     return (models[0] if models else ""), sum(int(number) for _, number in devices)
 
 
-def _number(text: str) -> int:
+def _to_int(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 

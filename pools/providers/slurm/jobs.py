@@ -179,11 +179,11 @@ def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
     if job.state in UNUSABLE_STATES:
         return InstanceState.STOPPED, f"Slurm job {job.job_id} is {job.state.lower().replace('_', ' ')}"
     if job.state in ENDING_STATES:
-        return InstanceState.ENDING, _end(job)
-    return InstanceState.GONE, _end(job)
+        return InstanceState.ENDING, _describe_job_end(job)
+    return InstanceState.GONE, _describe_job_end(job)
 
 
-def _end(job: PilotJob) -> str:
+def _describe_job_end(job: PilotJob) -> str:
     return describe_end(job.job_id, job.state, job.exit_code, job.machine, is_preempted=job.is_preempted)
 
 

@@ -20,7 +20,7 @@ def make_preview(
     partition = choose_partition(settings, partitions)
     if partition is None:
         return Preview(cluster, findings=(_unknown_partition(settings, partitions),))
-    source = f"{cluster}, partition {partition.name}{_limits(partition)}"
+    source = f"{cluster}, partition {partition.name}{_describe_limits(partition)}"
     findings = [*_partition_findings(settings, partition), *_refusal_findings(refusal)]
     nodes = tuple(_with_fit(node, shape) for node in partition.nodes)
     if nodes and all(node.obstacle for node in nodes):
@@ -81,7 +81,7 @@ def _refusal_findings(refusal: str) -> Iterator[Finding]:
         yield error(f"Slurm rejects the pool's jobs: {refusal}.", "Change the settings that Slurm names.")
 
 
-def _limits(partition: Partition) -> str:
+def _describe_limits(partition: Partition) -> str:
     if partition.time_limit is None:
         return ""
     return f" (time limit {format_duration(partition.time_limit)})"

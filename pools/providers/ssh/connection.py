@@ -63,7 +63,7 @@ class Connection:
             message = f"{self._name} did not finish a command within {limit:g} s"
             raise SshError(SshErrorKind.TIMEOUT, message) from None
         except (asyncssh.Error, OSError) as error:
-            message = f"the connection to {self._name} was lost: {_reason(error)}"
+            message = f"the connection to {self._name} was lost: {_failure_reason(error)}"
             raise SshError(SshErrorKind.UNREACHABLE, message) from None
 
     async def upload(self, content: bytes, path: str, *, mode: int = 0o600) -> None:
@@ -140,7 +140,7 @@ def import_private_key(text: str) -> asyncssh.SSHKey:
             remedy = "Remove the passphrase with `ssh-keygen -p`, or create a key for Berth."
             message = f"the private key is protected by a passphrase. {remedy}"
         else:
-            message = f"the private key cannot be read: {_reason(error)}. Use a key in the format of OpenSSH."
+            message = f"the private key cannot be read: {_failure_reason(error)}. Use an OpenSSH key."
         raise SshError(SshErrorKind.KEY, message) from None
 
 
@@ -148,7 +148,7 @@ def _import_host_key(endpoint: Endpoint) -> asyncssh.SSHKey:
     try:
         return asyncssh.import_public_key(endpoint.host_key)
     except asyncssh.KeyImportError as error:
-        message = f"the pinned host key of {endpoint.name} cannot be used: {_reason(error)}"
+        message = f"the pinned host key of {endpoint.name} cannot be used: {_failure_reason(error)}"
         raise SshError(SshErrorKind.HOST_KEY, message) from None
 
 
@@ -187,7 +187,8 @@ class _SshErrors:
             return SshError(SshErrorKind.HOST_KEY, message, presented)
         if isinstance(error, asyncssh.HostKeyNotVerifiable | asyncssh.KeyExchangeFailed):
             return SshError(
-                SshErrorKind.HOST_KEY, f"{name} does not present the pinned host key: {_reason(error)}"
+                SshErrorKind.HOST_KEY,
+                f"{name} does not present the pinned host key: {_failure_reason(error)}",
             )
         if isinstance(error, asyncssh.PermissionDenied):
             message = f"{name} rejected the login of user {endpoint.user} with the key {_key_name(endpoint)}"
@@ -195,7 +196,9 @@ class _SshErrors:
         if isinstance(error, socket.gaierror | UnicodeError):
             return SshError(SshErrorKind.UNREACHABLE, f"the address {endpoint.address} cannot be resolved")
         through = f" through {endpoint.bastion.name}" if endpoint.bastion else ""
-        return SshError(SshErrorKind.UNREACHABLE, f"{name} cannot be reached{through}: {_reason(error)}")
+        return SshError(
+            SshErrorKind.UNREACHABLE, f"{name} cannot be reached{through}: {_failure_reason(error)}"
+        )
 
 
 async def _in_time(endpoint: Endpoint, timeouts: Timeouts, opening: Any) -> Any:
@@ -245,7 +248,7 @@ def _key_name(endpoint: Endpoint) -> str:
     return fingerprint(_export(import_private_key(endpoint.private_key).convert_to_public()))
 
 
-def _reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, asyncssh.Error) and error.strerror:
         return error.strerror
     return str(error).strip() or type(error).__name__

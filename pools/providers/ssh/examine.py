@@ -81,7 +81,7 @@ def _node(
         obstacle = _too_small_reason(total, shape)
     presented = result.scanned_key if not host["host_key"] else ""
     return PreviewedNode(
-        host["name"], total, obstacle=obstacle, details=_details(result.facts), host_key=presented
+        host["name"], total, obstacle=obstacle, details=_host_details(result.facts), host_key=presented
     )
 
 
@@ -98,7 +98,7 @@ def _too_small_reason(total: Shape, shape: Shape) -> str:
     return f"the host has less than a node of the pool needs: {', '.join(short)}" if short else ""
 
 
-def _details(facts: HostFacts | None) -> str:
+def _host_details(facts: HostFacts | None) -> str:
     if facts is None:
         return ""
     root = {"root": "root", "sudo": "sudo"}.get(facts.root, "no root")
@@ -116,19 +116,19 @@ def _findings(
     elif all(node.obstacle for node in nodes):
         findings.append(error("None of the hosts can be used.", "See the reasons above."))
     if unpinned := [node.name for node in nodes if node.host_key]:
-        findings.append(warning(f"The host keys of {_names(unpinned)} have not been accepted.", ACCEPT))
+        findings.append(warning(f"The host keys of {_join_names(unpinned)} have not been accepted.", ACCEPT))
     plain = [
         host["name"]
         for host, result in zip(hosts, results, strict=True)
         if result.facts is not None and not result.facts.has_systemd
     ]
     if plain:
-        message = f"{_names(plain)} {'runs' if len(plain) == 1 else 'run'} no systemd."
+        message = f"{_join_names(plain)} {'runs' if len(plain) == 1 else 'run'} no systemd."
         findings.append(warning(message, "After a reboot, Berth starts the agent there again over SSH."))
     return findings
 
 
-def _names(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 

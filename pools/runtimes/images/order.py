@@ -104,16 +104,16 @@ def _own_limits() -> list[str]:
 
 def _mount_options(view: View) -> list[str]:
     """Return the mounts, with parents first. podman sorts them by target."""
-    options = [_bind(mount, "ro") for mount in _with_mounts_below(view.readable)]
-    options += [_bind(mount, "rw") for mount in view.writable]
+    options = [_bind_option(mount, "ro") for mount in _with_mounts_below(view.readable)]
+    options += [_bind_option(mount, "rw") for mount in view.writable]
     options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]
     if view.secrets:
         options.append(f"--mount=type=tmpfs,target={view.secrets},tmpfs-mode=755")
     shared_memory = Mount(view.shared_memory, "/dev/shm")  # noqa: S108
-    return [*options, _bind(shared_memory, "rw")] if view.shared_memory else options
+    return [*options, _bind_option(shared_memory, "rw")] if view.shared_memory else options
 
 
-def _bind(mount: Mount, mode: str) -> str:
+def _bind_option(mount: Mount, mode: str) -> str:
     return f"--volume={mount.source}:{mount.target}:{mode},rbind,rprivate"
 
 

@@ -22,7 +22,7 @@ class Progress:
         self._written = -1
 
     def describe(self) -> str:
-        sizes = [os.stat(path).st_size for path in _files(self._directory)]
+        sizes = [os.stat(path).st_size for path in _list_files(self._directory)]
         received = f"{sum(sizes) / _MB:.0f} MB"
         if not self._layers:
             return f"pulling the image, {received}"
@@ -41,7 +41,7 @@ class Progress:
         return has_advanced
 
 
-def _files(directory: str) -> list[str]:
+def _list_files(directory: str) -> list[str]:
     return [
         os.path.join(parent, name)
         for parent, _, names in os.walk(directory)

@@ -30,7 +30,7 @@ def kill_processes(name: str) -> None:
 
 def remove_groups(name: str) -> None:
     """Remove the control groups of a container that has ended, and the runtime's record of the container."""
-    for group in _groups(name):
+    for group in _outer_cgroups(name):
         for directory, _, _ in os.walk(group, topdown=False):
             try:
                 os.rmdir(directory)
@@ -50,7 +50,7 @@ def _remove_record(container: str) -> None:
 
 def _processes(name: str) -> set[int]:
     pids = {pid for pid in process_ids() if _serves(pid, name)}
-    for group in _groups(name):
+    for group in _outer_cgroups(name):
         for directory, _, files in os.walk(group):
             if "cgroup.procs" in files:
                 pids.update(_read_pids(f"{directory}/cgroup.procs"))
@@ -78,7 +78,7 @@ def _serves(pid: int, name: str) -> bool:
     )
 
 
-def _groups(name: str) -> Iterator[str]:
+def _outer_cgroups(name: str) -> Iterator[str]:
     """Yield the container's outer cgroups: a single one with cgroup v2, one per controller with cgroup v1."""
     for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
         if os.path.isdir(f"{base}/{name}"):

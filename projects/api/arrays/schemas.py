@@ -84,7 +84,9 @@ def serialize_arrays(rows: Sequence[WorkloadArray], *, with_costs: bool = False)
     """Serialize arrays without their documents, which lists do not load."""
     counts = count_tasks_by_array(rows)
     costs = array_costs([row.pk for row in rows], timezone.now()) if with_costs else {}
-    return [ArrayResponse.from_row(row, **_values(row, counts[row.pk], costs.get(row.pk))) for row in rows]
+    return [
+        ArrayResponse.from_row(row, **_array_fields(row, counts[row.pk], costs.get(row.pk))) for row in rows
+    ]
 
 
 def serialize_array(row: WorkloadArray) -> ArrayDetailResponse:
@@ -92,16 +94,16 @@ def serialize_array(row: WorkloadArray) -> ArrayDetailResponse:
 
 
 def serialize_submission(row: WorkloadArray, warnings: list[str]) -> ArraySubmissionResponse:
-    values = _values(row, count_tasks_by_array([row])[row.pk], None)
+    values = _array_fields(row, count_tasks_by_array([row])[row.pk], None)
     return ArraySubmissionResponse.from_row(row, warnings=warnings, **values)
 
 
 def _detail_values(row: WorkloadArray) -> dict[str, Any]:
     cost = array_costs([row.pk], timezone.now()).get(row.pk)
-    return _values(row, count_tasks_by_array([row])[row.pk], cost)
+    return _array_fields(row, count_tasks_by_array([row])[row.pk], cost)
 
 
-def _values(row: WorkloadArray, counts: TaskCounts, cost: Decimal | None) -> dict[str, Any]:
+def _array_fields(row: WorkloadArray, counts: TaskCounts, cost: Decimal | None) -> dict[str, Any]:
     return {
         "cost": None if cost is None else CostResponse(amount=cost, currency=settings.BERTH_CURRENCY),
         "project": row.project.name,

@@ -252,7 +252,11 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     """Serialize a workload with its parsed document."""
     row = _read_row(workload)
     return WorkloadDetailResponse.from_row(
-        row, images=_run_images(row), code=_code(row), idle=_idle(row), **_workload_values(row, _cost(row))
+        row,
+        images=_run_images(row),
+        code=_code_response(row),
+        idle=_idle_response(row),
+        **_workload_values(row, _cost(row)),
     )
 
 
@@ -261,8 +265,8 @@ def serialize_edit(edit: Edit) -> EditResponse:
     return EditResponse.from_row(
         row,
         images=_run_images(row),
-        code=_code(row),
-        idle=_idle(row),
+        code=_code_response(row),
+        idle=_idle_response(row),
         changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
         increases=edit.increases,
         warnings=edit.warnings,
@@ -285,7 +289,7 @@ def serialize_submission(submitted: Submission) -> SubmissionResponse:
     return SubmissionResponse.from_row(
         row,
         images=[],
-        code=_code(row),
+        code=_code_response(row),
         idle=None,
         warnings=submitted.warnings,
         **_workload_values(row, None),
@@ -307,7 +311,7 @@ def _run_images(workload: Workload) -> list[RunImageResponse]:
     ]
 
 
-def _code(workload: Workload) -> WorkloadCodeResponse | None:
+def _code_response(workload: Workload) -> WorkloadCodeResponse | None:
     code = describe_code(workload)
     if code is None:
         return None
@@ -315,7 +319,7 @@ def _code(workload: Workload) -> WorkloadCodeResponse | None:
     return WorkloadCodeResponse(**{**asdict(code), "git": git})
 
 
-def _idle(workload: Workload) -> IdleResponse | None:
+def _idle_response(workload: Workload) -> IdleResponse | None:
     status = idle_status(workload)
     if not status.sentence:
         return None

@@ -75,11 +75,11 @@ class Workloads(ApiView):
             return Response(self._predict(request))
         document = parse_document(request)
         if self.used_key is None:
-            return _created(workloads.submit_with_warnings(actor=self.actor, document=document))
+            return _created_response(workloads.submit_with_warnings(actor=self.actor, document=document))
         used, responses = self.used_key, list[Response]()
 
         def respond(submission: Submission) -> ResponseRow:
-            responses.append(_created(submission))
+            responses.append(_created_response(submission))
             return used.row(responses[0])
 
         workloads.submit_with_warnings(actor=self.actor, document=document, respond=respond)
@@ -96,7 +96,7 @@ class Workloads(ApiView):
             return DryRunResponse(outcome="invalid", workload=None, errors=errors)
 
 
-def _created(submission: Submission) -> Response:
+def _created_response(submission: Submission) -> Response:
     return created_response(serialize_submission(submission), f"/api/v1/workloads/{submission.workload.pk}")
 
 

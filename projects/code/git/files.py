@@ -130,7 +130,7 @@ def store_files(
             process.stdin.flush()
             parts = _read_object(process.stdout, entry.file.size)
             if entry.mode == LINK:
-                files.append(_link(entry, b"".join(parts)))
+                files.append(_read_link(entry, b"".join(parts)))
             else:
                 files.append(replace(entry.file, chunks=tuple(batch.add(content) for content in parts)))
             process.stdout.read(1)  # the line break after the content
@@ -156,7 +156,7 @@ def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
         yield content
 
 
-def _link(entry: Entry, content: bytes) -> CodeFile:
+def _read_link(entry: Entry, content: bytes) -> CodeFile:
     target = content.decode(errors="surrogateescape")
     if problem := link_problem(entry.file.path, target):
         raise GitRefusal(f"The file {entry.file.path} {problem}.")

@@ -72,7 +72,7 @@ class GitProgram:
         with output.open("wb") as out, errors.open("wb") as err:
             process = self.start(arguments, out, err)
             self._wait(process)
-        return process.returncode, _head(output, OUTPUT_MAX), _tail(errors, ERRORS_MAX)
+        return process.returncode, _read_head(output, OUTPUT_MAX), _read_tail(errors, ERRORS_MAX)
 
     def start(
         self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
@@ -156,12 +156,12 @@ def ssh_command(options: Mapping[str, str]) -> str:
     return shlex.join(words)
 
 
-def _head(path: Path, size: int) -> str:
+def _read_head(path: Path, size: int) -> str:
     with path.open("rb") as file:
         return file.read(size).decode(errors="replace")
 
 
-def _tail(path: Path, size: int) -> str:
+def _read_tail(path: Path, size: int) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - size))
         return file.read().decode(errors="replace")

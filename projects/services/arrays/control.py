@@ -67,7 +67,7 @@ def cancel(
     Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, no task is changed. Raises
     Invalid for an index that the array does not have.
     """
-    return _stop(actor, array, CANCELLATION, indexes, dry_run, now)
+    return _stop_tasks(actor, array, CANCELLATION, indexes, dry_run, now)
 
 
 def suspend(
@@ -84,7 +84,7 @@ def suspend(
     of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
     does not have.
     """
-    return _stop(actor, array, SUSPENSION, indexes, dry_run, now)
+    return _stop_tasks(actor, array, SUSPENSION, indexes, dry_run, now)
 
 
 def resume(
@@ -124,7 +124,9 @@ def resume(
             now=at,
         )
         crash_point("array.resumed")
-        _turn(turned, "resumed", f"Resumed by {actor.name} while stopping.", actor, next_phase=Phase.PENDING)
+        _write_transition(
+            turned, "resumed", f"Resumed by {actor.name} while stopping.", actor, next_phase=Phase.PENDING
+        )
         progress.release([locked.pk], at)
         audit_change(actor, "resume", locked, count, [task.array_index for task in (*turned, *moved)])
         wake("scheduler")
@@ -211,7 +213,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
         locked.delete()
 
 
-def _stop(
+def _stop_tasks(
     actor: Actor,
     array: WorkloadArray,
     stop: _Stop,
@@ -232,7 +234,7 @@ def _stop(
         moved = [task for task in tasks if task.phase != Phase.STOPPING]
         move_all([_stop_move(task, stop, message) for task in moved], actor=actor.name, now=at)
         crash_point(f"array.{stop.reason.lower()}")
-        _turn(turned, stop.reason.lower(), message, actor, next_phase=stop.to, reason=stop.reason)
+        _write_transition(turned, stop.reason.lower(), message, actor, next_phase=stop.to, reason=stop.reason)
         progress.release([locked.pk], at)
         progress.end([locked.pk], at)
         audit_change(actor, stop.action, locked, len(tasks), [task.array_index for task in (*turned, *moved)])
@@ -256,7 +258,9 @@ def _stop_move(task: Workload, stop: _Stop, message: str) -> Move:
     return Move(task, [task.phase], Phase.STOPPING, stop.reason, message, columns=columns)
 
 
-def _turn(tasks: Sequence[Workload], kind: str, message: str, actor: Actor, **columns: str) -> None:
+def _write_transition(
+    tasks: Sequence[Workload], kind: str, message: str, actor: Actor, **columns: str
+) -> None:
     """Change the next phase of locked tasks that are already stopping, and record an event for each."""
     if not tasks:
         return

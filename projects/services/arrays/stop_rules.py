@@ -106,10 +106,10 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
         stopped = [(tasks[stop.index], stop) for stop in decision.stops if stop.index in tasks]
         if not stopped:
             return 0
-        move_all([_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
+        move_all([_stop_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
         crash_point("array.stopped_by_rule")
         Audit.objects.bulk_create([_audit_entry(task, stop) for task, stop in stopped])
-        enqueue_stopped_tasks(locked, STOP_RULE_REASON, _summary(stopped), now)
+        enqueue_stopped_tasks(locked, STOP_RULE_REASON, _audit_summary(stopped), now)
         progress.release([locked.pk], now)
         wake("scheduler")
     return len(stopped)
@@ -170,29 +170,35 @@ def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workl
     return unchanged
 
 
-def _move(task: Workload, stop: TaskStop) -> Move:
+def _stop_move(task: Workload, stop: TaskStop) -> Move:
     message = f"Stopped by the rule of the array: {stop.sentence}."
     columns = {"next_phase": Phase.CANCELLED}
     return Move(
-        task, [Phase.RUNNING], Phase.STOPPING, STOP_RULE_REASON, message, data=_numbers(stop), columns=columns
+        task,
+        [Phase.RUNNING],
+        Phase.STOPPING,
+        STOP_RULE_REASON,
+        message,
+        data=_event_numbers(stop),
+        columns=columns,
     )
 
 
 def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
     return audit.build_entry(
         Actor.system(ACTOR), "stop_by_rule", task, before={"phase": Phase.RUNNING},
-        after={"phase": Phase.CANCELLED, **_numbers(stop)}, project=task.project,
+        after={"phase": Phase.CANCELLED, **_event_numbers(stop)}, project=task.project,
     )  # fmt: skip
 
 
-def _summary(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
+def _audit_summary(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
     """Return the text of the notification."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
     return f"{format_count(len(stopped), 'task')} stopped by the rule of the array. {shown}{more}."
 
 
-def _numbers(stop: TaskStop) -> dict[str, object]:
+def _event_numbers(stop: TaskStop) -> dict[str, object]:
     return {
         "metric": stop.metric, "step": stop.step, "value": stop.value, "median": stop.median,
         "tasks": stop.tasks,

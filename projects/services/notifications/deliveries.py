@@ -154,7 +154,7 @@ def enqueue_idle(reports: Sequence[IdleReport], now: datetime) -> int:
 
 
 def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
-    content = _content(report.workload, "idle", report.reason, report.message, now)
+    content = _delivery_content(report.workload, "idle", report.reason, report.message, now)
     return {
         **content,
         "gpus": report.workload.gpu_milli_now / MILLI,
@@ -218,7 +218,7 @@ def _build_deliveries(
     kind: str, addresses: Mapping[str, notify.Recipient], workload: Workload | WorkloadArray, reason: str,
     message: str, now: datetime,
 ) -> list[Delivery]:  # fmt: skip
-    content = _content(workload, kind, reason, message, now) if addresses else {}
+    content = _delivery_content(workload, kind, reason, message, now) if addresses else {}
     return [
         notify.build_delivery(kind, recipient, content, now, workload) for recipient in addresses.values()
     ]
@@ -272,7 +272,7 @@ def delay_after(attempts: int) -> timedelta:
     return min(MAX_DELAY, FIRST_DELAY * 2 ** (attempts - 1))
 
 
-def _content(
+def _delivery_content(
     workload: Workload | WorkloadArray, event: str, reason: str, message: str, now: datetime
 ) -> dict[str, Any]:
     if isinstance(workload, Workload):

@@ -39,14 +39,14 @@ def _notify(row: Subscription, now: datetime) -> int:
     notified = {(pk, at) for pk, at in earlier.values_list("workload_id", "content__since")}
     count = 0
     for pk, since in sorted(idle.items(), key=lambda pair: (pair[1], pair[0])):
-        content = _content(by_id[pk], since, now)
+        content = _delivery_content(by_id[pk], since, now)
         if (pk, content["since"]) not in notified:
             create_delivery("idle", (row.to, Channel(row.channel), row), content, now, by_id[pk])
             count += 1
     return count
 
 
-def _content(workload: Workload, since: datetime, now: datetime) -> dict[str, object]:
+def _delivery_content(workload: Workload, since: datetime, now: datetime) -> dict[str, object]:
     gpus = workload.gpu_milli_now / 1000
     began = since.isoformat(timespec="seconds")
     return {

@@ -153,7 +153,7 @@ def notify_pending(now: datetime) -> int:
             recipient: Recipient = (row.to, Channel(row.channel), row)
             count += create_deliveries(
                 build_delivery("pending", recipient, _pending_content(workload, now), now, workload)
-                for workload in _pending(row, now)[:MAX_BATCH]
+                for workload in _pending_workloads(row, now)[:MAX_BATCH]
             )
     return count
 
@@ -251,7 +251,7 @@ def workloads_in_scope(row: Subscription) -> QuerySet[Workload]:
     return rows
 
 
-def _pending(row: Subscription, now: datetime) -> QuerySet[Workload]:
+def _pending_workloads(row: Subscription, now: datetime) -> QuerySet[Workload]:
     rows = workloads_in_scope(row).filter(
         array=None, phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.pending_minutes)
     )

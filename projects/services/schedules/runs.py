@@ -56,7 +56,7 @@ def submit_due_runs(now: datetime) -> int:
     submitted = 0
     for pk, project in list(due.values_list("pk", "project__name")[:SCHEDULES_PER_PASS]):
         try:
-            submitted += _process(pk, project, now)
+            submitted += _process_schedule(pk, project, now)
         except Exception:
             log.exception("the schedule %s could not be processed", pk)
             Schedule.objects.filter(pk=pk).update(retry_at=now + RETRY_AFTER)
@@ -96,7 +96,7 @@ def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: dat
         run.workload = workloads.submit(actor=actor, document=document, project=schedule.project, now=now)
 
 
-def _process(pk: int, project: str, now: datetime) -> int:
+def _process_schedule(pk: int, project: str, now: datetime) -> int:
     """Process one schedule in a transaction. Return the number of submitted runs."""
     with transaction.atomic():
         # A submission locks the project. To avoid deadlocks, lock the project before the schedule.
@@ -153,7 +153,7 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     else:
         run.outcome, run.message = RunOutcome.QUEUED, f"Waiting for the previous run, {live}, to end."
         if schedule.overlap == Overlap.REPLACE:
-            _cancel(live, now)
+            _cancel_live_run(live, now)
     run.save(force_insert=True)
     delete_old_runs(schedule)
     return run
@@ -184,7 +184,7 @@ def _describe_refusal(error: BerthError) -> str:
     return error.detail
 
 
-def _cancel(live: Workload | WorkloadArray, now: datetime) -> None:
+def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
     """Cancel a workload or array, unless it is already ending."""
     try:
         if isinstance(live, WorkloadArray):

@@ -130,7 +130,7 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
             Call.objects.filter(pk__in=numbers).update(delivered=True, attempts=F("attempts") + 1)
     for call in undelivered:
         call.attempts += 1
-    return [LeasedCall(call.pk, call.attempts, _payload(call)) for call in leased]
+    return [LeasedCall(call.pk, call.attempts, _payload_bytes(call)) for call in leased]
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
@@ -139,7 +139,7 @@ def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 
 
-def _payload(call: Call) -> bytes:
+def _payload_bytes(call: Call) -> bytes:
     return bytes(call.broadcast.payload if call.broadcast else call.payload)
 
 

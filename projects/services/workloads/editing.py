@@ -94,7 +94,7 @@ def edit(
         locked = lock_workload(workload)
         if version is not None and version != locked.version:
             raise PreconditionFailed("The workload has changed since you read it. Read it again.")
-        if refusal := _refusal(locked):
+        if refusal := _edit_obstacle(locked):
             raise Conflict(refusal)
         before = _parse_stored(locked)
         draft = _prepare(view, locked, before, patch, at)
@@ -109,10 +109,10 @@ def edit(
 
 
 def is_editable(workload: Workload) -> bool:
-    return _refusal(workload) == ""
+    return _edit_obstacle(workload) == ""
 
 
-def _refusal(workload: Workload) -> str:
+def _edit_obstacle(workload: Workload) -> str:
     """Return why a workload cannot be edited, or an empty string."""
     if workload.array_id is not None:
         return "This workload is a task of an array. All tasks of an array run the same document."
@@ -195,7 +195,7 @@ def _store(
     before = {change.path: _record_value(change, change.before) for change in recorded}
     after = {change.path: _record_value(change, change.after) for change in recorded}
     data = {"paths": list(after), "increases": increases}
-    events.record("edited", locked, _message(actor, changes, increases), actor=actor.name, data=data)
+    events.record("edited", locked, _event_message(actor, changes, increases), actor=actor.name, data=data)
     audit.write_entry(actor, "edit", locked, before=before, after=after, project=locked.project)
     announce.workload_changed(locked)
     wake("scheduler")
@@ -213,7 +213,7 @@ def _record_value(change: DocumentChange, value: Any) -> int | float | str | Non
     return HIDDEN if _sets_environment(change) else format_value_briefly(value)
 
 
-def _message(actor: Actor, changes: list[DocumentChange], increases: list[str]) -> str:
+def _event_message(actor: Actor, changes: list[DocumentChange], increases: list[str]) -> str:
     edited = [
         f"{change.path} changed"
         if _sets_environment(change)

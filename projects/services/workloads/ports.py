@@ -83,7 +83,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
     with transaction.atomic():
         _check_unused_links(actor.user, workload, at)
         link = PortLink.objects.create(
-            digest=_digest(secret), workload=workload, port=port, user=actor.user,
+            digest=_hash_secret(secret), workload=workload, port=port, user=actor.user,
             session_hash=actor.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
             visit_until=until, token_id=actor.token_id, session_key=actor.session_key,
         )  # fmt: skip
@@ -95,9 +95,9 @@ def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> st
     """Exchange a link for the secret of a visit. Each link works once. Raises InvalidVisit."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
-        digest=_digest(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
+        digest=_hash_secret(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
     )
-    if not fresh.update(used_at=at, cookie_digest=_digest(cookie), seen_at=at):
+    if not fresh.update(used_at=at, cookie_digest=_hash_secret(cookie), seen_at=at):
         raise InvalidVisit
     return cookie
 
@@ -106,7 +106,7 @@ def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> 
     """Return the current address of a visited port. Raises InvalidVisit or PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
-        .filter(cookie_digest=_digest(cookie), workload=workload, port=port, visit_until__gt=at)
+        .filter(cookie_digest=_hash_secret(cookie), workload=workload, port=port, visit_until__gt=at)
         .first()
     )
     if link is None or not _is_allowed(link):
@@ -163,5 +163,5 @@ def _check_unused_links(user: User, workload: Workload, at: datetime) -> None:
         )
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -14,7 +14,7 @@ from berth.db.stored_responses import ResponseRow
 from projects.models import Audit, Event, Workload, WorkloadRole
 
 
-def _names(model: type[Model], *excluded: str) -> list[str]:
+def _column_names(model: type[Model], *excluded: str) -> list[str]:
     columns = (str(field.column) for field in model._meta.concrete_fields)
     return [column for column in columns if column not in excluded]
 
@@ -23,10 +23,10 @@ def _quote_columns(columns: Iterable[str], prefix: str = "") -> str:
     return ", ".join(f'{prefix}"{name}"' for name in columns)
 
 
-WORKLOAD_COLUMNS = _names(Workload)
-ROLE_COLUMNS = _names(WorkloadRole, "id")
-EVENT_COLUMNS = _names(Event, "id", "at")
-AUDIT_COLUMNS = _names(Audit, "id", "at")
+WORKLOAD_COLUMNS = _column_names(Workload)
+ROLE_COLUMNS = _column_names(WorkloadRole, "id")
+EVENT_COLUMNS = _column_names(Event, "id", "at")
+AUDIT_COLUMNS = _column_names(Audit, "id", "at")
 
 # A row is skipped if its name belongs to a live workload or an active array of the project.
 INSERT = f"""
@@ -80,7 +80,7 @@ def store(
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
         to_json(_column_values(rows, WORKLOAD_COLUMNS)).decode(),
-        to_json([role for row, tree in workloads for role in _roles(row.pk, tree)]).decode(),
+        to_json([role for row, tree in workloads for role in _role_rows(row.pk, tree)]).decode(),
         to_json(_column_values(events, EVENT_COLUMNS)).decode(),
         to_json(_column_values(entries, AUDIT_COLUMNS)).decode(),
         to_json([response.to_json() for response in responses]).decode(),
@@ -91,7 +91,7 @@ def store(
 def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
     """Replace the rows of a workload's roles."""
     WorkloadRole.objects.filter(workload=workload_id).delete()
-    WorkloadRole.objects.bulk_create(WorkloadRole(**values) for values in _roles(workload_id, tree))
+    WorkloadRole.objects.bulk_create(WorkloadRole(**values) for values in _role_rows(workload_id, tree))
 
 
 def _column_values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _column_values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[s
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 
 
-def _roles(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
+def _role_rows(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
     """Return the roles as rows, numbered in document order."""
     return [
         {

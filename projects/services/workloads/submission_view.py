@@ -33,7 +33,7 @@ POOL_COLUMNS = {
 POOL_FIELDS = [field.attname for field in NodePool._meta.concrete_fields if field.attname in POOL_COLUMNS]
 
 
-def _columns(model: type[Model], alias: str) -> str:
+def _select_columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
@@ -71,7 +71,7 @@ def _projects(lock: str) -> str:
             JOIN projects_department department ON department.id = project.department_id
             WHERE project.name = ANY(%s) {lock}
         )
-        SELECT {_columns(Project, "(row.project)")}, {_columns(Department, "(row.department)")},
+        SELECT {_select_columns(Project, "(row.project)")}, {_select_columns(Department, "(row.department)")},
             CASE WHEN row_number() OVER (PARTITION BY (row.project).department_id) = 1 THEN ({QUOTAS}) END,
             CASE WHEN row_number() OVER () = 1 THEN ({POOLS}) END
         FROM row

@@ -137,18 +137,18 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
     if row.object_type in ("budget", "quota"):
         name, _, tail = row.object_name.partition(": ")
         tail = "" if row.object_type == "quota" else f": {tail}"
-    verb = _verb(row)
+    verb = _verb_phrase(row)
     if row.object_type == "nodepool" and row.action in IN_POOL:
         text, key = IN_POOL[row.action]
         verb = f"{text} {(row.after or row.before or {}).get(key, '')}".strip() + " of node pool"
-    tail = tail or _inline(row, values)
+    tail = tail or _inline_value(row, values)
     if schedule:
         tail = f" for schedule {schedule}{tail}"
     if project is not None and row.object_type in ("workload", "workloadarray", "projectsecret", "session"):
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
     folded = [] if is_complete else [_change(*value) for value in values]
-    return Entry(row, verb, name, _link(row, live), tail, folded, _verb_in_group(row, verb))
+    return Entry(row, verb, name, _object_url(row, live), tail, folded, _verb_in_group(row, verb))
 
 
 def _verb_in_group(row: Audit, verb: str) -> str:
@@ -160,7 +160,7 @@ def _verb_in_group(row: Audit, verb: str) -> str:
     return f"{begin} {{}} {noun}s" if begin != verb else ""
 
 
-def _verb(row: Audit) -> str:
+def _verb_phrase(row: Audit) -> str:
     if row.action == "prune":
         return "deleted old rows of the"
     noun = NOUNS.get(row.object_type, row.object_type)
@@ -184,7 +184,7 @@ def _describe_role(row: Audit) -> Entry:
     return Entry(row, "made", user, reverse("access"), f" {role}{previous}", in_group="granted {} roles")
 
 
-def _inline(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
+def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
     """Return the values that belong in the sentence, with a leading colon, or ""."""
     after = row.after or {}
     if row.action == "submit":
@@ -197,7 +197,7 @@ def _inline(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
         return _new_quota(after)
     if row.action in ("cordon", "uncordon", "drain", "terminate") and row.object_type == "node":
         return f": {after['reason']}" if after.get("reason") else ""
-    if row.before and row.after and _fits(values):
+    if row.before and row.after and _fits_inline(values):
         return ": " + ", ".join(f"{label} {old or 'none'} → {new or 'none'}" for label, old, new in values)
     return ""
 
@@ -210,7 +210,7 @@ def _new_quota(after: dict[str, Any]) -> str:
     return text if after.get("over_quota", True) else f"{text}, never over quota"
 
 
-def _fits(values: Sequence[tuple[str, str, str]]) -> bool:
+def _fits_inline(values: Sequence[tuple[str, str, str]]) -> bool:
     return 0 < len(values) <= MAX_INLINE_CHANGES and all(
         len(text) <= MAX_INLINE_LENGTH and "\n" not in text for value in values for text in value
     )
@@ -220,7 +220,7 @@ def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) ->
     """Return whether the sentence contains every changed value."""
     if all(key == "Phase" or new in ("", "0", row.object_name) for key, _, new in values):
         return True
-    return bool(row.before) and bool(row.after) and _fits(values) and " → " in tail
+    return bool(row.before) and bool(row.after) and _fits_inline(values) and " → " in tail
 
 
 def _change(label: str, before: str, after: str) -> Change:
@@ -238,7 +238,7 @@ def _change(label: str, before: str, after: str) -> Change:
     )  # fmt: skip
 
 
-def _link(row: Audit, live: set[tuple[str, str]]) -> str:
+def _object_url(row: Audit, live: set[tuple[str, str]]) -> str:
     """Return the URL of the object's page or of the page that lists it, or "" if there is none."""
     is_live = (row.object_type, row.object_id) in live
     match row.object_type:

@@ -43,7 +43,7 @@ def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
 
     A group stands in the place of its first entry.
     """
-    for _, of_minute in groupby(entries, key=_minute):
+    for _, of_minute in groupby(entries, key=_minute_of_entry):
         yield from _group_minute(list(of_minute))
 
 
@@ -59,5 +59,5 @@ def _group_minute(entries: list[Entry]) -> Iterator[Entry | EntryGroup]:
             yield EntryGroup(group)
 
 
-def _minute(entry: Entry) -> datetime:
+def _minute_of_entry(entry: Entry) -> datetime:
     return entry.row.at.replace(second=0, microsecond=0)

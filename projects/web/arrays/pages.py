@@ -118,7 +118,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     array = find_array(request.actor, array_id)
     tasks = all_tasks = workloads(request.actor).filter(array=array, superseded=False)
     progress = load_progress([array])[array.pk]
-    tabs = _tabs(progress)
+    tabs = _state_tabs(progress)
     state = request.GET.get("state", "")
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
@@ -142,7 +142,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "array": array,
         "progress": progress,
         "states": tabs,
-        "squares": _squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else [],
+        "squares": _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else [],
         "state": state,
         "slice": row_slice,
         "sort": row_slice.sort,
@@ -245,7 +245,7 @@ def _as_csv(
     return csv_response(request, array.name, [*CSV_COLUMNS, *names], lines)
 
 
-def _squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
+def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
     """Return a square for each task, by index."""
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
@@ -256,7 +256,7 @@ def _squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parame
     return squares
 
 
-def _tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
+def _state_tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending."""
     counts = progress.counts
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}

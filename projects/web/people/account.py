@@ -24,7 +24,7 @@ CHANGE_HELP = (
 )
 
 
-def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
+def _password_field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
     attributes = {"autocomplete": autocomplete}
     return forms.CharField(
         label=label, max_length=MAX_PASSWORD_LENGTH, strip=False, help_text=help_text,
@@ -33,9 +33,9 @@ def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharFiel
 
 
 class PasswordForm(Form):
-    current_password = _field("Current password", "current-password")
-    new_password = _field("New password", "new-password", "At least 10 characters")
-    repeated = _field("Confirm new password", "new-password")
+    current_password = _password_field("Current password", "current-password")
+    new_password = _password_field("New password", "new-password", "At least 10 characters")
+    repeated = _password_field("Confirm new password", "new-password")
     revoke_tokens = forms.BooleanField(label="Also revoke all my other tokens", required=False)
 
     def clean_repeated(self) -> str:

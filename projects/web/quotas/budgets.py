@@ -64,14 +64,14 @@ def add(request: Request) -> HttpResponse:
     }
     if not owners:
         require(request.actor, Action.ADMINISTER)
-    form = NewBudgetForm(request.POST or None, initial=_initial(None), auto_id="budget_%s")
+    form = NewBudgetForm(request.POST or None, initial=_initial_values(None), auto_id="budget_%s")
     cast("forms.ChoiceField", form.fields["owner"]).choices = [
         (key, f"{owner.name} ({owner._meta.verbose_name})") for key, owner in owners.items()
     ]
     if request.method == "POST" and form.is_valid():
         owner = owners[form.cleaned_data["owner"]]
         try:
-            set_budget(actor=request.actor, owner=owner, values=_values(form), expected_version=0)
+            set_budget(actor=request.actor, owner=owner, values=_budget_values(form), expected_version=0)
         except PreconditionFailed:
             form.add_error("owner", f"{owner.name} already has a budget. Edit that budget instead")
         except BerthError as error:
@@ -86,15 +86,17 @@ def add(request: Request) -> HttpResponse:
 def edit(request: Request, kind: str, name: str) -> HttpResponse:
     owner = find_owner(request.actor, kind, name)
     require_set_quota(request.actor, owner)
-    initial = _initial(_find_budget(request.actor, owner))
+    initial = _initial_values(_find_budget(request.actor, owner))
     form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
     if request.method == "POST" and form.is_valid():
         expected = form.cleaned_data["version"]
         try:
-            set_budget(actor=request.actor, owner=owner, values=_values(form), expected_version=expected)
+            set_budget(
+                actor=request.actor, owner=owner, values=_budget_values(form), expected_version=expected
+            )
         except PreconditionFailed:
             stored_budget = _find_budget(request.actor, owner)
-            form = BudgetForm(initial=_initial(stored_budget), auto_id="budget_%s")
+            form = BudgetForm(initial=_initial_values(stored_budget), auto_id="budget_%s")
             return _form_response(
                 request, form, f"Budget for {owner}", "Save budget", text=CONFLICT_MESSAGE, status=412
             )
@@ -144,7 +146,7 @@ def _find_budget(actor: Actor, owner: Tenant) -> Budget | None:
     return budgets(actor).filter(**owner_columns(owner)).first()
 
 
-def _initial(budget: Budget | None) -> dict[str, Any]:
+def _initial_values(budget: Budget | None) -> dict[str, Any]:
     percents = default_warnings() if budget is None else budget.warn_at
     return {
         "gpu_hours": None if budget is None else budget.gpu_hours,
@@ -153,7 +155,7 @@ def _initial(budget: Budget | None) -> dict[str, Any]:
     }
 
 
-def _values(form: BudgetForm) -> dict[str, Any]:
+def _budget_values(form: BudgetForm) -> dict[str, Any]:
     return {key: form.cleaned_data[key] for key in ("gpu_hours", "warn_at")}
 
 

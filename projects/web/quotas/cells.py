@@ -82,7 +82,7 @@ def parse_cell(field: Field, text: str) -> Any:
         return text
     if word in (*UNLIMITED_WORDS, INHERITED, "own") and field.kind != "weight":
         return None
-    number = _number(word)
+    number = _parse_number(word)
     if number is None:
         return text
     return int(number) if field.kind in ("rank", "whole") and number.is_integer() else number
@@ -117,7 +117,7 @@ def field_for_path(path: str, inputs: Iterable[str]) -> str:
     return names.get(path) or next(iter(inputs), "gpu")
 
 
-def _number(word: str) -> float | None:
+def _parse_number(word: str) -> float | None:
     """Parse a number, including spreadsheet formats: 1,500 or 1 500."""
     normalized = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
     normalized = normalized.replace(",", "") if THOUSANDS.fullmatch(normalized) else normalized

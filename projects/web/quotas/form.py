@@ -36,14 +36,14 @@ FIELDS_BY_PATH = {
 }
 
 
-def _amount(label: str, step: str, hint: str = UNLIMITED) -> forms.FloatField:
+def _amount_field(label: str, step: str, hint: str = UNLIMITED) -> forms.FloatField:
     widget = forms.NumberInput(attrs={"class": "short", "step": step, "min": "0", "placeholder": "∞"})
     return forms.FloatField(label=label, required=False, widget=widget, help_text=hint)
 
 
 class QuotaForm(Form):
-    gpu = _amount("GPUs", "any")
-    limit_gpu = _amount("GPU limit", "any")
+    gpu = _amount_field("GPUs", "any")
+    limit_gpu = _amount_field("GPU limit", "any")
     weight = forms.FloatField(
         label="Over-quota weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
@@ -55,10 +55,10 @@ class QuotaForm(Form):
         widget=forms.NumberInput(attrs={"class": "short"}),
         help_text="Leave empty to inherit.",
     )
-    cpu = _amount("CPU cores", "any")
-    limit_cpu = _amount("CPU limit", "any")
-    memory_mib = _amount("Memory (MiB)", "1")
-    limit_memory_mib = _amount("Memory limit (MiB)", "1")
+    cpu = _amount_field("CPU cores", "any")
+    limit_cpu = _amount_field("CPU limit", "any")
+    memory_mib = _amount_field("Memory (MiB)", "1")
+    limit_memory_mib = _amount_field("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values at the time the form was opened

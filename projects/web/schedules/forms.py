@@ -229,7 +229,7 @@ def add(request: Request) -> HttpResponse:
 def edit(request: Request, project: str, name: str) -> HttpResponse:
     schedule = find_schedule(request, project, name)
     schedules.require_change(request.actor, schedule)
-    form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial(schedule))
+    form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial_values(schedule))
     form.offer(_template_choices(request.actor, project, schedule.template))
     back = reverse("schedule", args=[project, name])
     if request.method == "POST" and form.is_valid():
@@ -267,7 +267,7 @@ def preview_times(request: Request) -> HttpResponse:
         context |= {
             "runs": [(f"{run:%a} {run.day} {run:%b, %H:%M}", run) for run in runs],
             "times": "" if problems else describe_cron(values.cron),
-            "problem": _sentence(problems[0]) if problems else "",
+            "problem": _problem_sentence(problems[0]) if problems else "",
         }
     return render(request, "projects/schedules/times.html", context)
 
@@ -281,13 +281,13 @@ def _template_choices(actor: Actor, project: str, current: str = "") -> list[tup
     return [("", "Choose a template" if choices else f"No templates in {project}"), *choices]
 
 
-def _sentence(problem: Problem) -> str:
+def _problem_sentence(problem: Problem) -> str:
     text = f"{problem.message}{problem.advice}"
     text = f"Time zone: {text}" if problem.path == "time_zone" else text[:1].upper() + text[1:]
     return text if text.endswith("?") else f"{text}."
 
 
-def _initial(schedule: Schedule) -> dict[str, Any]:
+def _initial_values(schedule: Schedule) -> dict[str, Any]:
     names = ("time_zone", "overlap", "template", "version")
     source = TEMPLATE if schedule.template else DOCUMENT
     values = {name: getattr(schedule, name) for name in names}

@@ -136,7 +136,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
         "next_runs": schedules.next_runs(schedule, NEXT_RUNS, timezone.now()),
         "runs": runs.rows,
         "listing": runs,
-        "steps": list(_steps(request, schedule)),
+        "steps": list(_allowed_steps(request, schedule)),
         "may_change": schedules.may_change(request.actor, schedule),
     }
     return page(request, "projects/schedules/page.html", context, inner="projects/schedules/body.html")
@@ -192,12 +192,12 @@ def _row_steps(request: Request, schedule: Schedule) -> list[tuple[str, str]]:
     """Return the steps that the list offers for one schedule, with short labels."""
     return [
         (step, label.removesuffix(" schedule"))
-        for step, label in _steps(request, schedule)
+        for step, label in _allowed_steps(request, schedule)
         if step != "delete"
     ]
 
 
-def _steps(request: Request, schedule: Schedule) -> Iterator[tuple[str, str]]:
+def _allowed_steps(request: Request, schedule: Schedule) -> Iterator[tuple[str, str]]:
     """Yield the steps that the user may perform, with their labels."""
     if may(request.actor, Action.SUBMIT, schedule.project):
         yield "run", STEPS["run"].label

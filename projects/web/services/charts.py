@@ -59,7 +59,7 @@ class Chart:
 
 def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
     """Return a service's charts, or none if there is no sample from the last hour."""
-    points = _points(service, now)
+    points = _recent_points(service, now)
     if not points:
         return []
     stride = -(-len(points) // MAX_POINTS)
@@ -71,14 +71,14 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
     axis = Axis(now - SPAN, now, _valid_seconds(config))
     return [
         _chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
-        _chart("usage", "Token cache usage", "%", points, _pick("avg_token_usage", 100), usage, axis),
-        _chart("queued", "Queued requests", "", points, _pick("total_queue_reqs", 1), backlog, axis),
+        _chart("usage", "Token cache usage", "%", points, _value_getter("avg_token_usage", 100), usage, axis),
+        _chart("queued", "Queued requests", "", points, _value_getter("total_queue_reqs", 1), backlog, axis),
         _chart(
             "latency",
             "Queue time p95",
             "s",
             points,
-            _pick("queue_time_p95", 1000),
+            _value_getter("queue_time_p95", 1000),
             queue_time_limit,
             axis,
             in_thousandths=True,
@@ -122,11 +122,11 @@ def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> di
 def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
     """Yield the samples behind the charts as CSV rows. Unknown values are empty."""
     usage, queued, latency = (
-        _pick("avg_token_usage", 100),
-        _pick("total_queue_reqs", 1),
-        _pick("queue_time_p95", 1),
+        _value_getter("avg_token_usage", 100),
+        _value_getter("total_queue_reqs", 1),
+        _value_getter("queue_time_p95", 1),
     )
-    for point in _points(service, now):
+    for point in _recent_points(service, now):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
 
 
@@ -134,11 +134,11 @@ def _valid_seconds(config: AutoscalerConfig) -> float:
     return max(MIN_VALID_SECONDS, config.max_sample_age)
 
 
-def _points(service: Service, now: datetime) -> list[MetricsPoint]:
+def _recent_points(service: Service, now: datetime) -> list[MetricsPoint]:
     return list(service.points.filter(at__gt=now - SPAN).defer("by_engine").order_by("at"))
 
 
-def _pick(name: str, factor: float) -> Pick:
+def _value_getter(name: str, factor: float) -> Pick:
     def pick(point: MetricsPoint) -> float | None:
         value: Any = point.values.get(name)
         return None if value is None else float(value) * factor
@@ -151,7 +151,7 @@ def _chart(
     *, in_thousandths: bool = False,
 ) -> Chart:  # fmt: skip
     """Return a chart that shows unknown values and missing samples as gaps instead of zeros."""
-    times, values = _steps(points, pick, axis)
+    times, values = _step_values(points, pick, axis)
     rounded = [round(value) if value is not None else 0 for value in values]
     highest = max([*rounded, 1])
     gaps = [0 if value is not None else highest for value in values]
@@ -176,7 +176,9 @@ def _chart(
     )  # fmt: skip
 
 
-def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
+def _step_values(
+    points: Sequence[MetricsPoint], pick: Pick, axis: Axis
+) -> tuple[list[float], list[float | None]]:
     """Return times and values for a step chart. A value becomes unknown if the next sample is late."""
     times, values = list[float](), list[float | None]()
     following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]

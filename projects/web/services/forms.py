@@ -46,7 +46,7 @@ class ScaleInForm(Form):
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_out(request: Request, service: str) -> HttpResponse:
-    row = _service(request, service)
+    row = _find_service(request, service)
     count = engine_count(row)
     form = ScaleOutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
     if request.method == "POST" and form.is_valid():
@@ -64,7 +64,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
     """Show the inference engines to remove, using a dry run, then request the scale-in."""
-    row = _service(request, service)
+    row = _find_service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")
     order_text = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
@@ -98,7 +98,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
-    row = _service(request, service)
+    row = _find_service(request, service)
     scale_request = find_request(row, "scale_out", request_id)
     if request.method == "POST":
         requests.cancel(actor=request.actor, request=scale_request)
@@ -116,7 +116,7 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def switch(request: Request, service: str, word: str) -> HttpResponse:
-    row, on = _service(request, service), word == "on"
+    row, on = _find_service(request, service), word == "on"
     verb = "Enable" if on else "Disable"
     if request.method == "POST":
         autoscalers.enable(actor=request.actor, service=row, enabled=on)
@@ -136,7 +136,7 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
     """Edit the settings, or preview them with the last day's metrics."""
-    row = _service(request, service)
+    row = _find_service(request, service)
     form = AutoscalerForm(request.POST or None, current=autoscalers.full_settings(row.autoscaler))
     context: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
@@ -161,7 +161,7 @@ def settings(request: Request, service: str) -> HttpResponse:
     )
 
 
-def _service(request: Request, service: str) -> Service:
+def _find_service(request: Request, service: str) -> Service:
     row = find_service(request.actor, service)
     require(request.actor, Action.OPERATE, row.workload)
     return row

@@ -137,7 +137,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     )
     running = next((request for request in requests if not request.is_final), None)
     ended = service.workload.phase in ENDED_PHASES
-    engines = _engines(service)
+    engines = _engine_rows(service)
     measured = measured_at(window, now)
     is_fresh = measured is not None and (now - measured).total_seconds() <= config.max_sample_age
     # Values are those of the latest measurement, like those of the charts. If it is old, states are unknown.
@@ -150,7 +150,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         "engines": engines,
         "serving": serving_status(service.workload, [row.engine for row in engines]),
         "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:MAX_ROWS],
-        "running": running and _progress(running),
+        "running": running and _request_progress(running),
         "requests": requests,
         "scaler": scaler,
         "config": config,
@@ -175,7 +175,7 @@ class EngineRow:
     status: EngineStatus
 
 
-def _engines(service: Service) -> list[EngineRow]:
+def _engine_rows(service: Service) -> list[EngineRow]:
     rows = list(service.engines.filter(ended_at__isnull=True).select_related("workload").order_by("number"))
     pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
     pods_by_id = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
@@ -184,7 +184,7 @@ def _engines(service: Service) -> list[EngineRow]:
     ]
 
 
-def _progress(request: ScaleRequest) -> dict[str, Any]:
+def _request_progress(request: ScaleRequest) -> dict[str, Any]:
     """Return a request's states with the time of each, and its pending inference engines."""
     reached_at = {step.status: step.at for step in request.steps.all()}
     state_names = list(PROGRESS_STATES[request.direction])

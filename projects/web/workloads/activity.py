@@ -21,16 +21,16 @@ def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
     It is about the state of services and inference engines, and about the nodes of other workloads.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
-    nodes = _nodes(running) if running else {}
+    nodes = _describe_running_pods(running) if running else {}
     services = {row.pk: row for row in running if row.kind == WorkloadKind.SERVICE}
-    activity = _serving(services) if services else {}
+    activity = _describe_serving(services) if services else {}
     for row in running:
         if row.idle_timeout is not None:
             activity[row.pk] = f"Stops when idle for {duration(row.idle_timeout)}"
     return {**nodes, **activity}
 
 
-def _nodes(running: Iterable[Workload]) -> dict[UUID, str]:
+def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, str]:
     """Describe each workload's running pods: their number and their nodes."""
     pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
     rows = pods.values("workload_id").annotate(
@@ -47,7 +47,7 @@ def _pods_on_nodes(count: int, nodes: Sequence[str]) -> str:
     )
 
 
-def _serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, str]:
+def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, str]:
     engines = InferenceEngine.objects.filter(ended_at__isnull=True).select_related("workload", "service")
     by_service: dict[UUID, list[InferenceEngine]] = defaultdict(list)
     for engine in engines.filter(service__workload__in=workloads):

@@ -127,7 +127,7 @@ def _describe(rows: Sequence[object], chosen_arrays: Sequence[WorkloadArray]) ->
 
 def _visible_workloads(request: Request, ids_as_text: Iterable[str], step: str) -> list[Workload]:
     """Return the visible workloads with these IDs whose state allows the action."""
-    rows = workloads(request.actor).filter(pk__in=_ids(ids_as_text)).exclude(phase__in=ENDED_PHASES)
+    rows = workloads(request.actor).filter(pk__in=_parse_ids(ids_as_text)).exclude(phase__in=ENDED_PHASES)
     if step == "suspend":
         rows = rows.exclude(phase=Phase.SUSPENDED)
     elif step == "resume":
@@ -137,11 +137,11 @@ def _visible_workloads(request: Request, ids_as_text: Iterable[str], step: str) 
 
 def _visible_arrays(request: Request, ids_as_text: Iterable[str]) -> list[WorkloadArray]:
     """Return the active arrays with these IDs that the user may see."""
-    rows = arrays(request.actor).filter(pk__in=_ids(ids_as_text), state=ArrayState.ACTIVE)
+    rows = arrays(request.actor).filter(pk__in=_parse_ids(ids_as_text), state=ArrayState.ACTIVE)
     return list(rows.order_by("project__name", "name"))
 
 
-def _ids(ids_as_text: Iterable[str]) -> list[uuid.UUID]:
+def _parse_ids(ids_as_text: Iterable[str]) -> list[uuid.UUID]:
     ids = []
     for text in list(ids_as_text)[:MAX_SELECTED]:
         try:

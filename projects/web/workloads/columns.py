@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, Column] = {
 DEFAULT_COLUMNS = tuple(key for key, column in COLUMNS.items() if column.is_default)
 
 
-def _percent(row: Workload) -> float | None:
+def _utilization_percent(row: Workload) -> float | None:
     busy: int | None = getattr(row, "utilization", None)
     return None if busy is None else busy / 10
 
@@ -57,7 +57,7 @@ CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
         ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
         ("Requested GPUs", lambda row: row.gpu_milli_min / MILLI),
     ),
-    "utilization": (("GPU utilization (%)", _percent),),
+    "utilization": (("GPU utilization (%)", _utilization_percent),),
     "priority": (("Priority", lambda row: row.priority), ("Preemptible", lambda row: row.preemptible)),
     "submitted": (
         ("Submitted", lambda row: row.submitted_at),

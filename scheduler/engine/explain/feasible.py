@@ -132,7 +132,10 @@ def _count_by_size(nodes: Iterable[tuple[Node, int]]) -> NodeCounts:
 
 
 def _pool_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    requested, most = _requested(arrangement), _max_capacity(board, [need.part.role for need in arrangement])
+    requested, most = (
+        _requested_total(arrangement),
+        _max_capacity(board, [need.part.role for need in arrangement]),
+    )
     for kind, resource in enumerate(RESOURCE_NAMES):
         if requested[kind] > most[kind]:
             return Reason.EXCEEDS_POOL_MAX, _shortage_numbers(resource, requested[kind], most[kind])
@@ -148,7 +151,7 @@ def _shortage_numbers(resource: str, requested: int, most: int) -> dict[str, int
     return {"resource": resource, "requested": requested, "most": most, "missing": requested - most}
 
 
-def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
+def _requested_total(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """Return the total limits, or the total requests if no GPUs are requested.
 
     CPU-only workloads may start as soon as their requests fit. A GPU memory request adds no GPUs to the
@@ -257,7 +260,7 @@ def _domain_shortage(
 ) -> tuple[str, int, int] | None:
     """Return a resource that is short even in the empty domain, with request and capacity, or None."""
     requested, sums = (
-        _requested(needs),
+        _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),
     )
     for kind, resource in enumerate(RESOURCE_NAMES):

@@ -30,7 +30,7 @@ def mismatch_numbers(
     return {
         "role": role.name,
         "nodes": len(nodes),
-        "obstacles": _sentence(obstacles, new),
+        "obstacles": _obstacles_sentence(obstacles, new),
         **{f"by_{kind}": by_kind[kind] for kind in sorted(by_kind)},
     }
 
@@ -63,9 +63,9 @@ def _format_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def _sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
+def _obstacles_sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
     ordered = sorted(obstacles.items(), key=lambda entry: (-entry[1], entry[0]))
-    clauses = [_clause(obstacle, count) for obstacle, count in ordered[:MAX_OBSTACLES]]
+    clauses = [_obstacle_clause(obstacle, count) for obstacle, count in ordered[:MAX_OBSTACLES]]
     left = sum(count for _, count in ordered[MAX_OBSTACLES:])
     if left:
         clauses.append(f"{format_count(left, 'node')} {'has' if left == 1 else 'have'} other obstacles")
@@ -73,7 +73,7 @@ def _sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
     return "; ".join(clauses) or "the pool has no nodes"
 
 
-def _clause(obstacle: Obstacle, count: int) -> str:
+def _obstacle_clause(obstacle: Obstacle, count: int) -> str:
     kind, detail = obstacle
     nodes, one = format_count(count, "node"), count == 1
     return {

@@ -124,14 +124,14 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
         case Reason.WAITING_FOR_CAPACITY:
             yield "shortage", _shortage_phrase(numbers)
         case Reason.WAITING_FOR_GANG:
-            count = _integer(numbers, "missing")
+            count = _get_integer(numbers, "missing")
             yield "replicas", f"{format_count(count, 'replica')} {'is' if count == 1 else 'are'}"
         case Reason.WAITING_FOR_SCALE_UP:
             yield "scale_up", _scale_up_phrase(numbers)
         case Reason.BACKOFF:
             yield "backoff", _backoff_phrase(numbers)
         case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
-            yield "placement_attempts", format_count(_integer(numbers, "attempts"), "placement attempt")
+            yield "placement_attempts", format_count(_get_integer(numbers, "attempts"), "placement attempt")
 
 
 def _group_sentence(numbers: Numbers) -> str:
@@ -163,7 +163,7 @@ def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
     yield "request", f"{requested}{unit}"
 
 
-def _integer(numbers: Numbers, key: str) -> int:
+def _get_integer(numbers: Numbers, key: str) -> int:
     value = numbers.get(key)
     return value if isinstance(value, int) else 0
 
@@ -171,10 +171,10 @@ def _integer(numbers: Numbers, key: str) -> int:
 def _shortage_phrase(numbers: Numbers) -> str:
     free, missing = (_in_units(key, numbers.get(key), numbers) for key in ("free", "missing"))
     if numbers.get("resource") == "pods":
-        count = format_count(_integer(numbers, "requested"), "replica")
+        count = format_count(_get_integer(numbers, "requested"), "replica")
         return f"Nodes have reached their maximum number of pods: {count} requested, {free} placeable"
     if numbers.get("resource") == "replicas":
-        return f"No matching node is ready for {format_count(_integer(numbers, 'requested'), 'replica')}"
+        return f"No matching node is ready for {format_count(_get_integer(numbers, 'requested'), 'replica')}"
     sentence = f"{_with_unit('requested', numbers)} requested, {free} free"
     if numbers.get("leaving"):
         sentence += f" ({_in_units('leaving', numbers['leaving'], numbers)} of it until pods have stopped)"
@@ -195,20 +195,20 @@ def _consolidation_phrase(numbers: Numbers) -> str:
     if numbers.get("consolidation") == "disabled":
         return "; consolidation is disabled in this pool"
     if "max_moves" in numbers:
-        pods = format_count(_integer(numbers, "max_moves"), "pod")
+        pods = format_count(_get_integer(numbers, "max_moves"), "pod")
         return f"; consolidation may move at most {pods} at a time"
     return ""
 
 
 def _held_phrase(numbers: Numbers) -> str:
-    count = _integer(numbers, "held_nodes")
+    count = _get_integer(numbers, "held_nodes")
     verb = "is" if count == 1 else "are"
     return f"; {format_count(count, 'node')} {verb} held for this workload" if count else ""
 
 
 def _reclaim_phrase(numbers: Numbers) -> str:
-    action, missing = numbers.get("action", "reclaimed"), _integer(numbers, "missing")
-    amount = _integer(numbers, "reclaimable")
+    action, missing = numbers.get("action", "reclaimed"), _get_integer(numbers, "missing")
+    amount = _get_integer(numbers, "reclaimable")
     if not missing and not amount:
         return f"Nothing can be {action} that would make the workload fit"
     if not missing:
@@ -225,7 +225,7 @@ def _fragmentation_phrase(numbers: Numbers) -> str:
     free, block = (_in_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
-        count = format_count(_integer(numbers, "requested"), "replica")
+        count = format_count(_get_integer(numbers, "requested"), "replica")
         return f"at most {most} of the {count} may run on a node: {free} placeable"
     where = "fragmented"
     if numbers.get("beside"):
@@ -238,7 +238,7 @@ def _fragmentation_phrase(numbers: Numbers) -> str:
 
 
 def _scale_up_phrase(numbers: Numbers) -> str:
-    count = _integer(numbers, "nodes")
+    count = _get_integer(numbers, "nodes")
     if numbers.get("booting"):
         return f"Capacity is reserved on {format_count(count, 'booting node')}"
     return f"The pool can grow; {format_count(count, 'more node')} would serve its pending workloads"
@@ -250,7 +250,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
     if numbers.get("refusal"):
         return f"Can start again at {_time_phrase(numbers)}, after {numbers['refusal']}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
-    causes = [format_count(count, noun) for key, noun in counts if (count := _integer(numbers, key))]
+    causes = [format_count(count, noun) for key, noun in counts if (count := _get_integer(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""
     return f"Can start again at {_time_phrase(numbers)}{after}"
 
@@ -262,7 +262,7 @@ def _time_phrase(numbers: Numbers) -> str:
     """
     if numbers.get("until") is None:
         return ""
-    return f"{datetime.fromtimestamp(_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(_get_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _holders_phrase(numbers: Numbers) -> str:

@@ -115,7 +115,7 @@ class PoolRefusals:
         self, gang: Gang, blockers: tuple[Blocker, ...], position: int | None, key: tuple[str, ...]
     ) -> Refusal:
         workload = gang.workload
-        key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
+        key += (f"priority {workload.priority}", f"submitted {_format_utc(workload.submitted)}", gang.name)
         start = self.expected_starts.get(gang.name)
         return Refusal(gang.name, blockers, position, key, start, self.pool)
 
@@ -251,7 +251,7 @@ def _format_queue_keys(group: ReportedGroup) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)  # workloads in a burst are often submitted within the same second
-def _utc(seconds: int) -> str:
+def _format_utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 

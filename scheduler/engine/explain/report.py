@@ -11,7 +11,7 @@ from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 
 
 def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
-    demand = _demand(boards)
+    demand = _pool_demand(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.cycle.bundles),
         refusals=Refusals([collect_refusals(board) for board in boards]),
@@ -26,7 +26,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     )
 
 
-def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
+def _pool_demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Return the demand of each pool. Each pending workload counts in only one pool."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
@@ -73,10 +73,10 @@ def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
         share=amounts(account.share),
         allocated=amounts(account.allocated),
         requested=amounts(account.requested),
-        usage=_usage(account),
+        usage=_normalized_usage(account),
     )
 
 
-def _usage(account: QueueAccount) -> tuple[float, float, float]:
+def _normalized_usage(account: QueueAccount) -> tuple[float, float, float]:
     usage = account.entitlement.usage
     return usage.normalized(0), usage.normalized(1), usage.normalized(2)

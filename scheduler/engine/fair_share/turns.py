@@ -54,7 +54,7 @@ class TurnTaking:
         self.history_counts = bool(gang.account.relative_usage)
         # Computed before any victim is selected.
         self._levels = (
-            {a: _level(board, a, self.kind) for a in gang.account.path} if self.history_counts else {}
+            {a: _sibling_level(board, a, self.kind) for a in gang.account.path} if self.history_counts else {}
         )
         self._own_excess = {a: self._relative_excess(a, a, self._requested) for a in self._levels}
         self._may_exceed_share = {a for a in gang.account.path if a.may_exceed_share_once(requested)}
@@ -153,7 +153,7 @@ def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
     return account.parent.children if account.parent else board.ledger.roots
 
 
-def _level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
+def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     """Return the level of an account and its siblings, cached until an allocation changes.
 
     A divided department's projects belong to the level of departments.

@@ -77,7 +77,7 @@ def _pods_over_quota(
 
     total, over = [0, 0, 0], []
     for placed_pod in sorted(placed, key=sort_key):
-        requested = _amounts(placed_pod)
+        requested = _pod_amounts(placed_pod)
         if any(requested[kind] and total[kind] + requested[kind] > account.quota[kind] for kind in KINDS):
             over.append(placed_pod)
             continue
@@ -91,10 +91,10 @@ def _by_workload(placed: Iterable[PlacedPod]) -> dict[str, PodsOverQuota]:
     for placed_pod in placed:
         name = placed_pod[0].name
         pods, gpu_milli = result.get(name, PodsOverQuota())
-        result[name] = PodsOverQuota(pods + 1, gpu_milli + _amounts(placed_pod)[0])
+        result[name] = PodsOverQuota(pods + 1, gpu_milli + _pod_amounts(placed_pod)[0])
     return result
 
 
-def _amounts(placed_pod: PlacedPod) -> tuple[int, int, int]:
+def _pod_amounts(placed_pod: PlacedPod) -> tuple[int, int, int]:
     _, part, pod = placed_pod
     return pod.milli * len(pod.devices), part.amounts[1], part.amounts[2]

@@ -38,7 +38,7 @@ class QuotaGroups:
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
         self._seen: dict[str, tuple[int, ...]] = {}  # state of all other boards at the last refresh, by pool
         self._changed: set[str] = set()  # pools whose amounts changed after the last `changed_pools`
-        for group in _groups(boards.values()):
+        for group in _account_groups(boards.values()):
             for pool, account in group.accounts.items():
                 account.group = group
                 self._accounts[pool].append(account)
@@ -123,7 +123,7 @@ class QuotaGroups:
         return changed
 
 
-def _groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
+def _account_groups(boards: Iterable[Board]) -> Iterable[QueueGroup]:
     """Return one account group for each queue in each quota group."""
     accounts_by_group: dict[tuple[str, str], dict[str, QueueAccount]] = defaultdict(dict)
     for board in boards:

@@ -16,7 +16,7 @@ def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Q
     """Return the queues with group quotas reduced by the allocations in these pools."""
     if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
         return snapshot.queues
-    used = _allocated(snapshot, pools)
+    used = _allocated_by_queue(snapshot, pools)
     return tuple(
         replace(
             queue,
@@ -31,7 +31,7 @@ def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Q
     )
 
 
-def _allocated(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
+def _allocated_by_queue(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
     """Return the allocations in these pools by queue and quota group."""
     queues = {queue.name: queue for queue in snapshot.queues}
     pool_of = {node.name: node.pool for node in snapshot.nodes if node.pool in pools}

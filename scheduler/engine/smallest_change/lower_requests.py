@@ -11,12 +11,12 @@ from scheduler.engine.smallest_change.proposals import Ladder, lowering_ladder
 
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
     """Propose lower requests that keep at least half of the current amount."""
-    for role, resource, amount in _amounts(case):
+    for role, resource, amount in _role_amounts(case):
         yield _ladder(role, resource, amount, amount, -(-amount // 2))
 
 
 def less_than_half(case: PendingCase) -> Iterator[Ladder]:
-    for role, resource, amount in _amounts(case):
+    for role, resource, amount in _role_amounts(case):
         yield _ladder(role, resource, amount, -(-amount // 2), 1)
 
 
@@ -27,7 +27,7 @@ def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> La
     return lowering_ladder(amount, resource, most, least, change)
 
 
-def _amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
+def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
     """Yield each amount of the request that could be lowered, if the blockers name its resource."""
     for role in case.roles:
         if role.min > 1:

@@ -72,7 +72,7 @@ def _limit(quota: Quota | None) -> Bound:
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
     if quota.over_quota:
         return limit
-    gpu, cpu, memory = (_lower(*pair) for pair in zip(limit, _quota(quota), strict=True))
+    gpu, cpu, memory = (_min_bound(*pair) for pair in zip(limit, _quota(quota), strict=True))
     return gpu, cpu, memory
 
 
@@ -80,7 +80,7 @@ def _quota(quota: Quota | None) -> Bound:
     return (0, None, None) if quota is None else (quota.gpu_milli, quota.cpu_milli, quota.memory_mib)
 
 
-def _lower(a: int | None, b: int | None) -> int | None:
+def _min_bound(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 
 

@@ -169,7 +169,7 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
         pool.name,
         at=now,
         kind=KIND,
-        rule=_rule(eviction),
+        rule=_eviction_rule(eviction),
         pods=sorted((pod.role, pod.index) for pod in pods),
         numbers={"nodes": sorted({pod.node.name for pod in eviction.evicted})},
         entire_workload=entire_workload,
@@ -178,7 +178,7 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
     )
 
 
-def _rule(eviction: ClusterEviction) -> str:
+def _eviction_rule(eviction: ClusterEviction) -> str:
     """Return who decided the eviction, and the reason that the cluster reports for each node."""
     reasons: dict[str, set[str]] = defaultdict(set)
     for pod in eviction.evicted:

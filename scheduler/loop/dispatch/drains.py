@@ -68,7 +68,7 @@ def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetim
             [workload.phase],
             Phase.STOPPING,
             "Drained",
-            _rule(pods[0].node),
+            _drain_rule(pods[0].node),
             data={"node": pods[0].node.name},
             columns={"next_phase": Phase.PENDING},
         )
@@ -79,7 +79,7 @@ def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetim
     Eviction.objects.bulk_create(_audit_record(workload, pods, now) for workload, pods in drained)
 
 
-def _rule(node: Node) -> str:
+def _drain_rule(node: Node) -> str:
     reason = f": {node.drain_reason}." if node.drain_reason else "."
     return f"The drain timeout of node {node.name} has passed{reason}"
 
@@ -92,7 +92,7 @@ def _audit_record(workload: Workload, pods: Sequence[Pod], now: datetime) -> Evi
         node.pool.name,
         at=now,
         kind="drain",
-        rule=_rule(node),
+        rule=_drain_rule(node),
         pods=[(pod.role, pod.index) for pod in pods],
         numbers={"node": node.name, "drain_started_at": str(node.drain_started_at)},
         gpu_milli=gpu_milli,

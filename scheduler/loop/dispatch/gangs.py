@@ -183,7 +183,7 @@ def gang_facts(gang: Gang) -> GangFacts:
     in_order = pods if len(pods) == 1 else sorted(pods, key=_age_key)
     for pod in in_order:
         earlier = latest.get((pod.role, pod.index))
-        if earlier is not None and (earlier.state == PodState.LOST or _eviction(earlier, gang)):
+        if earlier is not None and (earlier.state == PodState.LOST or _eviction_reason(earlier, gang)):
             replaced.append(earlier)
         latest[pod.role, pod.index] = pod
     return GangFacts(
@@ -215,11 +215,11 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
         pod.node_id,
         pod.ended_at,
         pod.created_at,
-        _eviction(pod, gang),
+        _eviction_reason(pod, gang),
     )
 
 
-def _eviction(pod: Pod, gang: Gang) -> str:
+def _eviction_reason(pod: Pod, gang: Gang) -> str:
     """Return why the cluster or Berth stops or has stopped this pod, or an empty string.
 
     Replicas whose start the cluster rejected never ran.

@@ -57,12 +57,12 @@ def record_notices(
         notices = {sent[pk][0].workload_id: sent[pk] for pk in unrecorded}
         rows = Workload.objects.filter(pk__in=pods).select_related("project").order_by("pk")
         workloads = list(rows.only("pk", "name", "spec", "run", "project__department"))
-        events.record_all([_event(row, pods[row.pk], notices[row.pk][1]) for row in workloads])
+        events.record_all([_notice_event(row, pods[row.pk], notices[row.pk][1]) for row in workloads])
         announce.workloads_changed(workloads)
     crash_point("dispatch.noticed")
 
 
-def _event(workload: Workload, pods: int, notice: StopNotice) -> Event:
+def _notice_event(workload: Workload, pods: int, notice: StopNotice) -> Event:
     name = next(name for name, number in SIGNALS.items() if number == notice.signal)
     message = f"{name} sent to {format_count(pods, 'pod')}. SIGTERM follows after {notice.lead_seconds} s."
     data = {"signal": name, "lead_seconds": notice.lead_seconds, "pods": pods, "run": workload.run}

@@ -44,7 +44,7 @@ def build_pod_order(
     pool, environment = node.pool, node.environment
     role = next(role for role in spec.all_roles if role.name == pod.role)
     limits = pod.limits or resolve_limits(role, pool.default_limits).stored()
-    volumes = () if role.idle else _volumes(pod, spec)
+    volumes = () if role.idle else _volume_mounts(pod, spec)
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
     capabilities = runtime_capabilities(pool.runtime)
     if role.idle and not capabilities.requires_images:
@@ -78,7 +78,7 @@ def build_pod_order(
             **_pod_secrets(pod, spec),
         },
         secret_files=declared.files,
-        **_downloads(pod, volumes, has_code=spec.code is not None and not role.idle),
+        **_download_fields(pod, volumes, has_code=spec.code is not None and not role.idle),
         volumes=volumes,
         image=image.reference,
         image_pull_policy=spec.image_pull_policy,
@@ -106,7 +106,7 @@ class DeclaredSecrets:
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def _downloads(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
+def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
     """Return the order fields with the URLs from which the node downloads the pod's code and volumes.
 
     Raises ValueError if the code has expired.
@@ -130,7 +130,7 @@ def _downloads(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> d
     }
 
 
-def _volumes(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
+def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
     """Return the mounts of the document's volumes. Raises ValueError if one is no longer usable."""
     if not spec.volumes:
         return ()

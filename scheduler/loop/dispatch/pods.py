@@ -207,14 +207,14 @@ def _fail_without_secrets(
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         workloads = list(rows.filter(pk__in=messages, phase=Phase.STARTING).order_by("pk"))
         rejected = write_in_halves(
-            workloads, lambda part: move_and_stop([_failure(row, messages[row.pk]) for row in part], now)
+            workloads, lambda part: move_and_stop([_failure_move(row, messages[row.pk]) for row in part], now)
         )
     for row, reason in rejected:
         log.error("workload %s lacks a secret and could not be stopped: %s", row.pk, reason)
     crash_point("dispatch.secrets")
 
 
-def _failure(workload: Workload, message: str) -> Move:
+def _failure_move(workload: Workload, message: str) -> Move:
     data, columns = {"run": workload.run}, {"next_phase": Phase.FAILED}
     return Move(
         workload, [Phase.STARTING], Phase.STOPPING, "SecretNotFound", message, data=data, columns=columns

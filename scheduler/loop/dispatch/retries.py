@@ -107,7 +107,7 @@ def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict
     If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
     """
     grown = deepcopy(dict(document))
-    for each in _roles(grown):
+    for each in _leaf_roles(grown):
         if each.get("name", "worker") != role:
             continue
         request, limit = each.get("memory_mib", 0), each.get("limit", {}).get("memory_mib") or 0
@@ -119,10 +119,10 @@ def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict
     return grown
 
 
-def _roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _leaf_roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     yield from node.get("roles") or ()
     for group in node.get("groups") or ():
-        yield from _roles(group)
+        yield from _leaf_roles(group)
 
 
 def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
@@ -134,7 +134,7 @@ def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
     named = WorkloadRole.objects.filter(workload__in=grown, name__in=set(grown.values()))
     rows = [row for row in named.only("workload_id", "name") if row.name == grown[row.workload_id]]
     for row in rows:
-        roles = _roles(documents[row.workload_id])
+        roles = _leaf_roles(documents[row.workload_id])
         row.memory_mib = next(
             role.get("memory_mib", 0) for role in roles if role.get("name", "worker") == row.name
         )

@@ -67,7 +67,7 @@ class PodRow:
     gpu_milli: int
 
 
-def _quoted(values: tuple[str, ...]) -> str:
+def _quote_values(values: tuple[str, ...]) -> str:
     return ", ".join(f"'{value}'" for value in values)
 
 
@@ -75,7 +75,7 @@ WORKLOADS = MirroredRows(
     columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
     source="projects_workload AS work",
     changed_in="work.changed_in",
-    is_live=f"(work.phase IN ({_quoted(OBSERVED_PHASES)}) AND NOT work.held)",
+    is_live=f"(work.phase IN ({_quote_values(OBSERVED_PHASES)}) AND NOT work.held)",
     build_row=WorkloadRow._make,
 )
 
@@ -83,10 +83,10 @@ WORKLOADS = MirroredRows(
 HAS_SUCCEEDED = f"""
     pod.state = '{PodState.SUCCEEDED}' AND EXISTS (
         SELECT FROM projects_workload AS work
-         WHERE work.id = pod.workload_id AND work.phase IN ({_quoted(PHASES_WITH_PODS)}))
+         WHERE work.id = pod.workload_id AND work.phase IN ({_quote_values(PHASES_WITH_PODS)}))
 """
 POD_COLUMNS = ("id", *[column.name for column in fields(PodRow)][1:-2])
-IS_LIVE_POD = f"pod.state IN ({_quoted(LIVE_POD_STATES)})"
+IS_LIVE_POD = f"pod.state IN ({_quote_values(LIVE_POD_STATES)})"
 PODS = MirroredRows(
     columns=(
         ", ".join(f"pod.{name}" for name in POD_COLUMNS)
@@ -100,7 +100,7 @@ PODS = MirroredRows(
         SELECT pod.id FROM projects_pod AS pod WHERE {IS_LIVE_POD}
         UNION ALL
         SELECT pod.id FROM projects_workload AS work JOIN projects_pod AS pod ON pod.workload_id = work.id
-         WHERE work.phase IN ({_quoted(PHASES_WITH_PODS)}) AND pod.state = '{PodState.SUCCEEDED}'
+         WHERE work.phase IN ({_quote_values(PHASES_WITH_PODS)}) AND pod.state = '{PodState.SUCCEEDED}'
     """,  # noqa: S608
     build_row=lambda columns: PodRow(*columns),
 )

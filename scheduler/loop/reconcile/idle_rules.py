@@ -159,7 +159,7 @@ def _warn(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
         return
     warnings = [_warning(workload, due, now) for workload, due in steps]
     IdleWarning.objects.bulk_create(warnings)
-    numbers = _numbers(steps)
+    numbers = _event_numbers(steps)
     events.record_all(
         events.build(
             WARNING_KIND, warning.workload, warning.message, actor=ACTOR, data=numbers[warning.workload_id]
@@ -189,7 +189,7 @@ def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
 def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     if not steps:
         return
-    numbers, moves, reports = _numbers(steps), [], []
+    numbers, moves, reports = _event_numbers(steps), [], []
     for workload, due in steps:
         rule, since = due.idle
         message = f"Suspended by the rule of {due.owner}. {_idle_sentence(workload, rule, since)}"
@@ -227,7 +227,7 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
     )
 
 
-def _numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
+def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
     """Return the rule and measurements that led to each step, for events and the audit log."""
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))

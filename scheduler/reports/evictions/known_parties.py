@@ -26,7 +26,7 @@ def unknown_parties(
         sources = [
             *_workload_names(actor, preemptor),
             Names(visible_projects(actor)),
-            Names(_seen(actor, "preemptor_project_id"), "preemptor_name", matching),
+            Names(_visible_evictions(actor, "preemptor_project_id"), "preemptor_name", matching),
             Names(evictions(actor), "preemptor_project_name"),
         ]
         problems.append(unknown_name("preemptor", preemptor, "a workload or project", sources))
@@ -34,13 +34,13 @@ def unknown_parties(
         matching = victim_filter(actor, victim)
         sources = [
             *_workload_names(actor, victim),
-            Names(_seen(actor, "project_id"), "workload_name", matching),
+            Names(_visible_evictions(actor, "project_id"), "workload_name", matching),
         ]
         problems.append(unknown_name("workload", victim, "a workload", sources))
     return problems
 
 
-def _seen(actor: Actor, column: str) -> QuerySet[Eviction]:
+def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
     """Return the visible evictions in which the user may see the name of the party in this column."""
     rows = evictions(actor)
     if is_platform_admin(actor):

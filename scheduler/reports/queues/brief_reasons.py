@@ -36,12 +36,12 @@ def brief_reason(workload: Workload) -> str:
         return BACKOFF_END.sub("until ", workload.message)
     resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
-    allocated, requested, most = (_number(resource, numbers[key]) for key in keys)
+    allocated, requested, most = (_format_number(resource, numbers[key]) for key in keys)
     kind = "CPUs " if resource == "cpu" else ""
     where = "" if queue == workload.project.name else f" in {queue}"
     bound = BOUNDED[Reason(workload.reason)]
     return f"{requested} {kind}requested, {allocated} allocated of {bound} {most}{where}"
 
 
-def _number(resource: str, amount: Any) -> str:
+def _format_number(resource: str, amount: Any) -> str:
     return format_amount(resource, amount) if resource == "memory_mib" else f"{amount / MILLI:g}"

@@ -66,7 +66,7 @@ def current_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = No
         queue = _queue_name(owner, view)
     except KeyError:  # the owner has been deleted
         return []
-    return _warning_documents(view.snapshot, [(queue, name) for name in _pools(pool, view)])
+    return _warning_documents(view.snapshot, [(queue, name) for name in _affected_pools(pool, view)])
 
 
 def _warning_documents(snapshot: Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[Document]:
@@ -86,7 +86,7 @@ def _build_impact(
     edited_queues = [
         (_queue_name(edit.change.owner, view), pool)
         for edit in drafted
-        for pool in _pools(edit.change.pool, view)
+        for pool in _affected_pools(edit.change.pool, view)
     ]
     impact.warnings = _warning_documents(edited, edited_queues)
     if not impact.changes_nothing:
@@ -100,7 +100,7 @@ def apply_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapsho
     # Removed quotas come first, because another quota of the same owner may replace them.
     for edit in sorted(drafted, key=lambda edit: edit.after is not None):
         name = _queue_name(edit.change.owner, view)
-        for pool in _pools(edit.change.pool, view):
+        for pool in _affected_pools(edit.change.pool, view):
             queues[name] = _edit_entitlement(queues[name], pool, edit)
     return replace(view.snapshot, queues=tuple(queues[queue.name] for queue in view.snapshot.queues))
 
@@ -116,7 +116,7 @@ def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
-def _pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
+def _affected_pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
     """Return the names of the pools to which a quota applies."""
     if isinstance(place, NodePool):
         return [place.name]

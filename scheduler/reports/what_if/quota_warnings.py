@@ -63,22 +63,22 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
     for name, pool in edited_queues:
         queue = queues[name]
-        place = _place(pool, [queue])
+        place = _pool_or_group(pool, [queue])
         if is_first("queue", name, place):
             amounts = place.total(allocated, name), place.total(non_preemptible, name)
             result += _queue_warnings(queue, place, pool, *amounts)
         top = queues[queue.parent] if queue.parent else queue
         inner = [child for child in snapshot.queues if child.parent == top.name]
-        place = _place(pool, [top, *inner])
+        place = _pool_or_group(pool, [top, *inner])
         if is_first("department", top.name, place):
             result += _department_warnings(top, inner, place)
-        place = _place(pool, tops)
+        place = _pool_or_group(pool, tops)
         if queue.parent is None and is_first("pool", "", place):
             result += _pool_warnings(place, tops, snapshot)
     return result
 
 
-def _place(pool: str, queues: Iterable[model.Queue]) -> _Place:
+def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _Place:
     """Return the pool, or all pools of its group if one of the queues has a group quota."""
     entitlements = [queue.entitlements for queue in queues]
     names = (entry[pool].group for entry in entitlements if pool in entry)

@@ -39,7 +39,7 @@ def summarize(records: Records, until: int) -> dict[str, Any]:
         "utilization": round(sum(gpu_seconds.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
         "evictions": dict(sorted((str(kind), count) for kind, count in records.evictions.items())),
         "lost_gpu_hours": round(sum(records.lost_gpu_seconds_by_project.values()) / HOUR, 1),
-        "projects": _projects(records, gpu_seconds, span),
+        "projects": _project_figures(records, gpu_seconds, span),
     }
 
 
@@ -56,7 +56,7 @@ def summarize_durations(durations: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _projects(records: Records, gpu_seconds: Mapping[str, float], span: int) -> dict[str, Any]:
+def _project_figures(records: Records, gpu_seconds: Mapping[str, float], span: int) -> dict[str, Any]:
     total = sum(gpu_seconds.values()) or 1.0
     quotas = sum(account.quota or 0.0 for account in records.accounts.values()) or 1.0
     by_project: dict[str, list[Job]] = {name: [] for name in records.accounts}

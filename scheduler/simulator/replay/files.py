@@ -43,14 +43,14 @@ def load_trace(source: str, data: Path) -> Trace:
     """Load `openb`, `philly`, a CSV file of either format, or a scenario file."""
     if source == "openb":
         pods, nodes = _existing_files(source, data, OPENB)
-        return openb.openb(_rows(pods)[1], _rows(nodes)[1])
+        return openb.openb(_read_rows(pods)[1], _read_rows(nodes)[1])
     if source == "philly":
         jobs, nodes = _existing_files(source, data, PHILLY)
-        return philly.philly(_rows(jobs)[1], philly.read_cluster_sizes(_rows(nodes)[1]))
+        return philly.philly(_read_rows(jobs)[1], philly.read_cluster_sizes(_read_rows(nodes)[1]))
     path = Path(source)
     if path.suffix.lower() != ".csv":
         return snapshot_to_trace(path.stem, load(path).snapshot)
-    head, rows = _rows(path)
+    head, rows = _read_rows(path)
     if head >= philly.HEADER:
         return replace(
             philly.philly(rows, philly.read_cluster_sizes(_read_node_file(path, "philly")), window=None),
@@ -94,10 +94,10 @@ def _read_node_file(path: Path, kind: str) -> list[Row]:
     if not matches:
         pattern = str(path.parent / NODE_FILE_PATTERNS[kind])
         raise ScenarioError([Problem("", "has no node file in the same directory", format_value(pattern))])
-    return _rows(matches[0])[1]
+    return _read_rows(matches[0])[1]
 
 
-def _rows(path: Path) -> tuple[AbstractSet[str], list[Row]]:
+def _read_rows(path: Path) -> tuple[AbstractSet[str], list[Row]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)

@@ -30,13 +30,13 @@ POOL, TENANT = "default", "openb"
 
 def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
     arrivals = sorted(
-        (_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
+        (_parse_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
     )
     entitlements = {POOL: Entitlement(UNLIMITED)}
     cluster = Snapshot(
         now=arrivals[0].submitted if arrivals else 0,
         pools=(Pool(POOL),),
-        nodes=tuple(_node(line, row) for line, row in with_line_numbers(nodes)),
+        nodes=tuple(_parse_node(line, row) for line, row in with_line_numbers(nodes)),
         queues=(
             Queue(f"{TENANT} (all)", None, 0, entitlements),
             Queue(TENANT, f"{TENANT} (all)", 0, entitlements),
@@ -46,7 +46,7 @@ def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
     return Trace("openb", cluster, tuple(arrivals))
 
 
-def _node(line: int, row: Row) -> Node:
+def _parse_node(line: int, row: Row) -> Node:
     return Node(
         parse_text(line, row, "sn"),
         POOL,
@@ -57,7 +57,7 @@ def _node(line: int, row: Row) -> Node:
     )
 
 
-def _workload(line: int, row: Row) -> Workload:
+def _parse_workload(line: int, row: Row) -> Workload:
     created = parse_integer(line, row, "creation_time")
     started = parse_integer(line, row, "scheduled_time", default=created)
     ended = parse_integer(line, row, "deletion_time", default=started + 1)
@@ -65,14 +65,14 @@ def _workload(line: int, row: Row) -> Workload:
     return Workload(
         name=name,
         project=TENANT,
-        tree=Group(name, (_role(line, row),), 1),
+        tree=Group(name, (_parse_role(line, row),), 1),
         pools=(POOL,),
         submitted=created,
         runtime_seconds=max(1, ended - max(created, started)),
     )
 
 
-def _role(line: int, row: Row) -> Role:
+def _parse_role(line: int, row: Row) -> Role:
     count, milli = parse_integer(line, row, "num_gpu"), parse_integer(line, row, "gpu_milli", default=0)
     if milli > MILLI or (count and not milli):
         raise trace_error(line, "gpu_milli", "is not a fraction of a GPU", str(milli), f"1 to {MILLI}")

@@ -51,7 +51,7 @@ def philly(
         if parse_text(line, row, "cluster") in cluster_sizes and (
             window is None or window[0] <= at < window[1]
         ):
-            arrivals.append(_workload(line, row, at))
+            arrivals.append(_parse_workload(line, row, at))
     # The sort is stable: jobs submitted in the same second stay in file order.
     arrivals.sort(key=lambda workload: workload.submitted)
     count = sum(cluster_sizes.values())
@@ -72,7 +72,7 @@ def _queue(name: str, parent: str | None, gpus: int) -> Queue:
     return Queue(name, parent, 0, {POOL: Entitlement(Bounds(gpus * MILLI, None, None))})
 
 
-def _workload(line: int, row: Row, at: int) -> Workload:
+def _parse_workload(line: int, row: Row, at: int) -> Workload:
     return Workload(
         name=f"job-{line:06}",
         project=row["cluster"].strip(),

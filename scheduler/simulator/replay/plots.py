@@ -38,7 +38,7 @@ def draw_stacked_areas(
         y = TOP + 18 * number
         if y < HEIGHT - BOTTOM:
             parts.append(f'<rect x="{WIDTH - LEGEND + 12}" y="{y}" width="10" height="10" fill="{colour}"/>')
-            parts.append(_text(WIDTH - LEGEND + 28, y + 9, name[:20]))
+            parts.append(_text_element(WIDTH - LEGEND + 28, y + 9, name[:20]))
         below = above
     if line is not None:
         y_line = _y(line, top)
@@ -67,15 +67,15 @@ def _frame(title: str, top: float, days: float) -> str:
         f'<svg {drawing} font-family="system-ui, sans-serif" font-size="12">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        _text(LEFT, 22, title, weight="600"),
+        _text_element(LEFT, 22, title, weight="600"),
     ]
     for tick in range(TICKS + 1):
         value = top * tick / TICKS
         y = _y(value, top)
         parts.append(f'<path d="M{LEFT} {y}H{right}" stroke="{FAINT}"/>')
-        parts.append(_text(LEFT - 6, y + 4, f"{value:.0f}", anchor="end"))
+        parts.append(_text_element(LEFT - 6, y + 4, f"{value:.0f}", anchor="end"))
         x = LEFT + (right - LEFT) * tick / TICKS
-        parts.append(_text(x, bottom + 18, f"day {days * tick / TICKS:.3g}", anchor="middle"))
+        parts.append(_text_element(x, bottom + 18, f"day {days * tick / TICKS:.3g}", anchor="middle"))
     return "\n".join(parts)
 
 
@@ -90,7 +90,7 @@ def _y(value: float, top: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / top, 1)
 
 
-def _text(x: float, y: float, words: str, anchor: str = "start", weight: str = "400") -> str:
+def _text_element(x: float, y: float, words: str, anchor: str = "start", weight: str = "400") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{INK}" text-anchor="{anchor}" font-weight="{weight}">'
         f"{escape(words)}</text>"

@@ -40,9 +40,9 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "pools": [pool_document(pool) for pool in snapshot.pools],
         "nodes": [node_document(node) for node in snapshot.nodes],
         **drop_empty(quota_groups=_quota_groups(snapshot)),
-        "departments": [_queue(queue) for queue in departments],
-        "projects": [{**_queue(queue), "department": queue.parent} for queue in projects],
-        "workloads": [_workload(workload, workload_names) for workload in snapshot.workloads],
+        "departments": [_queue_document(queue) for queue in departments],
+        "projects": [{**_queue_document(queue), "department": queue.parent} for queue in projects],
+        "workloads": [_workload_document(workload, workload_names) for workload in snapshot.workloads],
         "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
     }
 
@@ -74,11 +74,12 @@ def _format_optional_time(seconds: int | None) -> str | None:
     return None if seconds is None else format_time(seconds)
 
 
-def _queue(queue: Queue) -> Document:
+def _queue_document(queue: Queue) -> Document:
     quotas = {
-        entitlement.group or pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()
+        entitlement.group or pool: _quota_document(entitlement)
+        for pool, entitlement in queue.entitlements.items()
     }
-    usage = {pool: _usage(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
+    usage = {pool: _usage_document(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
     return {"name": queue.name, "quotas": quotas} | drop_empty(
         created=format_time(queue.created) if queue.created else None,
         usage={pool: used for pool, used in usage.items() if used},
@@ -88,7 +89,7 @@ def _queue(queue: Queue) -> Document:
     )
 
 
-def _quota(entitlement: Entitlement) -> Document:
+def _quota_document(entitlement: Entitlement) -> Document:
     weights = dict(zip(("gpu", "cpu", "memory_mib"), entitlement.weights, strict=True))
     document = {**_bounds(entitlement.quota), "weight": weights, "over_quota": entitlement.over_quota}
     if entitlement.limit != Bounds():
@@ -105,11 +106,11 @@ def _bounds(bounds: Bounds) -> Document:
     }
 
 
-def _usage(usage: Usage) -> Document:
+def _usage_document(usage: Usage) -> Document:
     return {} if usage == Usage() else {"used": list(usage.used), "parent": list(usage.parent)}
 
 
-def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
+def _workload_document(workload: Workload, workload_names: Collection[str]) -> Document:
     document = {
         "name": workload.name,
         "project": workload.project,
@@ -118,7 +119,7 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
         "preemptible": workload.preemptible,
         "submitted": format_time(workload.submitted),
         "started": _format_optional_time(workload.started),
-        **_children(workload.tree),
+        **_child_documents(workload.tree),
     }
     if any(IMAGES in role.requires for role in leaf_roles(workload.tree)):
         document["image"] = ANY_IMAGE
@@ -148,32 +149,34 @@ def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
             for dependency in workload.after
             if dependency.workload in workload_names and dependency.state != "failed"
         ],
-        pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
+        pods=[_pod_document(pod) for pod in workload.pods] if workload.tree.children else None,
     )
 
 
-def _children(group: Group) -> Document:
+def _child_documents(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
     document = drop_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
     if all(isinstance(child, Role) for child in group.children):
-        return document | {"roles": [_role(child) for child in group.children if isinstance(child, Role)]}
-    return document | {"groups": [_group(child) for child in group.children]}
+        return document | {
+            "roles": [_role_document(child) for child in group.children if isinstance(child, Role)]
+        }
+    return document | {"groups": [_group_document(child) for child in group.children]}
 
 
-def _group(child: Group | Role) -> Document:
+def _group_document(child: Group | Role) -> Document:
     """Return a group.
 
     A role is wrapped in a group of its own, because a level cannot mix roles and groups.
     """
     if isinstance(child, Role):
-        return {"name": child.name, "roles": [_role(child)]}
-    return {"name": child.name, **_children(child)}
+        return {"name": child.name, "roles": [_role_document(child)]}
+    return {"name": child.name, **_child_documents(child)}
 
 
-def _role(role: Role) -> Document:
+def _role_document(role: Role) -> Document:
     request = role.request
     document: Document = {"name": role.name, "min": role.min, "max": role.max}
     if request.devices and request.gpu == MILLI:
@@ -213,7 +216,7 @@ def _toleration(toleration: Toleration) -> Document:
     )
 
 
-def _pod(pod: Pod) -> Document:
+def _pod_document(pod: Pod) -> Document:
     return _position(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
 
 

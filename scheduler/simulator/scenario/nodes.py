@@ -26,16 +26,17 @@ WEEK = 7 * 86_400
 
 def read_nodes(document: ScenarioDocument) -> tuple[Node, ...]:
     default_pool = document.pools[0].name
-    return tuple(_node(node, default_pool) for node in document.nodes)
+    return tuple(_build_node(node, default_pool) for node in document.nodes)
 
 
 def read_pools(document: ScenarioDocument, nodes: tuple[Node, ...]) -> tuple[Pool, ...]:
     return tuple(
-        _pool(pool, next((node for node in nodes if node.pool == pool.name), None)) for pool in document.pools
+        _build_pool(pool, next((node for node in nodes if node.pool == pool.name), None))
+        for pool in document.pools
     )
 
 
-def _node(spec: NodeDocument, default_pool: str) -> Node:
+def _build_node(spec: NodeDocument, default_pool: str) -> Node:
     return Node(
         name=spec.name,
         pool=default_pool if spec.pool is None else spec.pool,
@@ -55,7 +56,7 @@ def _node(spec: NodeDocument, default_pool: str) -> Node:
     )
 
 
-def _pool(spec: PoolDocument, first: Node | None) -> Pool:
+def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
     default = None if first is None else first.shape  # additional nodes have the first node's shape
     shape = default if bounds.shape is None else _shape(bounds.shape)

@@ -28,10 +28,11 @@ def read_queues(
     groups = {pool: group.name for group in document.quota_groups for pool in group.pools}
     department_queues = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
     departments = [
-        _queue(spec, department_queues[spec.name], None, max_usages, groups) for spec in document.departments
+        _build_queue(spec, department_queues[spec.name], None, max_usages, groups)
+        for spec in document.departments
     ]
     projects = [
-        _queue(spec, spec.name, department_queues[spec.department], max_usages, groups)
+        _build_queue(spec, spec.name, department_queues[spec.department], max_usages, groups)
         for spec in document.projects
     ]
     return (*departments, *projects)
@@ -42,7 +43,7 @@ def queue_name(department: str, projects: Container[str]) -> str:
     return department + DEPARTMENT_SUFFIX if department in projects else department
 
 
-def _queue(
+def _build_queue(
     spec: QueueDocument,
     name: str,
     parent: str | None,
@@ -64,7 +65,7 @@ def _queue(
 
 
 def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> Entitlement:
-    usage = _usage(spec.usage.get(pool, UsageDocument()), max_usage)
+    usage = _build_usage(spec.usage.get(pool, UsageDocument()), max_usage)
     quota, group = spec.quotas.get(pool), group if group in spec.quotas else ""
     if group:
         quota = spec.quotas[group]
@@ -97,7 +98,7 @@ def _milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * MILLI)
 
 
-def _usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
+def _build_usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
     """Convert fractions of the parent's usage to amounts, assuming constant usage over the whole history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)

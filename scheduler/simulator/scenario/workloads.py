@@ -22,7 +22,7 @@ def read_workloads(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...], now: int
 ) -> tuple[Workload, ...]:
     all_pools = tuple(pool.name for pool in pools)
-    podless = [_workload(spec, all_pools, now) for spec in document.workloads]
+    podless = [_build_workload(spec, all_pools, now) for spec in document.workloads]
     allocator = DeviceAllocator(nodes, {pool.name: pool.device_strategy for pool in pools})
     pods: dict[tuple[int, int], Pod] = {}
     # Allocate the devices that the file lists first, and then choose devices for the other pods.
@@ -48,7 +48,7 @@ def read_reservations(
         at = f"reservations[{number}]"
         workload = _look_up(f"{at}.workload", "workload", spec.workload, by_name)
         node = _look_up(f"{at}.node", "node", spec.node, machines)
-        role = _role(f"{at}.role", spec.role, workload)
+        role = _build_role(f"{at}.role", spec.role, workload)
         milli = milli_on(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
             raise _scenario_error(
@@ -61,7 +61,7 @@ def read_reservations(
     return tuple(reservations)
 
 
-def _workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int) -> Workload:
+def _build_workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int) -> Workload:
     workload = workload_from_spec(spec)
     return replace(
         workload,
@@ -87,7 +87,7 @@ def _optional_seconds(moment: datetime | None) -> int | None:
 
 def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: DeviceAllocator, now: int) -> Pod:
     state = PodState(spec.state)
-    role = _role(f"{at}.role", spec.role, workload)
+    role = _build_role(f"{at}.role", spec.role, workload)
     index = -1 if spec.index is None else spec.index
     started = _optional_seconds(spec.started)
     if started is None:
@@ -143,7 +143,7 @@ def _with_pods(number: int, spec: ScenarioWorkload, podless: Workload, pods: lis
     return replace(podless, pods=tuple(placed), started=started)
 
 
-def _role(path: str, name: str | None, workload: Workload) -> Role:
+def _build_role(path: str, name: str | None, workload: Workload) -> Role:
     roles = {role.name: role for role in leaf_roles(workload.tree)}
     if name is None and len(roles) == 1:
         return next(iter(roles.values()))

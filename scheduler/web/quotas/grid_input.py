@@ -53,7 +53,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     if len(result) > MAX_QUOTAS:
         allowed = f"{MAX_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", format_value(len(result)), allowed)])
-    owners, pools = _owners(actor, result), _places()
+    owners, pools = _find_owners(actor, result), _all_places()
     typed: list[EditedQuota] = []
     for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
@@ -141,13 +141,13 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
     return cells, versions
 
 
-def _places() -> dict[str, PoolOrGroup]:
+def _all_places() -> dict[str, PoolOrGroup]:
     """Return all pools and quota groups by name."""
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.all()}
     return pools | {group.name: group for group in QuotaGroup.objects.all()}
 
 
-def _owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Tenant]:
+def _find_owners(actor: Actor, places: dict[str, dict[str, str]]) -> dict[str, Tenant]:
     tops, inner = parse_owner_keys(place.partition("/")[0] for place in places)
     result: dict[str, Tenant] = {
         f"department-{department.pk}": department for department in departments(actor).filter(pk__in=tops)

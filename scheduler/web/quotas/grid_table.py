@@ -130,7 +130,7 @@ def build_table(
     if hide_default:
         fields = [name for name in fields if name not in default_fields]
     tenants = sum(1 + len(inner) for _, inner in every)
-    result = Table(pools, fields, [], _sums(every, fields), tenants, default_fields)
+    result = Table(pools, fields, [], _project_quota_sums(every, fields), tenants, default_fields)
     for top, children in every:
         if within and top.name != within:
             continue
@@ -224,7 +224,7 @@ def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
     ]
 
 
-def _sums(
+def _project_quota_sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, str, str], tuple[int, int]]:
     """Return the total of the project quotas, and how many of them are unlimited.

@@ -18,13 +18,13 @@ def places_to_show(actor: Actor) -> list[PoolOrGroup]:
     pools = list(visible_pools(actor).order_by("name"))
     grouped = [pool for pool in pools if pool.quota_group_id is not None]
     if not grouped:
-        return [*_groups(actor), *pools]
+        return [*_visible_groups(actor), *pools]
     with_quota = set(Quota.objects.filter(pool__in=grouped).order_by().values_list("pool_id", flat=True))
     alone = [pool for pool in pools if pool.quota_group_id is None]
-    return [*_groups(actor), *alone, *(pool for pool in grouped if pool.pk in with_quota)]
+    return [*_visible_groups(actor), *alone, *(pool for pool in grouped if pool.pk in with_quota)]
 
 
-def _groups(actor: Actor) -> list[QuotaGroup]:
+def _visible_groups(actor: Actor) -> list[QuotaGroup]:
     return list(quota_groups(actor).prefetch_related(None))
 
 

@@ -49,7 +49,7 @@ class QuotaLine:
             requested=self.pending,
             over=self.over_quota,
             scale=self.scale,
-            label=_label(self),
+            label=_line_label(self),
         )
 
     @property
@@ -198,7 +198,7 @@ def _set_scale(tops: list[QuotaLine]) -> None:
             line.scale = scale
 
 
-def _label(line: QuotaLine) -> str:
+def _line_label(line: QuotaLine) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
     reserved = f", {thousandths(line.reserved)} reserved" if line.reserved else ""
     pending = f", {thousandths(line.pending)} pending" if line.pending else ""

@@ -83,14 +83,14 @@ class PodChannels:
             async with self.open(self._find_request(process)) as channel:
                 await _Session(process, channel).run()
         except ClientError as error:
-            _end(process, str(error))
+            _end_process(process, str(error))
         finally:
             self._served.discard(process)
 
     def end_sessions(self, reason: str) -> None:
         """End all sessions with a message. `ssh` exits with its last session and reads nothing afterwards."""
         for process in self._served:
-            _end(process, reason)
+            _end_process(process, reason)
 
     def _find_request(self, process: Process) -> Request:
         if process.subsystem == "sftp":
@@ -181,7 +181,7 @@ def _is_settable(name: str, value: str) -> bool:
     return is_name and not name.startswith("BERTH_") and "\0" not in value
 
 
-def _end(process: Process, message: str) -> None:
+def _end_process(process: Process, message: str) -> None:
     with suppress(OSError):  # the client may have closed the session
         process.stderr.write(f"{message_line(message)}\r\n".encode())
         process.exit(_FAILED)

@@ -132,7 +132,7 @@ def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
-        Column("GPUS", lambda r: _ratio(_allocated(r.pool), r.pool.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _format_ratio(_allocated(r.pool), r.pool.capacity.gpu), right=True),
         *_usage_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", flexible=True, optional=True),
     ]
@@ -143,7 +143,7 @@ def node_columns() -> list[Column]:
         Column("NODE", lambda r: r.node.name),
         Column("POOL", lambda r: r.node.pool, optional=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
-        Column("GPUS", lambda r: _ratio(_allocated(r.node), r.node.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _format_ratio(_allocated(r.node), r.node.capacity.gpu), right=True),
         *_usage_columns(),
     ]
 
@@ -152,7 +152,7 @@ def workload_columns(at: datetime) -> list[Column]:
     return [
         Column("WORKLOAD", lambda r: r.workload.handle),
         Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
-        Column("GPUS", lambda r: _ratio(r.workload.gpus.now, r.workload.gpus.requested), right=True),
+        Column("GPUS", lambda r: _format_ratio(r.workload.gpus.now, r.workload.gpus.requested), right=True),
         *_usage_columns(),
         Column("SINCE", lambda r: format_age(r.workload.since, at), right=True, optional=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", optional=True),
@@ -187,7 +187,7 @@ def _allocated(place: Any) -> float:
     return float(place.capacity.gpu or 0) - float(place.free.gpu or 0)
 
 
-def _ratio(part: float | None, whole: float | None) -> str:
+def _format_ratio(part: float | None, whole: float | None) -> str:
     return f"{number(part)}/{number(whole)}"
 
 

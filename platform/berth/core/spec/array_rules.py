@@ -71,11 +71,13 @@ def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterat
 def _largest_environment(array: ArraySpec) -> int:
     """Return the size in bytes of the largest parameter set among all tasks."""
     if array.matrix is not None:
-        return sum(max(_size(name, value) for value in values) for name, values in array.matrix.items())
+        return sum(
+            max(_variable_size(name, value) for value in values) for name, values in array.matrix.items()
+        )
     values = array.values or ()
     mappings = ({VALUE_VARIABLE: value} if isinstance(value, str) else value for value in values)
-    return max((sum(_size(*item) for item in mapping.items()) for mapping in mappings), default=0)
+    return max((sum(_variable_size(*item) for item in mapping.items()) for mapping in mappings), default=0)
 
 
-def _size(name: str, value: str) -> int:
+def _variable_size(name: str, value: str) -> int:
     return len(f"{name}={value}".encode()) + 1

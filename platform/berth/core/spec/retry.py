@@ -72,13 +72,15 @@ class RetryRule(Document):
 
     def matches(self, kind: str, *, of_pod: bool) -> bool:
         """Return whether the rule lists the failure, or lists `pod_failed` and a pod has failed."""
-        return (of_pod and POD_FAILED in self.on) or _code(kind) in {_code(each) for each in self.on}
+        return (of_pod and POD_FAILED in self.on) or _exit_code_or_reason(kind) in {
+            _exit_code_or_reason(each) for each in self.on
+        }
 
 
 RetryRules = Annotated[tuple[RetryRule, ...], Field(max_length=RULES_MAX, strict=False)]
 
 
-def _code(kind: int | str) -> int | str:
+def _exit_code_or_reason(kind: int | str) -> int | str:
     """Return the exit code for an exit code or a signal. Return a reason unchanged."""
     if isinstance(kind, str) and kind in SIGNALS:
         return SHELL_OFFSET + SIGNALS[kind]
@@ -101,7 +103,7 @@ def check_retry(rules: Sequence[RetryRule], roles: Sequence[RoleSpec]) -> Iterat
 
 def _check_order(path: str, rule: RetryRule, seen: dict[int | str, str]) -> Iterator[Problem]:
     for place, kind in enumerate(rule.on):
-        where, code = f"{path}.on[{place}]", _code(kind)
+        where, code = f"{path}.on[{place}]", _exit_code_or_reason(kind)
         earlier = seen.get(code) or (seen.get(POD_FAILED) if kind not in NOT_POD_FAILURES else None)
         if earlier is not None:
             message = f"is already covered by {earlier}"

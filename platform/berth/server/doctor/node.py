@@ -27,11 +27,11 @@ def node_checks() -> Iterator[Check]:
     except ValueError as error:
         yield Check("Isolation", Status.MISSING, str(error))
         return
-    yield _isolation(isolation)
-    yield _limits(isolation)
+    yield _check_isolation(isolation)
+    yield _check_limits(isolation)
     yield _system_calls(isolation)
-    yield _images(isolation)
-    yield _gpus()
+    yield _check_images(isolation)
+    yield _check_gpus()
 
 
 def _try_isolation() -> Isolation:
@@ -43,7 +43,7 @@ def _try_isolation() -> Isolation:
         return LocalRuntime(Path(place) / "run", anchor="").get_isolation([HERE])[HERE]
 
 
-def _isolation(isolation: Isolation) -> Check:
+def _check_isolation(isolation: Isolation) -> Check:
     finding, remedy = split_remedy(isolation.obstacle) if isolation.obstacle else ("", "")
     finding = f"Level {isolation.level}. {finding}".strip()
     if isolation.level is Level.USERS:
@@ -55,7 +55,7 @@ def _isolation(isolation: Isolation) -> Check:
     return Check("Isolation", Status.LIMITED, finding, remedy)
 
 
-def _limits(isolation: Isolation) -> Check:
+def _check_limits(isolation: Isolation) -> Check:
     missing = [name for name in CONTROLLED if name not in isolation.limits]
     if not missing:
         return Check("Limits", Status.OK, f"Enforced: {', '.join(isolation.limits)}.")
@@ -75,23 +75,23 @@ def _system_calls(isolation: Isolation) -> Check:
     return Check("System calls", Status.LIMITED, f"Not filtered. {reason}")
 
 
-def _images(isolation: Isolation) -> Check:
-    programs = ", ".join(f"{name} {version}" for name, version in _versions())
+def _check_images(isolation: Isolation) -> Check:
+    programs = ", ".join(f"{name} {version}" for name, version in _program_versions())
     if isolation.images:
         return Check("Images", Status.OK, f"Run by podman. Installed: {programs}.")
     finding, remedy = split_remedy(isolation.images_obstacle)
     return Check("Images", Status.LIMITED, f"{finding} Installed: {programs or 'none'}.", remedy)
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def _program_versions() -> Iterator[tuple[str, str]]:
     """Yield the installed programs that images require, with their versions."""
     for name in IMAGE_PROGRAMS:
         path = shutil.which(name, path="/usr/bin:/usr/sbin:/usr/libexec/podman:/usr/lib/podman")
         if path is not None:
-            yield name, _version(path)
+            yield name, _program_version(path)
 
 
-def _version(path: str) -> str:
+def _program_version(path: str) -> str:
     try:
         completed = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
@@ -102,7 +102,7 @@ def _version(path: str) -> str:
     return version[0] if version else "of unknown version"
 
 
-def _gpus() -> Check:
+def _check_gpus() -> Check:
     if simulates_gpus():
         count = os.environ[DECLARED_VARIABLE]
         return Check("GPUs", Status.OK, f"{count} simulated, because `{DECLARED_VARIABLE}` is set.")

@@ -25,21 +25,21 @@ OTHERS = 0o067  # permissions of other users; the group of the embedded PostgreS
 
 
 def server_checks() -> Iterator[Check]:
-    yield _python()
-    yield _directory(home())
-    yield _disk(home())
-    yield _database()
-    yield _port()
+    yield _check_python()
+    yield _check_directory(home())
+    yield _check_disk(home())
+    yield _check_database()
+    yield _check_port()
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     version = f"Python {platform.python_version()}, {sys.executable}"
     if sys.version_info >= PYTHON:
         return Check("Python", Status.OK, f"{version}.")
     return Check("Python", Status.MISSING, f"{version}.", "Install Python 3.11 or newer.")
 
 
-def _directory(path: Path) -> Check:
+def _check_directory(path: Path) -> Check:
     name = "Directory"
     if not path.exists():
         parent = _existing_parent(path)
@@ -57,7 +57,7 @@ def _directory(path: Path) -> Check:
     return Check(name, Status.OK, f"{path}, only for its owner.")
 
 
-def _disk(path: Path) -> Check:
+def _check_disk(path: Path) -> Check:
     free = shutil.disk_usage(_existing_parent(path)).free
     finding = f"{free / GIB:.1f} GiB free at {path}."
     if free >= DISK_RECOMMENDED:
@@ -72,7 +72,7 @@ def _existing_parent(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if each.exists())
 
 
-def _database() -> Check:
+def _check_database() -> Check:
     url = os.environ.get("DATABASE_URL")
     return _external_database(url) if url else _embedded_database()
 
@@ -105,7 +105,7 @@ def _embedded_database() -> Check:
     return Check("Database", Status.OK, f"Embedded PostgreSQL {completed.stdout.split()[-1]}.")
 
 
-def _port() -> Check:
+def _check_port() -> Check:
     try:
         with closing(bind_socket("127.0.0.1", None)) as listening:
             port = listening.getsockname()[1]

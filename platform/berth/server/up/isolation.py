@@ -29,7 +29,7 @@ def choose_isolation(home: Path, demo: bool) -> str:
     if demo and isolation.level is Level.NONE and VARIABLE not in os.environ:
         os.environ[VARIABLE] = Policy.OFF.value
         return f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n{limits}"
-    return _notice(isolation) + limits
+    return _isolation_notice(isolation) + limits
 
 
 def _ignore_limits(isolation: Isolation) -> str:
@@ -43,7 +43,7 @@ def _ignore_limits(isolation: Isolation) -> str:
     return f"  Note: the demo ignores the limits of documents. {isolation.limits_obstacle}\n"
 
 
-def _notice(isolation: Isolation) -> str:
+def _isolation_notice(isolation: Isolation) -> str:
     if isolation.policy is Policy.OFF:
         return OFF
     if isolation.level is Level.USERS:

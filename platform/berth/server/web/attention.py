@@ -57,7 +57,8 @@ def attention_items(
     impossible = impossible[:OF_EACH_MAX]
     listed = sum(workload in impossible for workload in in_pools)
     of_own = [
-        *_failed(actor, now), *map(_unschedulable_item, impossible), *islice(_idle(own, now), OF_EACH_MAX),
+        *_failed_items(actor, now), *map(_unschedulable_item, impossible),
+        *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
     of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed, pool)]
     return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
@@ -72,7 +73,7 @@ def _own_workloads(actor: Actor) -> list[Workload]:
     return list(rows.order_by("-submitted_at")[:OWN_MAX])
 
 
-def _failed(actor: Actor, now: datetime) -> Iterator[Item]:
+def _failed_items(actor: Actor, now: datetime) -> Iterator[Item]:
     if actor.user is None:
         return
     rows = workloads(actor).filter(
@@ -95,7 +96,7 @@ def _unschedulable_item(workload: Workload) -> Item:
     return Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
 
 
-def _idle(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
+def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
     running = {workload.pk: workload for workload in own if workload.phase == Phase.RUNNING}
     for pk, since in (idle_since(running, now) if running else {}).items():
         workload = running[pk]

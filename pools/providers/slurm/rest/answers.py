@@ -48,7 +48,7 @@ def parse_accounting(answer: Row, user: str) -> Iterator[PilotJob]:
 
 def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
     """Yield the partitions with their machines."""
-    machines = [(_names(row.get("partitions")), _node(row)) for row in rows(nodes, "nodes")]
+    machines = [(_parse_names(row.get("partitions")), _node(row)) for row in rows(nodes, "nodes")]
     for row in rows(partitions, "partitions"):
         name = row.get("name")
         if not isinstance(name, str):
@@ -56,7 +56,7 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
         defaults, maximums = _object(row.get("defaults")), _object(row.get("maximums"))
         state = _object(row.get("partition")).get("state", row.get("state"))
         yield Partition(
-            name, _is_default(row), "UP" in _names(state),
+            name, _is_default(row), "UP" in _parse_names(state),
             _minutes(defaults.get("time", row.get("default_time_limit"))),
             _minutes(maximums.get("time", row.get("max_time_limit"))),
             tuple(node for names, node in machines if name in names),
@@ -107,7 +107,7 @@ def _job_id(row: Row) -> str:
 
 
 def _job_state(value: object) -> str:
-    states = _names(value)
+    states = _parse_names(value)
     if not states:
         raise Unreadable("job_state")
     return next((flag for flag in JOB_FLAGS if flag in states), states[0])
@@ -120,7 +120,7 @@ def _exit_code(value: object) -> int:
 
 
 def _node(row: Row) -> PreviewedNode:
-    states = [*_names(row.get("state")), *_names(row.get("state_flags"))]
+    states = [*_parse_names(row.get("state")), *_parse_names(row.get("state_flags"))]
     words = [state.lower() for state in states]
     if not states or not isinstance(row.get("name"), str):
         raise Unreadable("state")
@@ -129,13 +129,13 @@ def _node(row: Row) -> PreviewedNode:
         cores=(number(row.get("alloc_cpus")) or 0, number(row.get("cpus")) or 0),
         memory_mib=(number(row.get("alloc_memory")) or 0, number(row.get("real_memory")) or 0),
         gres=(str(row.get("gres_used") or ""), str(row.get("gres") or "")),
-        reason=str(row.get("reason") or ""), features=",".join(_names(row.get("features"))),
+        reason=str(row.get("reason") or ""), features=",".join(_parse_names(row.get("features"))),
         is_silent="not_responding" in words,
     )  # fmt: skip
 
 
 def _is_default(row: Row) -> bool:
-    flags = _names(row.get("flags"))
+    flags = _parse_names(row.get("flags"))
     return "default" in [flag.lower() for flag in flags]
 
 
@@ -145,7 +145,7 @@ def _minutes(value: object) -> int | None:
     return None if minutes is None else minutes * 60
 
 
-def _names(value: object) -> Sequence[str]:
+def _parse_names(value: object) -> Sequence[str]:
     """Return the names in a list or in comma-separated text."""
     if isinstance(value, str):
         return [name for name in value.split(",") if name]

@@ -31,8 +31,8 @@ def submission_body(
     """Return the body for the same job that `sbatch` submits for other pools."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
     job = {
-        **_common(settings, order), **dict(settings.rest_options),
-        **(_structured(settings, order) if api.is_structured else _plain(settings, order)),
+        **_common_keys(settings, order), **dict(settings.rest_options),
+        **(_structured_keys(settings, order) if api.is_structured else _plain_keys(settings, order)),
         "name": str(name),
     }  # fmt: skip
     environment = shell_assignments(order, variables)
@@ -41,7 +41,7 @@ def submission_body(
     return {"script": f"{script}\n", "job": {key: value for key, value in job.items() if value is not None}}
 
 
-def _common(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
+def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return {
         "dependency": "singleton", "tasks": 1, "cpus_per_task": math.ceil(order.shape.cpu_milli / 1000),
@@ -51,7 +51,7 @@ def _common(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
+def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     """Return the remaining keys for Slurm 22.05, which cannot send a signal to the script."""
     shape = order.shape
     return {
@@ -61,17 +61,17 @@ def _plain(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _structured(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
+def _structured_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
     shape, limit = order.shape, settings.limit_minutes
     return {
-        "nodes": "1", "requeue": False, "memory_per_node": _number(shape.memory_mib),
-        "time_limit": None if limit is None else _number(limit),
+        "nodes": "1", "requeue": False, "memory_per_node": _number_object(shape.memory_mib),
+        "time_limit": None if limit is None else _number_object(limit),
         "shared": ["none"] if settings.exclusive else None,
         "tres_per_node": f"gres/{settings.gres}:{shape.gpus}" if shape.gpus else None,
-        "kill_warning_signal": "USR1", "kill_warning_delay": _number(settings.notice_seconds),
+        "kill_warning_signal": "USR1", "kill_warning_delay": _number_object(settings.notice_seconds),
         "kill_warning_flags": ["BATCH_JOB"],
     }  # fmt: skip
 
 
-def _number(value: int) -> dict[str, Any]:
+def _number_object(value: int) -> dict[str, Any]:
     return {"set": True, "infinite": False, "number": value}

@@ -59,7 +59,8 @@ class _VictimSet:
                 borrowed = max(0, queue.allocated[kind] - queue.quota[kind])
                 below_quota += max(0, evicted[queue][kind] - borrowed) - max(0, before[kind] - borrowed)
         missing = [
-            amount - _freed(victim, kind) for amount, kind in zip(self.missing, policy.kinds, strict=True)
+            amount - _freed_amount(victim, kind)
+            for amount, kind in zip(self.missing, policy.kinds, strict=True)
         ]
         stage = max(self.stage, policy.queue_stage(victim, self.evicted))
         queue_key = max(self.queue, policy.queue_key(project))
@@ -132,7 +133,7 @@ def _usable_nodes(board: Board, policy: PreemptionPolicy, arrangement: Arrangeme
     )
 
 
-def _freed(victim: Victim, kind: int) -> int:
+def _freed_amount(victim: Victim, kind: int) -> int:
     """Return the amount that the victim frees on its nodes. Nodes are charged by limits."""
     if kind == GPU:
         return victim.amounts[GPU]

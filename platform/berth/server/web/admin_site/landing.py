@@ -116,11 +116,11 @@ def _card(title: str, headline: str, lines: list[str], model: str, *, is_healthy
 def _evictions_table() -> Card:
     rows = [
         (
-            _link(row, f"{row.project_name}/{row.workload_name}"),
+            _link_to_row(row, f"{row.project_name}/{row.workload_name}"),
             f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
             KIND_TITLES[row.kind],
             format_gpu_time(row.lost_gpu_seconds),
-            _time(row.at),
+            _format_time(row.at),
         )
         for row in Eviction.objects.order_by("-at")[:MAX_ROWS]
     ]
@@ -133,11 +133,11 @@ def _cycles_table() -> Card:
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (
-            _link(row, f"Cycle {row.pk}"),
+            _link_to_row(row, f"Cycle {row.pk}"),
             f"{row.applied} of {row.bundles}",
             row.evictions,
             milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
-            _time(row.at),
+            _format_time(row.at),
         )
         for row in cycles
     ]
@@ -149,7 +149,11 @@ def _changes_table(actor: Actor) -> Card:
     """Return the latest changes in the words of the activity page."""
     changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
-        (_link(entry.row, f"{entry.verb} {entry.name}{entry.tail}"), entry.row.actor, _time(entry.row.at))
+        (
+            _link_to_row(entry.row, f"{entry.verb} {entry.name}{entry.tail}"),
+            entry.row.actor,
+            _format_time(entry.row.at),
+        )
         for entry in describe_entries(actor, changes)
     ]
     return _table("Latest changes", ("Change", "User", "Time"), rows, "projects_audit")
@@ -164,11 +168,11 @@ def _table(title: str, headings: Iterable[str], rows: Iterable[Iterable[object]]
     }
 
 
-def _link(row: Eviction | Cycle | Audit, text: str) -> SafeString:
+def _link_to_row(row: Eviction | Cycle | Audit, text: str) -> SafeString:
     address = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
     return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, text)
 
 
-def _time(at: datetime) -> SafeString:
+def _format_time(at: datetime) -> SafeString:
     local = timezone.localtime(at)
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b %H:%M:%S"))

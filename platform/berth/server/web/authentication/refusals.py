@@ -30,15 +30,15 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
         detail = READ_ONLY
     else:
         detail = explain_admin_site_refusal(user)
-    return _refusal(request, Forbidden(detail))
+    return _refusal_page(request, Forbidden(detail))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Return the page for a form without a valid CSRF token. `reason` is for developers."""
-    return _refusal(request, ExpiredForm(FORM_EXPIRED))
+    return _refusal_page(request, ExpiredForm(FORM_EXPIRED))
 
 
-def _refusal(request: HttpRequest, error: BerthError) -> HttpResponse:
+def _refusal_page(request: HttpRequest, error: BerthError) -> HttpResponse:
     if getattr(request, "htmx", False) or not request.accepts("text/html"):
         response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8", status=error.status)
     else:
