@@ -83,10 +83,7 @@ def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
 
 
 def find_quota_group(actor: Actor, name: str) -> QuotaGroup:
-    group = quota_groups(actor).filter(name=name).first()
-    if group is None:
-        raise NotFound(f"There is no quota group named {name[:80]!r}.")
-    return group
+    return _find(quota_groups(actor), f"There is no quota group named {name[:80]!r}.", name=name)
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:
@@ -112,16 +109,12 @@ def workload_count(condition: Q | None = None) -> CombinedExpression:
 
 def workloads(actor: Actor) -> QuerySet[Workload]:
     rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(project__in=visible_projects(actor))
+    return _in_visible_projects(actor, rows)
 
 
 def arrays(actor: Actor) -> QuerySet[WorkloadArray]:
     rows = WorkloadArray.objects.select_related("project__department", "submitted_by")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(project__in=visible_projects(actor))
+    return _in_visible_projects(actor, rows)
 
 
 def pods(actor: Actor) -> QuerySet[Pod]:
@@ -238,10 +231,7 @@ def _is_outdated(secret: RecordedSecret) -> Q:
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:
-    change = quota_changes(actor).filter(pk=change_id).first()
-    if change is None:
-        raise NotFound("There is no quota change with that ID.")
-    return change
+    return _find(quota_changes(actor), "There is no quota change with that ID.", pk=change_id)
 
 
 class VisibleScope:
@@ -274,17 +264,13 @@ def subscriptions(actor: Actor) -> QuerySet[Subscription]:
 def templates(actor: Actor) -> QuerySet[Template]:
     """Return the templates of visible projects."""
     rows = Template.objects.select_related("project__department", "made_by").order_by("project__name", "name")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(project__in=visible_projects(actor))
+    return _in_visible_projects(actor, rows)
 
 
 def schedules(actor: Actor) -> QuerySet[Schedule]:
     """Return the schedules of visible projects."""
     rows = Schedule.objects.select_related("project__department", "owner").order_by("project__name", "name")
-    if is_platform_admin(actor):
-        return rows
-    return rows.filter(project__in=visible_projects(actor))
+    return _in_visible_projects(actor, rows)
 
 
 def tokens(actor: Actor) -> QuerySet[ApiToken]:
@@ -309,10 +295,7 @@ def find_grantee(username: str) -> User | None:
 
 
 def find_department(actor: Actor, name: str) -> Department:
-    department = departments(actor).filter(name=name).first()
-    if department is None:
-        raise NotFound(f"There is no department named {name[:80]!r}.")
-    return department
+    return _find(departments(actor), f"There is no department named {name[:80]!r}.", name=name)
 
 
 def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
@@ -321,21 +304,23 @@ def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
 
 
 def find_project(actor: Actor, name: str) -> Project:
-    project = projects(actor).filter(name=name).first()
-    if project is None:
-        raise NotFound(f"There is no project named {name[:80]!r}.")
-    return project
+    return _find(projects(actor), f"There is no project named {name[:80]!r}.", name=name)
 
 
 def find_workload(actor: Actor, workload_id: UUID | str) -> Workload:
-    workload = workloads(actor).filter(pk=workload_id).first()
-    if workload is None:
-        raise NotFound("There is no workload with that ID.")
-    return workload
+    return _find(workloads(actor), "There is no workload with that ID.", pk=workload_id)
 
 
 def find_array(actor: Actor, array_id: UUID | str) -> WorkloadArray:
-    array = arrays(actor).filter(pk=array_id).first()
-    if array is None:
-        raise NotFound("There is no array with that ID.")
-    return array
+    return _find(arrays(actor), "There is no array with that ID.", pk=array_id)
+
+
+def _in_visible_projects(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
+    return rows if is_platform_admin(actor) else rows.filter(project__in=visible_projects(actor))
+
+
+def _find(rows: QuerySet[R], message: str, **conditions: object) -> R:
+    row = rows.filter(**conditions).first()
+    if row is None:
+        raise NotFound(message)
+    return row

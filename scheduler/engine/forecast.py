@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
-from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
+from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
@@ -168,18 +168,8 @@ def _allocations(
 
 
 def _requested_amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
-    request = next(
-        (candidate.request for candidate in _leaf_roles(workload.tree) if candidate.name == role), None
-    )
+    request = next((each.request for each in roles_in(workload.tree) if each.name == role), None)
     return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
-
-
-def _leaf_roles(tree: Group) -> Iterator[Role]:
-    for child in tree.children:
-        if isinstance(child, Role):
-            yield child
-        else:
-            yield from _leaf_roles(child)
 
 
 def _fits(requested: Iterable[int], free: Iterable[int]) -> bool:

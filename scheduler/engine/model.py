@@ -5,7 +5,7 @@ number of departments, projects, nodes and workloads is not limited. Names are u
 kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
@@ -283,6 +283,15 @@ class Group:
     children: tuple["Group | Role", ...]
     need: int
     topology: TopologyConstraint | None = None
+
+
+def roles_in(group: Group) -> Iterator[Role]:
+    """Yield the roles in document order."""
+    for child in group.children:
+        if isinstance(child, Role):
+            yield child
+        else:
+            yield from roles_in(child)
 
 
 @dataclass(frozen=True, slots=True)

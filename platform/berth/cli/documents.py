@@ -75,7 +75,9 @@ def build_quota_draft(
     client: "Client", file: str | None, sets: Iterable[str], removals: Iterable[str], comment: str | None
 ) -> dict[str, Any]:
     """Return a quota draft to `preview` or `apply`. The server validates the values."""
-    draft: dict[str, Any] = _read_draft(file) if file is not None else {"changes": []}
+    draft: dict[str, Any] = {"changes": []}
+    if file is not None:
+        draft = read_single_document(file, "one document, which contains `changes`")
     words = list(sets), list(removals)
     if any(words):
         if file is not None:
@@ -91,15 +93,13 @@ def build_quota_draft(
     return draft
 
 
-def _read_draft(file: str) -> dict[str, Any]:
+def read_single_document(file: str, expected: str) -> dict[str, Any]:
+    """Read the only document of a file. The error for other files names what is `expected`."""
     from berth.client.documents import read_documents
 
     documents = [document for _, document in read_documents(file)]
     if len(documents) != 1:
-        raise BadInput(
-            f"{file} contains {len(documents)} documents. Use a file with one document, "
-            "which contains `changes`."
-        )
+        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with {expected}.")
     return dict(documents[0])
 
 

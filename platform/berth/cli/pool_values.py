@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arguments import IdleRuleOption
+from berth.cli.documents import read_single_document
 from berth.cli.exits import BadInput, invalid_value
 from berth.cli.output import Output, OutputOption
 from berth.cli.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
@@ -179,7 +180,7 @@ class PoolValues:
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        values: dict[str, Any] = {} if self.file is None else _read_pool(self.file)
+        values: dict[str, Any] = {} if self.file is None else read_single_document(self.file, "one pool")
         options = {
             "nodes": None if self.nodes is None else parse_nodes(self.nodes), "provider": self.provider,
             "runtime": self.runtime, "gpus_per_node": self.gpus_per_node, "gpu_model": self.gpu_model,
@@ -334,15 +335,6 @@ def _parse_memory(text: str, option: str = "--memory") -> int:
         return parse_memory(parse_number_or_text(text))
     except PydanticCustomError:
         raise invalid_value(option, "is not an amount of memory", text, MEMORY_ALLOWED) from None
-
-
-def _read_pool(file: str) -> dict[str, Any]:
-    from berth.client.documents import read_documents
-
-    documents = [document for _, document in read_documents(file)]
-    if len(documents) != 1:
-        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with one pool.")
-    return dict(documents[0])
 
 
 def _read_kubeconfig(file: str | None, context: str | None) -> str:

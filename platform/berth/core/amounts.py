@@ -1,6 +1,6 @@
 """Resource amounts as integers, so that sums and comparisons are exact."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 MILLI = 1000
@@ -36,6 +36,16 @@ class Bounds(NamedTuple):
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name
+
+
+def sum_bounds(bounds: Iterable[int | None]) -> int | None:
+    """Return the sum of bounds of one resource, or None if one of them is unlimited."""
+    total = 0
+    for bound in bounds:
+        if bound is None:
+            return None
+        total += bound
+    return total
 
 
 NO_RESOURCES = Amounts()

@@ -14,7 +14,7 @@ from berth.core.spec.texts import NAME
 from berth.db import prepared
 from projects.models import Workload
 from scheduler.engine.from_spec import to_group
-from scheduler.engine.model import Group, Role
+from scheduler.engine.model import Group, Role, roles_in
 
 NOTHING_TO_RUN = Group("all", (), 0)
 MAX_TEMPLATES = 1000
@@ -52,15 +52,6 @@ def parse_spec(document: object) -> ParsedSpec:
         return ParsedSpec(None, NOTHING_TO_RUN, {}, f"The stored document can no longer be read: {error}")
     tree = to_group(build_tree(spec))
     return ParsedSpec(spec, tree, {role.name: role for role in roles_in(tree)})
-
-
-def roles_in(group: Group) -> Iterator[Role]:
-    """Yield the roles in document order."""
-    for child in group.children:
-        if isinstance(child, Role):
-            yield child
-        else:
-            yield from roles_in(child)
 
 
 class SpecCache:

@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from berth.core.amounts import MILLI, RESOURCES, Bounds
+from berth.core.amounts import MILLI, RESOURCES, Bounds, sum_bounds
 from berth.core.words import format_amount
 from scheduler.engine import model
 from scheduler.engine.explain.new_nodes import new_node_shape
-from scheduler.loop.observe.specs import roles_in
 
 NO_ENTITLEMENT = model.Entitlement()
 Sums = list[int]
@@ -41,7 +40,7 @@ class _Place:
         for pool in self.pools:
             entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
             by_name[entitlement.group or f"pool {pool}"] = entitlement.quota
-        gpu, cpu, memory = (_sum_or_none(column) for column in zip(*by_name.values(), strict=True))
+        gpu, cpu, memory = (sum_bounds(column) for column in zip(*by_name.values(), strict=True))
         return Bounds(gpu, cpu, memory)
 
     def total(self, amounts: Mapping[tuple[str, str], Sums], queue: str) -> Sums:
@@ -116,7 +115,7 @@ def _department_warnings(
 ) -> Iterator[QuotaWarning]:
     quotas = [place.quota(queue) for queue in inner]
     for kind, resource, quota in _finite_bounds(place.quota(top)):
-        total = _sum_or_none(bounds[kind] for bounds in quotas)
+        total = sum_bounds(bounds[kind] for bounds in quotas)
         if total is None or total > quota:
             yield QuotaWarning(
                 "projects_above_department",
@@ -135,7 +134,7 @@ def _pool_warnings(
     quotas = [place.quota(queue) for queue in tops]
     owner = "the pool has" if place.pools == (place.name,) else "its pools have"
     for kind, resource in enumerate(RESOURCES):
-        total = _sum_or_none(bounds[kind] for bounds in quotas if bounds[kind] is not None)
+        total = sum_bounds(bounds[kind] for bounds in quotas if bounds[kind] is not None)
         if total is not None and total > capacity[kind]:
             most = ("at most " if capacity[kind] else "") + format_amount(resource, capacity[kind])
             yield QuotaWarning(
@@ -172,15 +171,6 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
             yield kind, resource, bound
 
 
-def _sum_or_none(bounds: Iterable[int | None]) -> int | None:
-    total = 0
-    for bound in bounds:
-        if bound is None:
-            return None
-        total += bound
-    return total
-
-
 def _allocations(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
@@ -189,7 +179,7 @@ def _allocations(
     non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}
     for workload in snapshot.workloads:
-        roles = {role.name: role for role in roles_in(workload.tree)} if workload.pods else {}
+        roles = {role.name: role for role in model.roles_in(workload.tree)} if workload.pods else {}
         path = [workload.project, queues[workload.project].parent]
         for pod in workload.pods:
             if pod.state is model.PodState.COMPLETED or pod.node not in pools or pod.role not in roles:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from django.db.models import Q
 
+from berth.core.amounts import sum_bounds
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
@@ -72,12 +73,12 @@ class QuotaLine:
 
         A group's quota excludes allocations in pools of the group that are not shown.
         """
-        total = _sum_or_none(quota.gpu_milli for quota in self.quotas)
+        total = sum_bounds(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)
 
     @property
     def limit(self) -> int | None:
-        return _sum_or_none(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
+        return sum_bounds(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
 
     @property
     def over_quota(self) -> int:
@@ -107,7 +108,7 @@ class QuotaLine:
     @property
     def quota_sum(self) -> int | None:
         """Sum of the department's project quotas."""
-        return _sum_or_none(child.gpus for child in self.children)
+        return sum_bounds(child.gpus for child in self.children)
 
     @property
     def oversold(self) -> bool:
@@ -204,12 +205,3 @@ def _line_label(line: QuotaLine) -> str:
     pending = f", {thousandths(line.pending)} pending" if line.pending else ""
     quota = f"quota {thousandths(line.gpus)}"
     return f"{line.owner}: {thousandths(line.allocated)} GPUs allocated of {quota}{reserved}{share}{pending}"
-
-
-def _sum_or_none(amounts: Iterable[int | None]) -> int | None:
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total

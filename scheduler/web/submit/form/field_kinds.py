@@ -91,19 +91,21 @@ def _format_retry(value: Any, written: str | None) -> str | None:
 
 
 def _format_names(value: Any, written: str | None) -> str | None:
-    if value is None:
-        return ""
-    if not isinstance(value, list) or any(not isinstance(one, str) or "," in one for one in value):
-        return None
-    return ", ".join(value)
+    return _join_texts(value, ", ")
 
 
 def _format_paths(value: Any, written: str | None) -> str | None:
+    return _join_texts(value, "\n")
+
+
+def _join_texts(value: Any, separator: str) -> str | None:
     if value is None:
         return ""
-    if not isinstance(value, list) or any(not isinstance(path, str) or "\n" in path for path in value):
+    if not isinstance(value, list) or any(
+        not isinstance(text, str) or separator.strip(" ") in text for text in value
+    ):
         return None
-    return "\n".join(value)
+    return separator.join(value)
 
 
 def _format_seconds(value: Any, written: str | None) -> str | None:
