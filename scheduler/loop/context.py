@@ -87,3 +87,5 @@ class SchedulerContext:
     sent: SentCommands = field(default_factory=SentCommands)
     images: DigestResolver = field(default_factory=HttpResolver)
     start_messages: StartMessages = field(default_factory=StartMessages)
+    # Whether rows of reservations may exist in this tick. Only its commit inserts some.
+    has_reservations: bool = True

@@ -56,7 +56,7 @@ from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
 from scheduler.loop.dispatch.reports import ReportSummary
 from scheduler.loop.dispatch.sweep import sweep
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.loop.queries import POOLS
+from scheduler.loop.queries import POOLS, PROJECTS
 from scheduler.loop.reconcile.demand import report_demand, report_empty_drains
 from scheduler.loop.reconcile.idle_rules import IDLE_RULES_INTERVAL, apply_idle_rules
 from scheduler.loop.reconcile.release_nodes import NodeReleases
@@ -108,7 +108,7 @@ class Loop:
             view = self.observe(now, trigger)  # rows -> frozen view; None if no decision is due
             plan = self.decide(view)  # view -> plan, without side effects
             self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
-            self.dispatch(now)  # rows -> started and stopped pods
+            self.dispatch(now, view)  # rows -> started and stopped pods
         if reconcile:
             self._changed |= self.reconcile()  # rows -> resized pools
         return self._changed
@@ -123,13 +123,14 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         limited = self._try("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
+        self.context.has_reservations = True  # if the next step fails
         dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)
         self.has_more |= intake.has_more
         if trigger == POD_TRIGGER and not (intake.ended or dropped or advanced or limited):
             return None
-        view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
+        view = self._cycle_step("observe", lambda: self._observe_rows(now))
         self.is_empty = view is not None and not view.workloads
         if view is not None and view.never_met:
             dependents = view.never_met
@@ -138,6 +139,10 @@ class Loop:
             self.has_more |= bool(cancelled)  # other workloads may depend on the cancelled ones
         crash_point("cycle.observed")
         return view
+
+    def _observe_rows(self, now: datetime) -> ClusterView:
+        context = self.context
+        return observe(now, context.specs, context.cache, has_reservations=context.has_reservations)
 
     def decide(self, view: ClusterView | None) -> Plan | None:
         """Run the engine and return its plan."""
@@ -183,10 +188,10 @@ class Loop:
             sorted(plan.bundles, key=lambda bundle: self._stale.get(bundle.workload, never))[:MAX_BUNDLES]
         )
 
-    def dispatch(self, now: datetime) -> None:
+    def dispatch(self, now: datetime, view: ClusterView | None = None) -> None:
         """Start and stop pods to match their rows."""
         with span("dispatch"):
-            self._notes += start_pods(now, self.context)
+            self._notes += start_pods(now, self.context, view.queues.find_projects if view else PROJECTS)
             self.has_more |= self.context.sent.starts_left
             self._notes += stop_pods(now, self.context)
 

@@ -10,8 +10,8 @@ from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import Counts, counted
 
-TICK_MAX, RECONCILE_MAX = 18, 8  # statements; the pool's listing of nodes is not due
-START_MAX, REPORT_MAX = 39, 13
+TICK_MAX, RECONCILE_MAX = 14, 8  # statements; the pool's listing of nodes is not due
+START_MAX, REPORT_MAX = 31, 12
 
 
 def statements(stage: Stage) -> Counts:

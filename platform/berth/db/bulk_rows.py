@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from berth.db import prepared
 
 AnyField: TypeAlias = "Field[Any, Any]"
+RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the rows with these keys
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
@@ -69,7 +70,7 @@ def _update(model: type[Model], names: Sequence[str]) -> str:
     """  # noqa: S608 - names of tables and columns come from the model
 
 
-def share_related(rows: Sequence[Model], name: str, related: Callable[[list[Any]], Iterable[Model]]) -> None:
+def share_related(rows: Sequence[Model], name: str, related: RelatedRows) -> None:
     """Load the objects to which a foreign key refers. Rows with the same key share one object.
 
     `select_related` would create a separate object for each row.

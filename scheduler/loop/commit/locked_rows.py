@@ -20,7 +20,6 @@ from scheduler.engine.plan import Bundle, Evict, Place
 from scheduler.loop.commit.bind import STOPPABLE_STATES
 from scheduler.loop.observe.isolation import ServedProjects, local_pools
 from scheduler.loop.observe.view import ClusterView
-from scheduler.loop.queries import PROJECTS
 from scheduler.models import Allocation, DeviceClaim, Reservation
 
 PLACEABLE_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
@@ -122,7 +121,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     names = sorted({name for bundle in bundles for name in _workload_names(bundle)} & view.workloads.keys())
     by_pk = {view.workloads[name].pk: name for name in names}
     rows = list(WORKLOADS([*by_pk]))
-    share_related(rows, "project", PROJECTS)
+    share_related(rows, "project", view.queues.find_projects)
     workloads = {by_pk[row.pk]: row for row in rows}
     steps = [step for bundle in bundles for step in bundle.steps]
     stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]
@@ -135,7 +134,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         workloads=workloads,
         before={name: (row.phase, row.version) for name, row in workloads.items()},
         pods={pod.pk: pod for pod in pods},
-        reserved=_reserved_keys(by_pk),
+        reserved=_reserved_keys(by_pk) if view.has_reservations else frozenset(),
         nodes={node.name: node for node in nodes},
         claimed=_claimed_milli({view.nodes[step.node] for step in placed if step.devices}),
         allocated=_allocated_resources(places),

@@ -38,6 +38,7 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     """Drop reservations that can no longer be used. Return the number of affected workloads."""
     reserved = list(RESERVATIONS())
+    context.has_reservations = bool(reserved)
     if not reserved:
         return 0
     share_related(reserved, "workload", WORKLOADS)

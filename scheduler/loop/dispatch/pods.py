@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from berth.db.bulk_rows import share_related
+from berth.db.bulk_rows import RelatedRows, share_related
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
@@ -71,14 +71,14 @@ GANGS = compiled_once(
 NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_related("pool", "environment"))
 
 
-def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
-    """Start the pods in state `starting`.
+def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows = PROJECTS) -> list[str]:
+    """Start the pods in state `starting`. `projects` returns rows of projects by ID.
 
     Some may be left for the next tick. A starting workload that lacks a secret fails. Return a note for each
     failure.
     """
     assert_no_transaction()
-    starting_pods = _starting_pods()
+    starting_pods = _starting_pods(projects)
     context.sent.keep_starts({pod.pk for pod in starting_pods})
     paused = {pod.pk: pod for pod in starting_pods if was_refused_recently(pod, now, context.sent)}
     due_pods = [
@@ -253,13 +253,13 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     return notes
 
 
-def _starting_pods() -> list[Pod]:
+def _starting_pods(projects: RelatedRows) -> list[Pod]:
     pods = list(STARTING())
     for pod in pods:
         # Without the allocation's reference to the pod, reference counting frees all of these objects.
         if (allocation := pod._state.fields_cache.get("allocation")) is not None:
             allocation._state.fields_cache.clear()
-    share_related([pod.workload for pod in pods], "project", PROJECTS)
+    share_related([pod.workload for pod in pods], "project", projects)
     share_related(pods, "node", NODES)
     return pods
 

@@ -17,6 +17,7 @@ from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.loop.observe.cluster_quotas import cluster_quotas
+from scheduler.loop.queries import PROJECTS as PROJECTS_BY_ID
 from scheduler.loop.queries import QUOTA_GROUPS, QUOTAS
 from scheduler.models import Usage
 from scheduler.reports.usage.decayed import decayed_usage
@@ -65,6 +66,8 @@ class Queues:
     projects: Mapping[int, str]  # queue name by project ID
     departments: Mapping[int, str]  # queue name by department ID
     project_names: Mapping[int, str]
+    # rows of the projects with their departments, by project ID
+    project_rows: Mapping[int, Project] = field(default_factory=dict, compare=False)
     versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota row by ID
     group_versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota group by ID
 
@@ -72,6 +75,12 @@ class Queues:
         """Return the queue and, for a project, its department's queue."""
         owner = self.owners[queue]
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
+
+    def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
+        """Return the rows of these projects with their departments. Read those that were not observed."""
+        if all(pk in self.project_rows for pk in ids):
+            return [self.project_rows[pk] for pk in ids]
+        return PROJECTS_BY_ID(ids)
 
 
 def load_queues(
@@ -111,13 +120,15 @@ def load_queues(
     ]
     owners = {department_names[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
     for pk, row in projects.items():
-        owners[row.name] = Owner(row.department_id, pk, row.name, departments[row.department_id].name)
+        row.department = departments[row.department_id]
+        owners[row.name] = Owner(row.department_id, pk, row.name, row.department.name)
     return Queues(
         queues=tuple(queues),
         owners=owners,
         projects={pk: row.name for pk, row in projects.items()},
         departments=department_names,
         project_names={pk: row.name for pk, row in projects.items()},
+        project_rows=projects,
         versions={quota.pk: quota.version for quota in quotas},
         group_versions=groups.versions,
     )

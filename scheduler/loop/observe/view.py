@@ -40,6 +40,8 @@ class ClusterView:
         default_factory=dict
     )  # pools below their ready threshold
     never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
+    # whether rows of reservations may exist
+    has_reservations: bool = field(default=True, compare=False)
 
 
 @dataclass(slots=True)
@@ -51,10 +53,13 @@ class ObservationCache:
     runtimes: ExpectedRuntimes = field(default_factory=ExpectedRuntimes)
 
 
-def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
+def observe(
+    now: datetime, specs: SpecCache, cache: ObservationCache | None = None, *, has_reservations: bool = True
+) -> ClusterView:
     """Return the current view.
 
-    The cache does not affect the result, except that expected runtimes may be a few minutes old.
+    The cache does not affect the result, except that expected runtimes may be a few minutes old. With
+    `has_reservations=False`, the caller knows that there are no reservations.
     """
     cache = cache or ObservationCache()
     pools = {pool.name: pool for pool in POOLS()}
@@ -80,7 +85,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
             ),
             queues=queues.queues,
             workloads=(*live.engine_objects(), *live.placeholders),
-            reservations=_reservations(live, node_names),
+            reservations=_reservations(live, node_names) if has_reservations else (),
         ),
         workloads=dict(live.observed),
         pods=live.pod_ids(),
@@ -89,6 +94,7 @@ def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = No
         queues=queues,
         below_threshold=below_threshold,
         never_met=live.never_met,
+        has_reservations=has_reservations,
     )
 
 

@@ -160,8 +160,10 @@ def test_plan_does_not_depend_on_caches(stage: Stage, seed: int, monkeypatch: py
     wrong: list[str] = []  # collect the differences, because the loop continues after an error
     used_cache: list[bool] = []
 
-    def observe_twice(now: Any, specs: SpecCache, cache: observe.ObservationCache) -> observe.ClusterView:
-        view = observe.observe(now, specs, cache)
+    def observe_twice(
+        now: Any, specs: SpecCache, cache: observe.ObservationCache, *, has_reservations: bool
+    ) -> observe.ClusterView:
+        view = observe.observe(now, specs, cache, has_reservations=has_reservations)
         if view != observe.observe(now, SpecCache()):
             wrong.append(f"the cached view differed at {now}")
         return view
