@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from pools.runtimes.shim.processes import children
 from pools.runtimes.shim.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
@@ -72,7 +73,7 @@ class Namespaces:
         if not is_ready:
             return f"the pod's enclosure could not be built: {self._last_error()}"
         self.init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
-        self.pids = frozenset((self._builder, self.init, *_children(self.init)))
+        self.pids = frozenset((self._builder, self.init, *children(self.init)))
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -148,9 +149,3 @@ def _with_open_files(command: list[str]) -> list[str]:
             os.set_inheritable(fd, True)
             opened[number + 1] = str(fd)
     return opened
-
-
-def _children(pid: int) -> list[int]:
-    """Return the children of a process that has one thread."""
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]

@@ -13,6 +13,7 @@ from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, Entry
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import (
+    current_descendants,
     descendants,
     handles_signal,
     is_running,
@@ -329,7 +330,7 @@ class Pod:
         pause = 0.001
         self.reap()
         while not self.childless:
-            for pid in descendants(os.getpid()):
+            for pid in current_descendants(os.getpid()):
                 send_signal(pid, signal.SIGKILL)
             time.sleep(pause)
             pause = min(pause * 2, 1.0)

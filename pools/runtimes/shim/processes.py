@@ -44,6 +44,33 @@ def descendants(root: int) -> list[int]:
     return below_root
 
 
+def current_descendants(root: int) -> list[int]:
+    """Return descendants of `root`, parents first, without reading all processes of the machine.
+
+    The kernel may omit children while others end. Call this until no children are left.
+    """
+    if not os.path.exists(f"/proc/{root}/task/{root}/children"):  # the kernel does not list children
+        return descendants(root)
+    below_root, pending = [], [root]
+    while pending:
+        below = children(pending.pop())
+        below_root += below
+        pending += below
+    return below_root
+
+
+def children(pid: int) -> list[int]:
+    """Return the child processes of all threads of a process. The kernel may omit some while others end."""
+    below = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                below += [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):  # the process or thread has ended
+        pass
+    return below
+
+
 def process_group(pid: int) -> int | None:
     fields = stat_fields(pid)
     return int(fields[2]) if fields else None

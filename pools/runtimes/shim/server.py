@@ -32,8 +32,9 @@ def serve(fd: int) -> None:
     A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
     the number and, if the shim has ended, its exit status, or NOT_FORKED if there was not enough memory.
     """
-    import ctypes  # noqa: F401 - for the shims, which would otherwise import it
+    import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401
+    import warnings  # noqa: F401
 
     connection = _socket.socket(fileno=fd)
     ended, writable = os.pipe()
