@@ -25,12 +25,10 @@ from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool
 from tests.agents import NO_METADATA, REJECTED, write_agent
-from tests.api.pools.test_joining import Wired, metal_pool, reconcile_pool
+from tests.api.pools.test_joining import Wired, reconcile_pool
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.interpreters import find_python
-
-__all__ = ["metal_pool"]  # a fixture
 
 # The installed agent, run as root, with the test's paths instead of the machine's.
 INSTALLER = """

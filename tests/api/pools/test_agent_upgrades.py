@@ -13,11 +13,11 @@ from tests.agents import write_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_agent_service import Host, host
 from tests.api.pools.test_inventory import INVENTORY, join
-from tests.api.pools.test_joining import metal_pool, reconcile_pool, report_in
+from tests.api.pools.test_joining import reconcile_pool, report_in
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 
-__all__ = ["host", "metal_pool"]  # fixtures
+__all__ = ["host"]  # a fixture
 
 OLD = "0.0.9+00000000"
 

@@ -23,14 +23,6 @@ MACHINE: dict[str, Any] = {
 anonymous = Caller()
 
 
-@pytest.fixture
-def metal_pool(cast: Cast) -> NodePool:
-    return services.create_pool(
-        actor=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384,
-    )  # fmt: skip
-
-
 def join(alice: Caller, name: str = "box-1") -> str:
     token = alice.post(TOKENS, {"comment": f"for {name}"}).json()["token"]
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "name": name, "token": token})

@@ -32,14 +32,6 @@ MACHINE: dict[str, Any] = {
 anonymous = Caller()
 
 
-@pytest.fixture
-def metal_pool(cast: Cast) -> NodePool:
-    return services.create_pool(
-        actor=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384,
-    )  # fmt: skip
-
-
 def join(alice: Caller, **more: Any) -> str:
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
     answer = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, **more})
@@ -339,14 +331,8 @@ def test_repeated_launch_requests_get_identical_user_data(settings: Any) -> None
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_joins_and_runs_the_start_script(
-    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token = services.issue_join_token(
-        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
-    )
-    NodePool.objects.filter(pk=metal_pool.pk).update(
-        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
-    )
     done = tmp_path / "done"
     wired = Wired()
     wired.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")

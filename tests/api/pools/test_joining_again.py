@@ -10,10 +10,8 @@ from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 from pools.providers.static import SILENT_AFTER
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import MACHINE, metal_pool, reconcile_pool, report_in
+from tests.api.pools.test_joining import MACHINE, reconcile_pool, report_in
 from tests.cast import Cast
-
-__all__ = ["metal_pool"]  # a fixture
 
 TOKENS = "node-pools/metal/join-tokens"
 MACHINES = "node-pools/metal/machines"

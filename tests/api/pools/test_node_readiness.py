@@ -12,10 +12,8 @@ from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from pools.selectors import pending_instances
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import join, metal_pool
+from tests.api.pools.test_joining import join
 from tests.cast import Cast
-
-__all__ = ["metal_pool"]  # a fixture
 
 FAILED = "the probe pod failed: exit code 1: mktemp: Read-only file system"
 

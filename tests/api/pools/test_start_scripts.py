@@ -23,15 +23,11 @@ from tests.api.conftest import Caller
 from tests.api.pools.test_joining import (
     Wired,
     join,
-    metal_pool,
     reconcile_pool,
     report_in,
 )
-from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.journeys.installation import command_line
-
-__all__ = ["metal_pool"]  # a fixture
 
 FAILED_REPORT = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3: not found"}
 FAILURE_REASON = "start script failed with exit code 127: python3: not found"
@@ -113,14 +109,8 @@ def test_malformed_start_script_report_is_rejected(
 
 @pytest.mark.django_db(transaction=True)
 def test_agent_reports_the_start_scripts_exit_code_and_output(
-    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token = services.issue_join_token(
-        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
-    )
-    NodePool.objects.filter(pk=metal_pool.pk).update(
-        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
-    )
     wired, stopped = Wired(), tmp_path / "stopped"
     script = Instructions("echo preparing; echo no such program >&2; exit 7", f"echo $BERTH_NODE > {stopped}")
     wired.instructions = lambda node: script
@@ -163,14 +153,8 @@ def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_restarts_a_node_after_all_its_processes_were_killed(
-    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token = services.issue_join_token(
-        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
-    )
-    NodePool.objects.filter(pk=metal_pool.pk).update(
-        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
-    )
     wired, pids = Wired(), tmp_path / "pids"
     script = Instructions(
         f"sleep 600 > /dev/null 2>&1 & echo $! >> {pids}", f"kill $(tail -n 1 {pids})",
@@ -201,14 +185,8 @@ def test_agent_restarts_a_node_after_all_its_processes_were_killed(
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_agent_of_a_slurm_job_ends_and_deletes_its_files_if_the_jobs_script_is_killed(
-    live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, token: str, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, token = services.issue_join_token(
-        actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
-    )
-    NodePool.objects.filter(pk=metal_pool.pk).update(
-        gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1
-    )
     wired, pid = Wired(), tmp_path / "pid"
     script = Instructions(
         f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600; true", f"touch {tmp_path}/stopped"
