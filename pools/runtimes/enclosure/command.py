@@ -89,6 +89,8 @@ def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
 
 def _readable_option(mount: Mount, view: View) -> str:
     """Return the option that shows the mount's source: a copy, a link or, if neither is possible, a mount."""
+    if mount.source == mount.target and not mount.is_copied:
+        return "--ro-bind"
     others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
     others += view.hidden
     if is_inside(mount.target, others):
@@ -98,8 +100,7 @@ def _readable_option(mount: Mount, view: View) -> str:
     visible = [each.target for each in view.readable if each.source == each.target]
     shadowed = [*view.hidden, *(each.target for each in view.writable)]
     is_link = (
-        mount.source != mount.target
-        and is_inside(mount.source, visible)
+        is_inside(mount.source, visible)
         and not is_inside(mount.source, shadowed)
         and not any(is_inside(other, (mount.target,)) for other in others)
     )
