@@ -28,22 +28,15 @@ ROLE_COLUMNS = _column_names(WorkloadRole, "id")
 EVENT_COLUMNS = _column_names(Event, "id", "at")
 AUDIT_COLUMNS = _column_names(Audit, "id", "at")
 
-# A row is skipped if its name belongs to a live workload or an active array of the project. All rows are
-# skipped if the key of a response has been used.
+# A row is skipped if its name belongs to a live workload or an active array of the project.
 INSERT = f"""
-WITH answers AS MATERIALIZED (
-    SELECT * FROM json_populate_recordset(NULL::{stored_responses.TABLE}, %s)
-), stored AS (
+WITH stored AS (
     INSERT INTO projects_workload ({_quote_columns(WORKLOAD_COLUMNS)})
     SELECT {_quote_columns(WORKLOAD_COLUMNS)} FROM json_populate_recordset(NULL::projects_workload, %s) new
     WHERE (  -- not a join, which would not keep the order of the rows
         SELECT true FROM projects_workloadarray array_ WHERE array_.project_id = new.project_id
            AND array_.name = new.name AND array_.state = 'active'
     ) IS NULL
-    AND NOT EXISTS (
-        SELECT FROM {stored_responses.TABLE} used
-          JOIN answers ON answers.user_id = used.user_id AND answers.key = used.key
-    )
     ON CONFLICT DO NOTHING
     RETURNING id
 ), roles AS (
@@ -63,7 +56,9 @@ WITH answers AS MATERIALIZED (
     JOIN stored ON stored.id::text = entry.object_id
 ), responses AS (
     INSERT INTO {stored_responses.TABLE} ({_quote_columns(stored_responses.COLUMNS)})
-    SELECT {_quote_columns(stored_responses.COLUMNS)} FROM answers WHERE EXISTS (SELECT FROM stored)
+    SELECT {_quote_columns(stored_responses.COLUMNS)}
+    FROM json_populate_recordset(NULL::{stored_responses.TABLE}, %s)
+    WHERE EXISTS (SELECT FROM stored)
 )
 SELECT id FROM stored
 """  # noqa: S608  (the names are those of the models)
@@ -78,18 +73,17 @@ def store(
     """Insert the workloads, and return the IDs of the inserted ones.
 
     A workload whose name is in use by a live workload or active array of its project is skipped, together
-    with its event and audit entry. If all are skipped, no response is stored either. If the key of a response
-    has been used, all workloads are skipped. Outside a transaction, this raises IntegrityError if a project
-    has been deleted or another request uses the key at the same time.
+    with its event and audit entry. If all are skipped, no response is stored either. Outside a transaction,
+    this raises IntegrityError if a project has been deleted or the key of a response has been used.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))
     parameters = [
-        to_json([response.to_json() for response in responses]).decode(),
         to_json(_column_values(rows, WORKLOAD_COLUMNS)).decode(),
         to_json([role for row, tree in workloads for role in _role_rows(row.pk, tree)]).decode(),
         to_json(_column_values(events, EVENT_COLUMNS)).decode(),
         to_json(_column_values(entries, AUDIT_COLUMNS)).decode(),
+        to_json([response.to_json() for response in responses]).decode(),
     ]
     return {row[0] for row in prepared.fetch_all(INSERT, parameters)}
 

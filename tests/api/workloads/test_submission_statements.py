@@ -15,8 +15,8 @@ from projects.services.workloads.storing import store
 from tests.api.conftest import Caller
 from tests.cast import Cast, make_cast, training
 
-# Token with roles, projects with quotas and pools, INSERT with the stored response.
-STATEMENTS = 3
+# Token with roles, key, projects with quotas and pools, INSERT with the stored response.
+STATEMENTS = 4
 
 
 def submit(caller: Caller, name: str, **changes: Any) -> Any:
@@ -24,7 +24,7 @@ def submit(caller: Caller, name: str, **changes: Any) -> Any:
     return caller.post("workloads", document, Idempotency_Key=f"key of {name}")
 
 
-def test_submission_runs_three_queries(dave: Caller, django_assert_num_queries: Any) -> None:
+def test_submission_runs_four_queries(dave: Caller, django_assert_num_queries: Any) -> None:
     assert submit(dave, "first").status_code == 201  # records when the token was last used
     with django_assert_num_queries(STATEMENTS):
         assert submit(dave, "second").status_code == 201

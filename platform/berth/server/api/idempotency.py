@@ -4,8 +4,8 @@ The key's row and the change itself are written in one transaction. A second req
 at the unique index until the first request has finished, and then receives the stored response. If the first
 request failed, and therefore changed nothing, the second request runs.
 
-A handler that stores the response with the statement that makes its change needs no row before. For a second
-request with the same key, this statement stores nothing, and the request receives the stored response.
+A handler that stores the response with the statement that makes its change needs no row before. A second
+request with the same key then fails at the unique index, and receives the stored response.
 """
 
 import json
@@ -26,7 +26,7 @@ from pydantic_core import to_json
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import BerthError, Invalid
+from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.db import prepared
 from berth.db.stored_responses import UNIQUE_KEY, ResponseRow
@@ -124,23 +124,21 @@ def _fingerprint(request: Request, key: str) -> str:
 
 
 def _run_or_replay(view: "ApiView", used: UsedKey, handle: Callable[[], Response]) -> HttpResponse:
-    """Run a handler that stores its response with `view.used_key`, or nothing if the key has been used.
-
-    A used key is found when the handler fails, whatever the error: the first request may have succeeded
-    although the same document would be rejected now.
-    """
+    """Run a handler that stores its response with `view.used_key`, unless a response is already stored."""
+    stored = _find_response(used)
+    if stored is not None:
+        return stored
     view.used_key = used
     try:
         response = handle()
-    except (IntegrityError, BerthError) as error:
+    except (IntegrityError, Conflict) as error:
+        # A concurrent request may have stored the key, and perhaps the object whose name conflicts.
         if isinstance(error, IntegrityError) and not _is_key_violation(error):
             raise
-        is_expired, stored = _find_response(used)
-        if stored is not None:
-            return stored
-        if not is_expired:
+        stored = _find_response(used)
+        if stored is None:
             raise
-        response = handle()
+        return stored
     if next(_new_responses) % SWEEP_EVERY == 0:
         delete_expired_responses()
     return response
@@ -151,17 +149,17 @@ def _is_key_violation(error: IntegrityError) -> bool:
     return isinstance(cause, UniqueViolation) and cause.diag.constraint_name == UNIQUE_KEY
 
 
-def _find_response(used: UsedKey) -> tuple[bool, HttpResponse | None]:
-    """Return whether the stored response has expired, and the response or None. Delete an expired one."""
+def _find_response(used: UsedKey) -> HttpResponse | None:
+    """Return the stored response, or None. Delete an expired one."""
     row = prepared.fetch_one(FIND, [used.user_id, used.key])
     if row is None:
-        return False, None
+        return None
     fingerprint, status, headers, body, created_at = row
     if created_at < timezone.now() - RETENTION:
         expired = StoredResponse.objects.filter(user_id=used.user_id, key=used.key, created_at=created_at)
         expired.delete()
-        return True, None
-    return False, _to_response(used, fingerprint, status, json.loads(headers), body)
+        return None
+    return _to_response(used, fingerprint, status, json.loads(headers), body)
 
 
 def _claim_key(used: UsedKey) -> int | None:
