@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 class PoolHour:
     """GPU-hours of one hour. The current hour is incomplete.
 
-    `begin` is the time of the first node if it came during the hour and none existed before it, else `at`.
+    `begin` is the time of the first node if it came during the hour, after hours without any GPUs, else `at`.
     """
 
     at: datetime
@@ -42,13 +42,14 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
+    was_used = any(gpu_hours for at, gpu_hours in allocated.items() if at + HOUR <= first_node)
     # A node may leave the capacity history before all of its pods have ended.
     return [
         PoolHour(
             at,
             allocated.get(at, 0.0),
             max(totals[number], allocated.get(at, 0.0)),
-            begin=first_node if at < first_node < at + HOUR else at,
+            begin=first_node if at < first_node < at + HOUR and not was_used else at,
         )
         for number, at in enumerate(starts)
     ]

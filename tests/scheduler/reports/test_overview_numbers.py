@@ -95,3 +95,19 @@ def test_means_begin_with_the_first_node(stage: Stage) -> None:
     before, present = (mean_gpus(hour, now) for hour in hourly_utilization([pool], now, 2))
     assert before.total == 0
     assert round(present.total, 2) == 4
+
+
+@pytest.mark.heavy
+def test_means_of_pools_with_earlier_allocations_are_over_whole_hours(stage: Stage) -> None:
+    """The capacity history may begin after the usage, because nodes are deleted from it earlier."""
+    pool = stage.cast.pool
+    type(pool).objects.update(created_at=NOON - timedelta(hours=2))
+    pool.refresh_from_db()
+    stage.submit(roles=ONE)
+    stage.tick(2)
+    first = NOON + timedelta(hours=2, minutes=50)
+    pool.nodes.update(created_at=first, since=first)
+    now = NOON + timedelta(hours=3)
+    assert [hour.begin for hour in hourly_allocation([pool], now, 4)] == [
+        NOON + timedelta(hours=number) for number in range(4)
+    ]
