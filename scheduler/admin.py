@@ -16,13 +16,12 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.core.words import format_gpu_time, to_words
+from berth.core.words import format_gpu_time, format_ranges, to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import milliseconds, thousandths
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
-from scheduler.reports.decisions import format_ranges
 from scheduler.reports.evictions.rendering import KIND_TITLES, render
 from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 
-from berth.core.words import format_count
+from berth.core.words import format_count, format_ranges
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.selectors import workloads
@@ -354,20 +354,6 @@ def _group_steps(
         pods = format_ranges(step["index"] for step in of_node)
         devices = format_ranges(device for step in of_node for device in set(step["devices"]))
         yield DecisionStep(action, names[workload], f"{role} {pods}", node, devices)
-
-
-def format_ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as ranges, such as "0 to 3, 6"."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ", ".join(
-        str(first) if first == last else f"{first}{' to ' if last > first + 1 else ', '}{last}"
-        for first, last in ranges
-    )
 
 
 def _effect(placed: Sequence[Mapping[str, Any]]) -> str:

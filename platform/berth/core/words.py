@@ -62,6 +62,11 @@ def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
     ]
 
 
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Format numbers as single numbers and ranges, such as "0 to 3, 6"."""
+    return ", ".join(list_ranges(numbers))
+
+
 def format_pod_names(names: Iterable[tuple[str, int]]) -> str:
     """Format pairs of role and index, such as "worker-0 to worker-3, worker-6"."""
     indexes: dict[str, list[int]] = {}

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.words import format_pod_names, list_ranges
+from berth.core.words import format_pod_names, format_ranges
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.paging import Slice, load_slice
 from berth.server.web.pages import Request, signed_in
@@ -100,7 +100,7 @@ class PodGroup:
     @property
     def devices(self) -> str:
         """Return the device indices, such as "0 to 3, 6"."""
-        return ", ".join(list_ranges(device for row in self.allocations for device in row.devices))
+        return format_ranges(device for row in self.allocations for device in row.devices)
 
     @property
     def gpu_milli(self) -> int:
