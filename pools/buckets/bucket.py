@@ -126,28 +126,28 @@ def converted_errors() -> Iterator[None]:
     except ClientError as error:
         raise _answer(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise Conflict("The server has no credentials for it. Tell an admin to set its secret.") from error
+        raise Conflict("The server has no credentials for it. Ask an admin to set its secret.") from error
     except (HTTPClientError, StoreUnreachable) as error:
         raise Unavailable(f"The object store does not respond ({type(error).__name__}).") from error
     except BotoCoreError as error:
-        raise Conflict(f"The object store cannot be used ({type(error).__name__}). Tell an admin.") from error
+        raise Conflict(
+            f"The object store cannot be used ({type(error).__name__}). Contact an admin."
+        ) from error
 
 
 def _answer(error: ClientError) -> BerthError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in MISSING:
-        return Conflict("The bucket does not exist. Tell an admin.")
+        return Conflict("The bucket does not exist. Contact an admin.")
     if code in BAD_KEYS:
         return Conflict(
-            f"The object store rejects the credentials ({code}). Tell an admin to renew the secret."
+            f"The object store rejects the credentials ({code}). Ask an admin to renew the secret."
         )
     if code in DENIED:
-        return Conflict(f"The credentials do not allow this ({code}). Tell an admin.")
+        return Conflict(f"The credentials do not allow this ({code}). Contact an admin.")
     if code in ELSEWHERE:
-        return Conflict(
-            f"The bucket is in another region ({code}). Tell an admin to set the volume's region."
-        )
+        return Conflict(f"The bucket is in another region ({code}). Ask an admin to set the volume's region.")
     if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
         return Unavailable(f"The object store is overloaded or has failed ({code or status}).")
-    return Conflict(f"The object store rejects the request ({code or status}). Tell an admin.")
+    return Conflict(f"The object store rejects the request ({code or status}). Contact an admin.")

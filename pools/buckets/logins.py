@@ -28,11 +28,13 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
         return BucketLogin()
     secret = _keys(pool).filter(name=volume.secret).first()
     if secret is None:
-        raise Conflict(f"The secret with its credentials, {volume.secret}, is missing. Tell an admin.")
+        raise Conflict(f"The secret with its credentials, {volume.secret}, is missing. Contact an admin.")
     try:
         return BucketLogin(secret.username, unseal(secret.sealed))
     except UnsealError as error:
-        raise Conflict(f"The secret with its credentials cannot be used: {error}. Tell an admin.") from None
+        raise Conflict(
+            f"The secret with its credentials cannot be used: {error}. Contact an admin."
+        ) from None
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:

@@ -73,7 +73,7 @@ def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str])
             raise MissingChunk(f"Chunk {digest} of the code is no longer stored. Submit the workload again.")
         content = store.read(keys[digest])
         if hashlib.sha256(content).hexdigest() != digest:
-            raise DamagedChunk(f"Stored chunk {digest} is corrupted. Tell an admin.")
+            raise DamagedChunk(f"Stored chunk {digest} is damaged. Contact an admin.")
         return content
 
     remaining = iter(digests)

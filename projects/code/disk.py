@@ -94,4 +94,4 @@ def _failures(done: str) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"Code cannot be {done} on the server's disk: {error.strerror}."
-        raise StoreFailure(f"{message} Tell an admin, then try again.") from error
+        raise StoreFailure(f"{message} Contact an admin, then try again.") from error

@@ -74,4 +74,4 @@ class S3Store:
             yield
         except (ClientError, BotoCoreError) as error:
             message = f"Code cannot be {done} in the bucket {self._bucket}: {error}."
-            raise StoreFailure(f"{message} Tell an admin, then try again.") from error
+            raise StoreFailure(f"{message} Contact an admin, then try again.") from error

@@ -264,7 +264,7 @@ def test_damaged_chunk_aborts_the_download(dave: Caller, store: DiskStore, tmp_p
     workload = submit(dave, upload(dave, {"a.py": b"one"})).json()
     (path,) = (tmp_path / "code").glob("*/*")
     path.write_bytes(b"two")
-    with pytest.raises(Exception, match="corrupted"):
+    with pytest.raises(Exception, match="damaged"):
         read_archive(dave.get(f"workloads/{workload['id']}/code"))
     CodeChunk.objects.filter(digest=digest(b"one")).delete()  # as in the guide for admins
     upload(dave, {"a.py": b"one"})
@@ -282,7 +282,7 @@ def test_verified_download_names_a_damaged_or_missing_chunk(
     (path,) = (tmp_path / "code").glob("*/*")
     path.write_bytes(b"two")
     answer = agent.get(route)
-    assert (answer.status_code, "is corrupted. Tell an admin." in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "is damaged. Contact an admin." in answer.json()["detail"]) == (409, True)
     path.unlink()
     assert agent.get(route).status_code == 409
 

@@ -284,7 +284,7 @@ def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     assert alice("DELETE", SECRET).status_code == 204
     refused = agent.get(place)
     assert (refused.status_code, refused.json()["detail"]) == (
-        409, "The secret with its credentials, s3-reader, is missing. Tell an admin.",
+        409, "The secret with its credentials, s3-reader, is missing. Contact an admin.",
     )  # fmt: skip
     alice("PUT", SECRET, CREDENTIALS)
     edit(alice, volume(store, projects=["ads"]))

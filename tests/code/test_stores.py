@@ -78,7 +78,7 @@ def test_error_for_an_unusable_store_states_a_remedy(
         broken: ChunkStore = DiskStore(tmp_path / "file")
     else:
         broken = s3_store(request.getfixturevalue("s3_address"))
-    with pytest.raises(StoreFailure, match="Tell an admin"):
+    with pytest.raises(StoreFailure, match="Contact an admin"):
         broken.write({key(): b"a"})
     with pytest.raises(StoreFailure):
         broken.read(key())

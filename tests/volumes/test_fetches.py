@@ -122,7 +122,7 @@ def test_prefix_without_objects_fails_the_start(stage: LocalStage, server: Signi
     server.volume = replace(server.volume, source=f"{server.volume.source}-misspelt")
     report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert report.message.endswith("it has no objects. Tell an admin to check the source of the volume")
+    assert report.message.endswith("it has no objects. Ask an admin to check the source of the volume")
 
 
 def test_volume_larger_than_its_limit_is_rejected_before_anything_is_fetched(
@@ -142,7 +142,7 @@ def test_bucket_that_cannot_be_listed_fails_the_start_without_revealing_its_name
     assert report.cause == PodCause.START_FAILED
     assert report.message == (
         "the volume data could not be fetched: the server answered 409: The bucket does not exist. "
-        "Tell an admin."
+        "Contact an admin."
     )
 
 

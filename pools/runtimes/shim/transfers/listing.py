@@ -67,7 +67,7 @@ class Listing:
         Only a volume that the pod may write to can be empty.
         """
         if not self.objects and not self._may_be_empty:
-            raise UnusableListing("it has no objects. Tell an admin to check the source of the volume")
+            raise UnusableListing("it has no objects. Ask an admin to check the source of the volume")
         files = {entry.path for entry in self.objects}
         if len(files) < len(self.objects):
             raise UnusableListing("the object store listed an object twice")
