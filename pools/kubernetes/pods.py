@@ -138,7 +138,7 @@ class PodCalls:
             return
         metadata, spec = pod["metadata"], pod["spec"]
         if not metadata.get("deletionTimestamp"):
-            # A crash of the machine may lose this record, but the pod's row also says that Berth stops it.
+            # A machine crash may lose this record, but the pod's row also says that Berth is stopping it.
             self._ledger.plan_end(pod_id, STOPPED, durable=False)
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)

@@ -50,7 +50,7 @@ def _report_of_state(pod: Object) -> PodReport:
     status = pod.get("status") or {}
     state, receiver = _state(status, "containerStatuses", CONTAINER), _code_state(status)
     if (terminated := state.get("terminated")) is not None:
-        report = _end_report(pod, terminated)
+        report = _exit_report(pod, terminated)
         if not _keeps_files(status):
             return report
         if report.started_at is None:
@@ -89,7 +89,7 @@ def has_files_to_copy(pod: Object) -> bool:
 def command_report(pod: Object) -> PodReport | None:
     """Return how the pod's command ended, even if its files have not been copied yet."""
     terminated = _state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
-    return None if terminated is None else _end_report(pod, terminated)
+    return None if terminated is None else _exit_report(pod, terminated)
 
 
 def _keeps_files(status: Object) -> bool:
@@ -149,7 +149,7 @@ def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     return "", None
 
 
-def _end_report(pod: Object, terminated: Object) -> PodReport:
+def _exit_report(pod: Object, terminated: Object) -> PodReport:
     """Return the report of a pod whose container has ended."""
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
     started, ended = _time(terminated.get("startedAt")), _time(terminated.get("finishedAt"))

@@ -27,7 +27,7 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int = 0) -> Machine:
-    """Measure this machine. Unless `declared_gpus` is 0, this number of simulated GPUs replaces its own."""
+    """Measure this machine, with `declared_gpus` simulated GPUs instead of its own if that is not 0."""
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 

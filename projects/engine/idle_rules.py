@@ -25,7 +25,7 @@ class GivenWarning:
 
 @dataclass(frozen=True, slots=True)
 class IdleFacts:
-    """A running workload, its rule, and the time since which all of its GPUs have been idle.
+    """A running workload, its rule, and when all of its GPUs became idle.
 
     `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
     """

@@ -20,7 +20,7 @@ class OpenChannel(models.Model):
     noun = models.CharField(max_length=20, help_text="Kind of channel in the audit log, for example shell.")
     details = models.JSONField(help_text="Details for the audit log.")
     opened_at = models.DateTimeField()
-    seen_at = models.DateTimeField(help_text="Time of the last record that the channel is open.")
+    seen_at = models.DateTimeField(help_text="Time at which the channel was last recorded as open.")
 
     class Meta:
         ordering = ["id"]

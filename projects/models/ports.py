@@ -21,7 +21,7 @@ class PortLink(models.Model):
     )
     token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.CASCADE, related_name="+",
-        help_text="Token that requested the link. The visit ends when the token does.",
+        help_text="Token that requested the link. The connection ends when the token expires or is revoked.",
     )  # fmt: skip
     session_key = models.CharField(
         max_length=40, blank=True, default="", editable=False,

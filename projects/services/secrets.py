@@ -230,5 +230,5 @@ def delete_unused_values(*, before: datetime) -> int:
     """Delete values that no stored run received and that were last used `before`. Return their number."""
     unused = SecretValue.objects.filter(~Exists(SecretUse.objects.filter(value=OuterRef("pk"))))
     unused = unused.filter(used_at__lt=before)
-    # one statement, which skips a value that a starting run uses at the same time
+    # one statement, so that a value that a run starts to use meanwhile is skipped
     return int(unused._raw_delete(unused.db))

@@ -116,7 +116,7 @@ class Loop:
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
         """Record pod reports, then read the rows. Return None on failure, or if no decision is due."""
         self._timer = CycleTimer(now, trigger)
-        # The pools of the newest view save a query.
+        # Using the pools of the newest view saves a query.
         pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
         reports = self._try("recording pod reports", lambda: record_reports(now, self.context, pools))
         intake = reports or ReportSummary()

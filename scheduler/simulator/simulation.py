@@ -33,7 +33,7 @@ class World:
         self.workloads: dict[str, Workload] = {}
         self.changed_workloads: set[str] = set()  # workloads changed since the caller last cleared the set
         self._unchecked: set[str] = set()  # workloads changed since the last check for stale gangs
-        self._transition_ends: dict[str, int] = {}  # times at which stopping or starting pods finish
+        self._transition_ends: dict[str, int] = {}  # times at which pods finish starting or stopping
         self._reserved: set[str] = set()
         self._run_ends: list[tuple[int, str]] = []  # times at which runs end unless they are stopped earlier
         self._booting = sorted(

@@ -112,7 +112,7 @@ def test_files_are_gone_once_the_pod_is_forgotten(stage: LocalStage, server: Sig
         changes(stage)
 
 
-def test_pod_waits_while_the_changes_of_earlier_pods_are_not_stored(
+def test_pod_waits_until_the_changes_of_earlier_pods_are_stored(
     stage: LocalStage, server: SigningServer
 ) -> None:
     real = server.list_objects

@@ -48,7 +48,10 @@ def test_eviction_says_what_became_of_the_victim(cast: Cast, sign_in: SignIn) ->
 
     expected_start = timezone.now() + timedelta(hours=2)
     victim.update(phase="pending", explanation={"expected_start": expected_start.isoformat()})
-    assert "runs again about" in shown() and f'<time datetime="{expected_start.isoformat()}"' in shown()
+    assert (
+        "expected to run again around" in shown()
+        and f'<time datetime="{expected_start.isoformat()}"' in shown()
+    )
     victim.update(explanation={"queue_position": 3})
     assert "position 3 in the" in shown()
     victim.update(explanation=None)

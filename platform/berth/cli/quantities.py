@@ -113,7 +113,7 @@ def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]
     """
     name = text.removeprefix(PERSONAL)
     if not name:
-        raise invalid_value(option, "names no secret", text, "NAME, or personal/NAME")
+        raise invalid_value(option, "does not name a secret", text, "NAME, or personal/NAME")
     return {key: name, **({"personal": True} if name != text else {})}
 
 

@@ -180,7 +180,7 @@ def _check(session: Session, errors: str) -> None:
         raise Interrupted(LOST)
     code = status.get("exit_code")
     if code == INCOMPLETE:
-        raise Interrupted("the archive did not arrive completely")
+        raise Interrupted("the archive is incomplete")
     if code == MISSING:
         raise Failed(f"{errors}. Pods with code need `sh`, `sleep`, `dd` and `tar` in their image")
     if code != 0:

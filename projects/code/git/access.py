@@ -1,4 +1,4 @@
-"""Settings with which git connects to a checked address and authenticates."""
+"""Git settings for connecting to a checked address and authenticating."""
 
 import base64
 from collections.abc import Mapping

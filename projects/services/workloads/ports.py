@@ -51,11 +51,11 @@ class PortAddress:
 
 
 class InvalidVisit(Exception):
-    """Raised if the request has no valid visit."""
+    """Raised if the request is not part of a valid visit to a port."""
 
 
 class PortClosed(Exception):
-    """Raised if the visit is valid but the port is not open."""
+    """Raised if the user may open the port, but nothing listens on it."""
 
 
 def declared_ports(workload: Workload) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ def equal_slots(
 def _ranked_slots(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Slot]:
-    """Yield the same slots as repeated calls of `pick_slot`, but use a heap of nodes."""
+    """Yield the slots that repeated calls to `pick_slot` would return, using a heap of nodes."""
     preferred = None if part.avoid_mask is None else [not avoid_mask for avoid_mask in part.avoid_mask]
     for only in (None,) if preferred is None else (preferred, None):
         yield from _slots_from_heap(board, part, horizon, within, only)

@@ -14,12 +14,12 @@ MAX_ENDINGS = 4  # maximum number of workloads tried
 Amounts = tuple[int, int, int]
 
 
-def own_workload_end(case: PendingCase) -> Iterator[Ladder]:
+def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
     """Propose ending a workload of the same project, preferring the smallest and then the youngest."""
     return _endings(case, own=True)
 
 
-def other_workload_end(case: PendingCase) -> Iterator[Ladder]:
+def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
     """Propose ending a workload of another project, preferring the same department."""
     return _endings(case, own=False)
 

@@ -11,7 +11,7 @@ from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
-from scheduler.engine.smallest_change.endings import other_workload_end, own_workload_end
+from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
 from scheduler.engine.smallest_change.pending_case import PendingCase, pending_case
 from scheduler.engine.smallest_change.proposals import Ladder, Proposal
 
@@ -29,7 +29,7 @@ STAGES: tuple[Stage, ...] = (
     own_changes.fewer_constraints,
     lower_requests.at_least_half,
     own_changes.shorter_max_runtime,
-    own_workload_end,
+    end_of_own_workload,
     own_changes.higher_priority,
     # changes that admins of the department or the platform can make
     queue_changes.higher_limits,
@@ -39,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
     pool_changes.consolidation,
     pool_changes.new_nodes,
     # changes that affect other tenants
-    other_workload_end,
+    end_of_other_workload,
     # reductions so large that the workload would no longer be the same
     lower_requests.less_than_half,
 )

@@ -48,7 +48,7 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace the capacity blockers of pools with too few ready nodes by one blocker. Keep all others."""
+    """Replace the capacity blockers with a single one for pools with too few ready nodes. Keep all others."""
     return tuple(
         replace(refusal, blockers=_with_readiness(refusal.blockers, below_threshold[refusal.pool]))
         if refusal.pool in below_threshold

@@ -48,7 +48,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """The holders with the positions of their top edges, from bottom to top."""
+        """Each holder with the position of its top edge, from bottom to top."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height

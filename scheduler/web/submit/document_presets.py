@@ -64,7 +64,7 @@ roles:                 # started together or not at all
 """),
     "elastic": ("Elastic training", "my-training", """\
 kind: elastic
-# The number of members may change while it runs.
+# The number of replicas may change while it runs.
 command: >-
   torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
   --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py

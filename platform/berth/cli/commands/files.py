@@ -101,7 +101,7 @@ def download(
     pod: PodOption = None,
     run: RunOption = None,
 ) -> None:
-    """Download files of a failed pod. Files of the same names are replaced.
+    """Download files of a failed pod. Files with the same names are replaced.
 
     \b
     berth files download train --to failed

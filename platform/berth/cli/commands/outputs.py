@@ -93,7 +93,7 @@ def download(
     ] = None,
     goal: Annotated[Goal, typer.Option(help="Whether the lowest or the highest value is best.")] = Goal.MIN,
 ) -> None:
-    """Download the stored files of a pod. Files of the same names are replaced.
+    """Download the stored files of a pod. Files with the same names are replaced.
 
     \b
     berth outputs download train

@@ -34,7 +34,7 @@ class AsyncPodFiles(AsyncResource):
     ) -> Sequence[str]:
         """Write a pod's files, or only those at and below `path`, to a directory. Return their paths.
 
-        Files of the same names are replaced.
+        Files with the same names are replaced.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)

@@ -188,7 +188,7 @@ def _store_response(claim: int, response: Response) -> None:
 
 
 def _stored_parts(response: Response) -> tuple[dict[str, str], bytes]:
-    """Return the headers and the body that are repeated, without secrets."""
+    """Return the headers and body to replay, without secrets."""
     data = response.data
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json")

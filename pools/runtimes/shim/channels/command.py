@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SIZE_MAX = 10_000  # rows or columns
 HANG_UP_SECONDS = 2.0  # time for a command to end after the connection broke
 TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, also on a busy machine or a slow disk
-SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output of its ended command
+SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command has exited
 _PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
 _NUMBERS_BY_NAME = {each.name[3:]: each.value for each in signal.Signals}

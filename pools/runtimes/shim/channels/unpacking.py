@@ -31,7 +31,7 @@ class Unpacker:
     def __init__(self, target: str, name: str = "") -> None:
         self._target, self._name = target or CONTENTS, name
         self._root = ""  # name of the archive's first member
-        self._prefix: list[str] = []  # path of the root below the first level
+        self._prefix: list[str] = []  # directories between the first level and the root
         self._levels: list[_Level] = []  # open directories
         self._file: _File | None = None
         self._extended: bytearray | None = None  # extended header that is being received

@@ -162,7 +162,7 @@ def describe_user(*, user: UserArgument, output: OutputOption = Output.TABLE) ->
 def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
     """Deactivate a user, who can then no longer sign in.
 
-    Their browser sessions, tokens and open connections end, such as commands in pods. Their workloads keep
+    Their browser sessions, tokens and open connections, such as commands in pods, end. Their workloads keep
     running, and their roles and their history are kept.
 
     \b
