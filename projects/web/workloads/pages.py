@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any, cast
@@ -97,6 +97,21 @@ STEPS: Mapping[str, Step] = {
     ),
 }
 
+# Workloads without pods have nothing to stop.
+PENDING_STEPS: Mapping[str, Step] = {
+    "cancel": replace(
+        STEPS["cancel"],
+        warning="The workload leaves the queue. A cancelled workload cannot be resumed.",
+        dismiss="Keep workload",
+    ),
+    "suspend": replace(
+        STEPS["suspend"],
+        warning="The workload leaves the queue. It keeps its submission time and stays suspended until you "
+        "resume it.",
+        dismiss="Keep in queue",
+    ),
+}
+
 
 @signed_in
 @require_GET
@@ -177,7 +192,7 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
     """Ask for confirmation (GET) or perform the action (POST)."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
-    action = STEPS[step]
+    action = step_for(workload, step)
     workload_url = reverse("workload", args=[workload.pk])
     if request.method == "POST":
         action.run(actor=request.actor, workload=workload)
@@ -188,6 +203,11 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
     return page(
         request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"
     )
+
+
+def step_for(workload: Workload, step: str) -> Step:
+    """Return the action with the texts that fit the workload's phase."""
+    return PENDING_STEPS.get(step, STEPS[step]) if workload.phase == "pending" else STEPS[step]
 
 
 def steps_for(workload: Workload) -> list[str]:

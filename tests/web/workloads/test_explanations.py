@@ -247,3 +247,18 @@ def test_queue_order_without_a_standing_begins_with_the_priority(cast: Cast, sig
     text = client.get(path).content.decode()
     assert "Queue order" not in text, "a workload that can never start is not queued"
     assert "<strong>Can never start as specified.</strong>" in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "warning", "dismiss"),
+    [
+        ("pending", "The workload leaves the queue.", "Keep workload"),
+        ("running", "The pods get the grace period to stop.", "Keep running"),
+    ],
+)
+def test_cancel_dialog_mentions_pods_only_if_there_are_any(
+    phase: str, warning: str, dismiss: str, cast: Cast, sign_in: SignIn
+) -> None:
+    workload = make.workload(cast.vision, "train", phase=phase)
+    dialog = sign_in("carol").get(f"/workloads/{workload.pk}/cancel").content.decode()
+    assert warning in dialog and f">{dismiss}</a>" in dialog
