@@ -4,6 +4,10 @@ An eviction is counted and recorded as an event, but it is not a state. An evict
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
+
+# A run has made progress after this time, or once its program has stored a checkpoint.
+PROGRESS_TIME = timedelta(minutes=30)
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LIVE = frozenset({"pending", "reserved", "starting", "running", "stopping", "suspended"})

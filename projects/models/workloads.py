@@ -135,8 +135,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Runs in a row, without progress, that ended because a pod failed after its gang had lost "
-        "another.",
+        help_text="Runs since the last one with progress that ended because a pod failed after its gang had "
+        "lost another.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,

@@ -77,8 +77,9 @@ def change_rows(
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
     All changes to the same columns are written in one query. `expressions` maps additional columns to SQL
-    that may refer to the row as `current` and to the change as `written`. The query locks the rows in
-    arbitrary order, so lock them first if other transactions change several of them.
+    that may refer to the row as `current` and to the change as `written`. A change that has a value for such a
+    column writes its value instead. The query locks the rows in arbitrary order, so lock them first if other
+    transactions change several of them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
     for change in changes:
@@ -122,7 +123,8 @@ def _statement(
     table, key = model._meta.db_table, model._meta.pk
     fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in columns]
     assignments = [f'"{column.column}" = written."{column.column}"' for column in fields]
-    assignments += [f'"{name}" = {expression}' for name, expression in expressions]
+    others = [(name, expression) for name, expression in expressions if name not in columns]
+    assignments += [f'"{name}" = {expression}' for name, expression in others]
     return f"""
         UPDATE "{table}" AS current SET {", ".join(assignments)}
           FROM {recordset(fields, row_key=str(key.rel_db_type(connection)), row_expected="text[]")}

@@ -11,12 +11,22 @@ from django.db import transaction
 from berth.db import prepared
 from berth.db.moves import RowChange, change_rows
 from projects.engine import lifecycle
+from projects.engine.lifecycle import PROGRESS_TIME
 from projects.models import Event, Phase, Workload
 from projects.services import announce, events
 from projects.services.notifications import deliveries
 
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
-NEXT_VERSION = {"version": "current.version + 1"}
+NEXT_VALUES = {
+    "version": "current.version + 1",
+    # A run that has made progress ends the count of runs without progress, however the run ended.
+    "peer_failures": f"""
+        CASE WHEN current.phase = 'stopping' AND (
+                  current.last_checkpoint_at > current.started_at
+                  OR current.since - current.started_at >= interval '{PROGRESS_TIME.seconds} seconds'
+             ) THEN 0 ELSE current.peer_failures END
+    """,
+}
 CLOSED_REASON = {
     # Set the end of the last pending reason, unless it is already set.
     "pending_reasons": """
@@ -115,7 +125,7 @@ def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:
     changed: set[Any] = set()
     for closes_reason in (False, True):
         changes = [move.change(now) for move in moves if move.closes_reason is closes_reason]
-        expressions = {**NEXT_VERSION, **(CLOSED_REASON if closes_reason else {})}
+        expressions = {**NEXT_VALUES, **(CLOSED_REASON if closes_reason else {})}
         changed |= change_rows(Workload, "phase", changes, expressions)
     return changed
 

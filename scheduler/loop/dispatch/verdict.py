@@ -2,7 +2,7 @@
 
 A gang is running once enough of its replicas run, completes when all replicas have succeeded, and fails when
 any replica fails. A replica's loss or eviction is not a failure, and neither are the failures that it causes
-in other replicas, unless they end many runs in a row without progress. Idle roles have no command of their
+in other replicas, unless they end many runs without progress. Idle roles have no command of their
 own and are stopped once all other replicas have succeeded.
 """
 
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.signals import signal_name
 from berth.core.spec import retry as kinds
+from projects.engine.lifecycle import PROGRESS_TIME
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from scheduler.engine.model import Group, Role
 
@@ -26,11 +27,9 @@ RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restart
 NO_RULES = RetryState()
 # A program may notice only after this time that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
-# Maximum number of runs in a row, without progress, that end when a pod fails after the loss of a peer. It
+# Maximum number of runs without progress that end when a pod fails after the loss of a peer. It
 # exceeds the number of nodes that a cluster usually drains one after the other within minutes.
 PEER_FAILURES_MAX = 10
-# A run has made progress after this time, or once its program has stored a checkpoint.
-PROGRESS_TIME = timedelta(minutes=30)
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
 COUNTED_STATES = frozenset({"starting", "running", "succeeded"})
@@ -59,8 +58,8 @@ class GangFacts:
     """State of a gang.
 
     `replaced` are lost and evicted pods of the current run whose replicas have newer pods. `peer_failures` is
-    the number of previous runs in a row, without progress, that ended because a pod failed after the loss of
-    a peer.
+    the number of runs since the last one with progress that ended because a pod failed after the loss of a
+    peer.
     """
 
     phase: str
@@ -84,7 +83,7 @@ class Verdict:
 
     If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
     the run ended, and `start_failure` says as a clause why the next run is delayed. `retry` is the restart
-    that a retry rule requires. `peer_failures` is the new number of such runs in a row.
+    that a retry rule requires. `peer_failures` is the new number of such runs.
     """
 
     to: str
@@ -162,13 +161,13 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
     """Return the verdict for a gang whose pod failed after the loss or eviction of a peer.
 
     A retry rule for lost nodes decides. Without one, the gang is requeued, but only a limited number of times
-    in a row: a program that always fails would run forever otherwise.
+    without progress: a program that always fails would run forever otherwise.
     """
     loss = _loss_verdict(gang, peer)
     if _has_loss_rule(gang):
         return loss
-    count = 1 if _has_progressed(gang, failed) else gang.peer_failures + 1
-    runs = f"{count} runs in a row ended because a pod failed after another was lost or stopped"
+    count = 0 if _has_progressed(gang, failed) else gang.peer_failures + 1
+    runs = f"{count} runs without progress ended because a pod failed after another was lost or stopped"
     if count > PEER_FAILURES_MAX:
         return _failure_verdict(gang, failed, f"{runs}, so this is a failure.")
     return replace(loss, peer_failures=count, start_failure=runs if count > 1 else "")

@@ -346,3 +346,17 @@ def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
     assert fail(stage, first, exit_code=75) == Phase.FAILED
     second.refresh_from_db()
     assert second.retries == {"75": 1}
+
+
+@pytest.mark.parametrize(("minutes", "count"), [(29, 10), (30, 0)])
+def test_long_run_ends_the_count_of_failures_after_lost_pods_however_it_ends(
+    stage: Stage, minutes: int, count: int
+) -> None:
+    workload = running(stage, roles=[{"name": "worker", "replicas": 2, "gpu": 0, "cpu": 0.1}])
+    Workload.objects.filter(pk=workload.pk).update(peer_failures=10)
+    stage.clock.advance(minutes * 60)
+    for pod in stage.pods(workload, "running"):
+        stage.runtime.end(str(pod.pk), cause=PodCause.LOST)
+    stage.tick(4)
+    workload.refresh_from_db()
+    assert (workload.run, workload.peer_failures) == (2, count)
