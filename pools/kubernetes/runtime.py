@@ -86,6 +86,8 @@ class KubernetesRuntime(ReadsCopies):
     `root`. All other state is in the clusters, so a new process finds all pods again.
     """
 
+    starts_in_background = True
+
     def __init__(
         self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]],
         limits: Callable[[], Limits] = Limits,

@@ -245,6 +245,8 @@ class ClusterQuotas:
 class Runtime(PodFileReader, Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
+    starts_in_background: bool  # whether `begin_start` does anything
+
     def start(self, order: PodOrder) -> None:
         """Start the pod, possibly after this call has returned. The command runs once the order is on disk.
 

@@ -66,6 +66,8 @@ class LocalRuntime(LocalFiles):
     Without an anchor, pods run until they end or the machine shuts down.
     """
 
+    starts_in_background = False
+
     def __init__(
         self, root: Path, anchor: str | None = None, log_limit: int = LOG_LIMIT,
         environments: Path | None = None, probe: DeviceProbe | None = None, shared: Path | None = None,

@@ -58,6 +58,8 @@ class FakeRuntime:
     Time passes with `clock`. `get_reports` ends the pods whose lifetime or grace period is over.
     """
 
+    starts_in_background = False
+
     def __init__(
         self,
         clock: Clock | None = None,

@@ -58,6 +58,8 @@ class RayRuntime(RayFiles):
     finds all pods again. The names of this installation's jobs begin with `prefix`.
     """
 
+    starts_in_background = True
+
     def __init__(self, root: Path, nodes: Callable[[], Iterable[RayNode]], prefix: str = "berth-") -> None:
         self.ledger = Ledger(root, syncs_starts=False)
         self._starts = BackgroundStarts()
@@ -203,6 +205,7 @@ class RayRuntime(RayFiles):
     def forget(self, pod_id: str) -> None:
         if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
+        self._starts.settle(pod_id)  # a report may have shown the pod before the result was read
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
         if node is not None:

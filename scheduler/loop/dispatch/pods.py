@@ -107,7 +107,8 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
-    next_pods = [pod for pod in later_pods[:STARTS_BETWEEN] if pod.message == ""]
+    candidates = [pod for pod in later_pods[:STARTS_BETWEEN] if pod.message == ""]
+    next_pods = [pod for pod in candidates if _starts_in_background(pod, context)]
     record_secret_uses([*due_pods, *next_pods], images, reader, now, context)
     build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
     attempts = _start_each(_begin_starts(due_pods, next_pods, build, context), now, context)
@@ -283,6 +284,13 @@ def _begin_starts(
     for pod in next_pods:
         _begin_start(pod, build, context)
     yield from ahead
+
+
+def _starts_in_background(pod: Pod, context: SchedulerContext) -> bool:
+    try:
+        return context.runtimes(pod.node.pool).starts_in_background
+    except START_ERRORS:
+        return False
 
 
 def _begin_start(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder, RuntimeFailure
+from pools.runtimes.base import PodOrder, PodReport, PodState, RuntimeFailure
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.jobs import Jobs
@@ -88,3 +88,15 @@ def test_stop_waits_for_a_start_that_has_begun(
     threading.Timer(0.1, go_on.set).start()
     runtime.stop("p-1", 0)
     assert calls == ["start", "stop"]
+
+
+def test_forgotten_pod_leaves_no_result_of_its_start_behind(
+    runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_orders_to(monkeypatch, lambda pod_id: None)
+    runtime.begin_start(pod("p-1"))
+    exited = PodReport(PodState.EXITED)
+    monkeypatch.setattr(runtime, "get_reports", lambda pod_ids: dict.fromkeys(pod_ids, exited))
+    runtime._nodes.clear()
+    runtime.forget("p-1")
+    assert not runtime._starts.has_begun("p-1")

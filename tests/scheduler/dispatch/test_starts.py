@@ -14,6 +14,8 @@ from tests.scheduler.stage import Stage
 class RecordingRuntime(FakeRuntime):
     """Runtime that records which starts have begun and which were completed."""
 
+    starts_in_background = True
+
     def __init__(self) -> None:
         super().__init__()
         self.unfinished: set[str] = set()
@@ -91,3 +93,14 @@ def test_lost_leader_begins_no_further_starts(stage: Stage, recording: Recording
     stage.loop.context.leads = lambda: False
     stage.tick()
     assert recording.most_unfinished == 0
+
+
+def test_runtime_that_starts_nothing_in_the_background_gets_no_starts_between_ticks(
+    stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "MAX_STARTS", 5)
+    monkeypatch.setattr(recording, "starts_in_background", False)
+    submit(stage, 10)
+    stage.tick()
+    assert len(recording.running()) == 5
+    assert not recording.unfinished
