@@ -69,7 +69,8 @@ def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting:
     else:
         argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
     for option, path, source in sorted(_mounts(view), key=lambda mount: mount[1].rstrip("/").count("/")):
-        argv += [*_parents(path, directories), option, *([source] if source else []), path]
+        mode = ["--perms", "0644"] if option == COPY else []
+        argv += [*_parents(path, directories), *mode, option, *([source] if source else []), path]
     if view.secrets:
         argv += [*_parents(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
     for path in ("/dev", *view.hidden, "/"):
