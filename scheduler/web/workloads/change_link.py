@@ -62,7 +62,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     if document is None or not (patch := find_patch(workload.spec, document)):
         return None
     form = reverse("workload-edit", args=[workload.pk])
-    if any(role.get("env") for role in patch.get("roles") or ()):
+    if any(role.get("env") for role in _roles(patch)):
         return ChangeLink("Edit workload", form)
     url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
     return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)

@@ -171,14 +171,18 @@ ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
 
 
 @pytest.mark.every_case
+@pytest.mark.parametrize("is_grouped", [False, True])
 @pytest.mark.parametrize("values", [LONG_ROLE, ROLE_WITH_VARIABLES], ids=["long", "variables"])
 def test_change_of_a_role_that_must_not_be_in_an_address_opens_the_edit_form_without_it(
-    values: dict[str, object], cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+    values: dict[str, object], is_grouped: bool, cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proxies reject long addresses and log short ones. The patch contains all roles."""
     role = {"name": "worker", "replicas": 2, "gpu": 4, **values}
-    document = training("train", roles=[role])
+    roles = {"groups": [{"name": "all", "roles": [role]}]} if is_grouped else {"roles": [role]}
+    document = training("train") | roles
     del document["command"]
+    if is_grouped:
+        del document["roles"]
     workload = submit(actor=cast.dave, project=cast.vision, document=document)
     with_change(monkeypatch, "request_lowered", subject="worker", resource="replicas", before=2, after=1)
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
