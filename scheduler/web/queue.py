@@ -30,7 +30,13 @@ from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
 from scheduler.reports.queues.order_in_words import order_in_words
-from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queue_lengths, queued_workloads
+from scheduler.reports.queues.queue_list import (
+    NOT_EVALUATED,
+    count_unschedulable,
+    queue_length,
+    queue_lengths,
+    queued_workloads,
+)
 from scheduler.web.pools.capacity import capacity_by_pool
 
 # workload, expected start, whether it has been evaluated, where it has reserved capacity
@@ -126,6 +132,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         unknown_word("reason", filters["reason"], REASONS),
     )
     entries = listing.rows if listing else []
+    length = queue_length(pool) if pools else None
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -143,7 +150,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "reasons": choices.reasons,
         "queued": choices.queued,
         "projects": choices.projects,
-        "length": queue_length(pool) if pools else None,
+        "length": length,
+        "unschedulable": count_unschedulable(request.actor, pool) if length and length.unschedulable else 0,
         "no_scheduler": not is_scheduler_running(timezone.now()),
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")

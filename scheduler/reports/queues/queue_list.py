@@ -74,6 +74,15 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     )
 
 
+def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
+    """Return the number of visible workloads that can never start. An array counts once, as in the list."""
+    rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
+    if pool is not None:
+        rows = rows.filter(pools__contains=[pool.name])
+    count: int = rows.aggregate(n=workload_count(Q()))["n"]
+    return count
+
+
 def queue_lengths() -> dict[str, tuple[int, int]]:
     """Return the rows and the requested milli-GPU in the whole queue of each pool, by name.
 
