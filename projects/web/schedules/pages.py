@@ -15,7 +15,8 @@ from berth.core.errors import NotFound
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from projects import selectors
-from projects.access import Action, may, may_submit_anywhere
+from projects.access import Action, may, may_submit_anywhere, with_roles
+from projects.actor import Actor
 from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
@@ -98,6 +99,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_query(request, COLUMNS, rows, _with_last_runs, file_name="schedules", default="name")
     if file := requested_csv(request, listing):
         return file
+    actor = with_roles(request.actor)
     context = {
         "rows": [
             (
@@ -105,7 +107,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
                 last,
                 _in_zone(row, last.due_at if last else None),
                 _in_zone(row, row.next_at),
-                _row_steps(request, row),
+                _row_steps(actor, row),
             )
             for row, last in listing.rows
         ],
@@ -136,7 +138,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
         "next_runs": schedules.next_runs(schedule, NEXT_RUNS, timezone.now()),
         "runs": runs.rows,
         "listing": runs,
-        "steps": list(_allowed_steps(request, schedule)),
+        "steps": list(_allowed_steps(request.actor, schedule)),
         "may_change": schedules.may_change(request.actor, schedule),
     }
     return page(request, "projects/schedules/page.html", context, inner="projects/schedules/body.html")
@@ -188,20 +190,20 @@ def _in_zone(schedule: Schedule, time: datetime | None) -> str:
     return f"{at:%a} {at.day} {at:%b, %H:%M}"
 
 
-def _row_steps(request: Request, schedule: Schedule) -> list[tuple[str, str]]:
+def _row_steps(actor: Actor, schedule: Schedule) -> list[tuple[str, str]]:
     """Return the steps that the list offers for one schedule, with short labels."""
     return [
         (step, label.removesuffix(" schedule"))
-        for step, label in _allowed_steps(request, schedule)
+        for step, label in _allowed_steps(actor, schedule)
         if step != "delete"
     ]
 
 
-def _allowed_steps(request: Request, schedule: Schedule) -> Iterator[tuple[str, str]]:
+def _allowed_steps(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
     """Yield the steps that the user may perform, with their labels."""
-    if may(request.actor, Action.SUBMIT, schedule.project):
+    if may(actor, Action.SUBMIT, schedule.project):
         yield "run", STEPS["run"].label
-    if schedules.may_change(request.actor, schedule):
+    if schedules.may_change(actor, schedule):
         change = "pause" if schedule.paused_at is None else "resume"
         yield change, STEPS[change].label
         yield "delete", STEPS["delete"].label
