@@ -1,7 +1,7 @@
 """Rows of the list of decisions, with one row for the tasks of an array that were decided alike."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ MIN_TASKS = 3  # fewer tasks have a row each
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One decision of a cycle, or None if the cycle applied none. `is_first` marks the first of its cycle."""
+    """One decision of a cycle, or None if the cycle applied none. `is_first` shows the cycle."""
 
     cycle: DecidedCycle
     decision: Decision | None
@@ -40,7 +40,12 @@ def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow
     rows: list[DecisionRow | TasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):
         members = list(group)
-        rows += [TasksRow(members)] if key is not None and len(members) >= MIN_TASKS else members
+        if key is not None and len(members) >= MIN_TASKS:
+            rows.append(TasksRow(members))
+            continue
+        if rows and isinstance(rows[-1], TasksRow):  # the row above may belong to several cycles
+            members[0] = replace(members[0], is_first=True)
+        rows += members
     return rows
 
 
