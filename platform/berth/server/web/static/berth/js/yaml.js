@@ -46,7 +46,7 @@
       if (block >= 0 && (!line.trim() || indent > block)) return [lead + line];
       block = -1;
       const end = commentStart(line), body = line.slice(indent, end), key = KEY.exec(body);
-      if (BLOCK.test(body)) block = indent;
+      if (BLOCK.test(body)) block = indent + (key?.[1].length ?? 0);
       const rest = key ? body.slice(key[0].length) : body;
       return [
         lead + line.slice(0, indent) + (key?.[1] ?? ""),
