@@ -77,8 +77,8 @@ def change_rows(
     """Write the changes, each by compare-and-set on `field`. Return the keys of the changed rows.
 
     All changes to the same columns are written in one query. `expressions` maps additional columns to SQL
-    that may refer to the row as `current` and to the change as `written`. A change that has a value for such a
-    column writes its value instead. The query locks the rows in arbitrary order, so lock them first if other
+    that may refer to the row as `current` and to the change as `written`. The value of a change for such a
+    column has precedence. The query locks the rows in arbitrary order, so lock them first if other
     transactions change several of them.
     """
     by_columns: dict[tuple[str, ...], list[RowChange]] = defaultdict(list)
