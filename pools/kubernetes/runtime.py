@@ -389,10 +389,7 @@ class KubernetesRuntime(ReadsCopies):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record.
-
-        If it is missing, adopt the pods that run in the clusters, and search again.
-        """
+        """Return the pod's record, or that of an adopted pod if there is none yet."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():
