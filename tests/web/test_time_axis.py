@@ -19,8 +19,8 @@ def texts(begin: datetime, end: datetime, zone: ZoneInfo = BERLIN) -> list[str]:
     ("span", "expected"),
     [
         (timedelta(hours=1), ["12:10", "12:20", "12:30", "12:40", "12:50", "13:00"]),
-        (timedelta(hours=24), ["18:00", "Nov 26", "06:00", "12:00"]),
-        (timedelta(days=7), ["Nov 21", "Nov 23", "Nov 25"]),
+        (timedelta(hours=24), ["18:00", "26 Nov", "06:00", "12:00"]),
+        (timedelta(days=7), ["21 Nov", "23 Nov", "25 Nov"]),
         (timedelta(0), []),
     ],
 )
@@ -48,7 +48,7 @@ def test_axis_labels_follow_local_time_when_daylight_saving_time_ends() -> None:
 def test_labels_of_columns_stand_below_their_columns() -> None:
     week = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 27)]
     labels = column_labels(week, UTC)
-    assert [label.text for label in labels] == [f"Nov {day}" for day in range(20, 27)]
+    assert [label.text for label in labels] == [f"{day} Nov" for day in range(20, 27)]
     assert [label.position for label in labels] == [round(100 * (n + 0.5) / 7, 2) for n in range(7)]
     month = [datetime(2026, 10, 1, tzinfo=UTC) + timedelta(days=n) for n in range(30)]
-    assert [label.text for label in column_labels(month, UTC)][:3] == ["Oct 1", "Oct 5", "Oct 9"]
+    assert [label.text for label in column_labels(month, UTC)][:3] == ["1 Oct", "5 Oct", "9 Oct"]

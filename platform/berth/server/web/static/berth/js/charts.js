@@ -1,7 +1,6 @@
 // Readouts of charts: the time or step, and the numbers under the pointer.
 (() => {
   "use strict";
-  const clock = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
   const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
   const precise = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
@@ -41,7 +40,7 @@
       const value = point[place + 1];
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
-    readout.textContent = [bySteps ? `step ${point[0]}` : clock.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
+    readout.textContent = [bySteps ? `step ${point[0]}` : window.berthTimes.short.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;

@@ -2,10 +2,7 @@
 (() => {
   "use strict";
   const root = document.documentElement;
-  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-  const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-  const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
+  const { clock, full, relative, short } = window.berthTimes;
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat("en-US", { style: "unit", unit, unitDisplay: "short" })]));
 
@@ -34,7 +31,10 @@
   const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date)}`;
 
   function times(scope) {
-    for (const element of scope.querySelectorAll("time[datetime]")) {
+    if (!(scope instanceof Element || scope === document)) return;
+    const elements = [...scope.querySelectorAll("time[datetime]")];
+    if (scope.matches?.("time[datetime]")) elements.push(scope);
+    for (const element of elements) {
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
       element.title = full.format(date);
@@ -245,6 +245,8 @@
     if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
+  // htmx:load comes a frame after new parts are inserted, which would show their raw times.
+  for (const name of ["htmx:afterSwap", "htmx:oobAfterSwap"]) document.addEventListener(name, (event) => times(event.target));
   document.addEventListener("htmx:load", (event) => {
     times(event.target);
     showOpenTabs();

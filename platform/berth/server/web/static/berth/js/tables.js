@@ -143,4 +143,6 @@
   }
   all(document);
   document.addEventListener("htmx:load", (event) => all(event.target));
+  // Live parts are sorted and searched again before they are shown.
+  document.addEventListener("htmx:afterSwap", (event) => event.target instanceof Element && all(event.target));
 })();

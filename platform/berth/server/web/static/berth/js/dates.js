@@ -1,0 +1,38 @@
+// Date fields in one format. Browsers show native fields in the format of their own language, such as 11/28/2026.
+(() => {
+  "use strict";
+  const FORMATS = { date: "YYYY-MM-DD", "datetime-local": "YYYY-MM-DD HH:MM" };
+  const sprite = document.querySelector("svg use[href*='icons.svg#']")?.getAttribute("href").replace(/#.*/, "#schedules");
+
+  /** Turn a native field into a text field with a button that opens the native calendar. */
+  function convert(field) {
+    const frame = document.createElement("span"), calendar = document.createElement("input"), button = document.createElement("button");
+    frame.className = `date-field ${field.type}`;
+    calendar.type = field.type;
+    calendar.tabIndex = -1;
+    calendar.setAttribute("aria-hidden", "true");
+    button.type = "button";
+    button.className = "icon-button";
+    button.setAttribute("aria-label", "Open calendar");
+    if (sprite) button.innerHTML = `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`;
+    const typed = field.value.replace("T", " ");
+    field.placeholder = FORMATS[field.type];
+    field.type = "text";
+    field.value = typed;
+    field.autocomplete = "off";
+    field.replaceWith(frame);
+    frame.append(field, calendar, button);
+    button.addEventListener("click", () => {
+      calendar.value = field.value.trim().replace(" ", "T");
+      calendar.showPicker();
+    });
+    calendar.addEventListener("change", (event) => {
+      event.stopPropagation();
+      field.value = calendar.value.replace("T", " ");
+      field.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+    calendar.addEventListener("input", (event) => event.stopPropagation());
+  }
+
+  document.querySelectorAll("input[type=date], input[type=datetime-local]").forEach(convert);
+})();

@@ -1,0 +1,12 @@
+// Formats of times, which all pages and charts share: 24 hours, and the day before the month.
+(() => {
+  "use strict";
+  const format = (options) => new Intl.DateTimeFormat("en-GB", { hourCycle: "h23", ...options });
+  const time = { hour: "2-digit", minute: "2-digit" };
+  window.berthTimes = {
+    clock: format(time),
+    short: format({ day: "numeric", month: "short", ...time }),
+    full: format({ day: "numeric", month: "short", year: "numeric", ...time, second: "2-digit", timeZoneName: "short" }),
+    relative: new Intl.RelativeTimeFormat("en-GB", { numeric: "always", style: "short" }),
+  };
+})();

@@ -1,0 +1,68 @@
+"""Browser tests for the format of times, the same on all pages and in all browsers."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import open_settled
+
+CLOCK = re.compile(r"\b([01]\d|2[0-3]):[0-5]\d\b")
+# Record the times of new parts before the browser shows them: observers run as soon as the scripts of the update end.
+RECORD_NEW_TIMES = """() => {
+  window.newTimes = [];
+  new MutationObserver((records) => {
+    for (const record of records) for (const node of record.addedNodes) {
+      if (node instanceof Element) for (const time of node.querySelectorAll("time")) window.newTimes.push(time.textContent);
+    }
+  }).observe(document.getElementById("rows"), { childList: true, subtree: true });
+}"""
+
+
+def test_live_updates_never_show_raw_times(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/workloads")
+        page.evaluate(RECORD_NEW_TIMES)
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', { detail: { message: '' } }))")
+        page.wait_for_function("() => window.newTimes.length > 0")
+        times = page.evaluate("window.newTimes")
+        assert faults == []
+    assert [text for text in times if "UTC" in text] == []
+
+
+def test_browser_in_american_english_shows_24_hours(opened: Open, scene: Scene) -> None:
+    with opened("ada", locale="en-US") as (page, faults):
+        open_settled(page, f"/workloads/{scene.workloads['detr-long'].pk}")
+        expect(page.locator(".head-facts time")).to_have_text(CLOCK)
+        page.goto("/schedules/new")
+        expect(page.get_by_label("Time", exact=True)).to_have_value("03:00")
+        assert page.get_by_label("Time", exact=True).get_attribute("type") == "text"
+        assert faults == []
+
+
+def test_day_chosen_in_a_filter_has_the_format_of_the_page(opened: Open, scene: Scene) -> None:
+    with opened("ada", locale="en-US") as (page, faults):
+        open_settled(page, "/evictions")
+        field = page.get_by_label("From", exact=True)
+        expect(field).to_have_attribute("placeholder", "YYYY-MM-DD")
+        calendar = page.locator(".date-field:has(#f-since) > [type=date]")
+        calendar.evaluate(
+            "field => { field.value = '2026-07-02'; field.dispatchEvent(new Event('change', { bubbles: true })) }"
+        )
+        expect(field).to_have_value("2026-07-02")
+        page.wait_for_url("**/evictions?since=2026-07-02")
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_first_page_labels_charts_from_midnight_of_the_users_time_zone(opened: Open) -> None:
+    with opened("ada", timezone_id="Asia/Kolkata") as (page, faults):  # five and a half hours after UTC
+        page.goto("/")
+        labels = page.locator(".time-axis text")
+        expect(labels.first).to_be_attached()
+        texts = labels.all_text_contents()
+        assert faults == []
+    assert {"06:00", "12:00", "18:00"} & set(texts)
+    assert [text for text in texts if text.endswith(":30")] == []
