@@ -9,7 +9,9 @@ from berth.core.spec.addresses import Channel
 from projects.models import ArrayState, Delivery, Phase, Pod, Subscription, Workload, WorkloadArray
 from projects.models.arrays import PENDING_MAX, WAITING_REASON
 from projects.services import arrays, workloads
+from projects.services.people import tokens
 from scheduler.reports.explanations.workload import explain
+from tests.api.conftest import Caller
 from tests.cast import training
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import Counts, counted, large_node
@@ -19,7 +21,7 @@ ONE_CPU = [{"name": "worker", "replicas": 1, "cpu": 1}]
 
 
 def submit_array(stage: Stage, name: str = "sweep", **changes: Any) -> WorkloadArray:
-    document = training(name, project="vision", roles=ONE_CPU, **changes)
+    document = training(name, **{"project": "vision", "roles": ONE_CPU, **changes})
     return arrays.submit(actor=stage.cast.dave, document=document, now=stage.clock.now()).array
 
 
@@ -75,6 +77,18 @@ def test_tasks_are_released_in_index_order(stage: Stage) -> None:
     stage.tick()
     assert [task.array_index for task in tasks(array, held=False)] == [2, 5, 6]
     assert active(array) == [2, 6], "the tick that records the end places the next task"
+
+
+def test_tasks_start_and_are_queued_in_index_order(stage: Stage) -> None:
+    one_gpu = [{"name": "worker", "replicas": 1, "gpu": 1}]
+    array = submit_array(stage, roles=one_gpu, array={"tasks": 14})
+    stage.tick(2)
+    assert active(array) == [0, 1, 2, 3]
+    dave = Caller(tokens.issue(actor=stage.cast.dave, name="t", scopes=["read"], expires_at=None)[1])
+    queue = dave.get("node-pools/local/queue").json()["items"]
+    assert [(row["queue_position"], row["name"]) for row in queue] == [
+        (position, f"sweep-{position + 3}") for position in range(1, 11)
+    ]
 
 
 def test_scheduler_sees_only_released_tasks(stage: Stage) -> None:

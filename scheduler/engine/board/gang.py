@@ -150,6 +150,7 @@ class Gang:
         "pod_count",
         "pods",
         "simple",
+        "sort_key",
         "workload",
     )
 
@@ -166,6 +167,7 @@ class Gang:
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
         self.extra_request = (0, 0, 0)  # requested from its queues in addition to its allocation
+        self.sort_key: tuple[int, int, str, int, str] | None = None  # cached `gang_sort_key`
         self.gang_victim: object = None  # cached `Victim` with all pods, cleared when the pods change
         self._root: BoardGroup | None = None
         self._requested: tuple[int, int, int] | None = None

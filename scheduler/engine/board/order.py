@@ -1,4 +1,8 @@
-"""Sort order of pending workloads. Every sort order is total: ties are broken by name."""
+"""Sort order of pending workloads. Every sort order is total: ties are broken by name.
+
+A number at the end of a name is compared as a number, so that the tasks of an array are in the order of their
+indices.
+"""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
@@ -9,13 +13,26 @@ from scheduler.engine.board.eligible import first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
+# Priority, submission time and name, with the number at the end of the name apart from the rest.
+GangKey: TypeAlias = tuple[int, int, str, int, str]
 
-def gang_sort_key(gang: Gang) -> tuple[int, int, str]:
+
+def gang_sort_key(gang: Gang) -> GangKey:
     """Return the sort key of a gang within its project."""
-    return -gang.workload.priority, gang.workload.submitted, gang.name
+    key = gang.sort_key
+    if key is None:
+        stem, number = _split_name(gang.name)
+        key = gang.sort_key = (-gang.workload.priority, gang.workload.submitted, stem, number, gang.name)
+    return key
 
 
-Head: TypeAlias = tuple[tuple[int, int, str], Gang, PendingGroup]
+def _split_name(name: str) -> tuple[str, int]:
+    """Return the name without a number at its end, and that number, or -1 if there is none."""
+    stem, hyphen, number = name.rpartition("-")
+    return (stem, int(number)) if hyphen and number.isascii() and number.isdigit() else (name, -1)
+
+
+Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:

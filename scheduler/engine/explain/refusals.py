@@ -18,7 +18,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups, first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
-from scheduler.engine.board.order import gang_sort_key
+from scheduler.engine.board.order import GangKey, gang_sort_key
 from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
@@ -144,7 +144,7 @@ def _project_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) ->
 
 def _pending_gangs(
     group: ReportedGroup, served: AbstractSet[str]
-) -> Iterator[tuple[tuple[int, int, str], Gang, ReportedGroup]]:
+) -> Iterator[tuple[GangKey, Gang, ReportedGroup]]:
     return ((gang_sort_key(gang), gang, group) for gang in group.gangs if gang.name not in served)
 
 

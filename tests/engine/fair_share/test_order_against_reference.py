@@ -48,7 +48,7 @@ def busy_cluster(draw: st.DrawFn) -> dict[str, Any]:
         "nodes": [{"name": "n", "gpus": max(1, gpus)}],
         "departments": [_queue(name, draw(queues)) for name in ("d", "e")],
         "projects": [{**_queue(name, draw(queues)), "department": path[0]} for name, path in PATHS.items()],
-        "workloads": [_job(f"w{number}", job) for number, job in enumerate(drawn)],
+        "workloads": [_job(f"w-{7 * number}", job) for number, job in enumerate(drawn)],
     }
 
 

@@ -3,6 +3,7 @@
 It uses no engine code, only the shares that the engine reports.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -30,8 +31,10 @@ class Pending:
     preemptible: bool = True
 
     @property
-    def in_project(self) -> tuple[int, int, str]:
-        return -self.priority, self.submitted, self.name
+    def in_project(self) -> tuple[int, int, str, int]:
+        number = re.search(r"-([0-9]+)$", self.name)
+        name = self.name[: number.start()] if number else self.name
+        return -self.priority, self.submitted, name, int(number[1]) if number else -1
 
 
 @dataclass
