@@ -159,7 +159,7 @@ def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
 def _list_direct(
     project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return which components the project requires itself."""
+    """Return the components that the project itself requires."""
     names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [
         part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]
@@ -178,7 +178,7 @@ def _build_component(entry: str) -> dict[str, Any]:
     if not hashes:
         raise ReleaseError(f"{LOCK.name} has no hash for {name}. Run `make lock`.")
     purl = f"pkg:pypi/{name}@{version}"
-    # The lock file has one hash for each platform's file, so none of them is the component's own hash.
+    # The lock file has one hash per platform file, so none of them identifies the component itself.
     files = {"type": "distribution", "url": purl, "hashes": hashes}
     return {
         "type": "library",
@@ -191,7 +191,7 @@ def _build_component(entry: str) -> dict[str, Any]:
 
 
 def _normalize_name(name: str) -> str:
-    """Return a distribution name as it is spelled in purls and lock files."""
+    """Return a distribution name as spelled in purls and lock files."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

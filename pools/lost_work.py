@@ -1,4 +1,4 @@
-"""Work that would be lost if a node ended.
+"""Work that would be lost if a node were terminated.
 
 Pods and allocations belong to a higher layer, so this module reads them through the node's relations. The
 database computes the sums.

@@ -40,7 +40,7 @@ def task_metrics(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric
 
 
 def ranked_tasks(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
-    """Return the metric of each task, the best value first."""
+    """Return the metric of each task, best value first."""
     order = [f"{goal}_value", "pk"] if goal == "min" else [f"-{goal}_value", "-pk"]
     return task_metrics(array, name, goal).order_by(*order)
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-# pip's settings, the variables that set the same for uv, and the separator of several values.
+# pip's settings, the corresponding uv variables, and the separator between several values.
 # https://docs.astral.sh/uv/reference/environment/
 SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),

@@ -372,7 +372,7 @@ def _queues_table(row: Eviction, side: str) -> SafeString:
 
 
 def _plan_rows(bundle: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield one row for the pods of a role of a workload that have the same step on one node."""
+    """Yield one row for each group of pods with the same workload, role, step and node."""
     groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for step in bundle.get("steps", ()):
         key = (step.get("do", ""), step.get("workload", ""), step.get("role", ""), step.get("node", ""))

@@ -1,4 +1,4 @@
-"""Hook of hatchling that selects the server's files: all files of Berth that the client's wheel lacks."""
+"""Hatchling hook that selects the server's files: all of Berth's files that the client's wheel lacks."""
 
 import tomllib
 from collections.abc import Iterator

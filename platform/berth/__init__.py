@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def report(step: int, **numbers: float) -> None:
-    """Record metrics of one step, for example `berth.report(100, loss=0.31)`.
+    """Record the metrics of one step, for example `berth.report(100, loss=0.31)`.
 
     The numbers may be of any type that `float` accepts, such as a tensor with one element. The function
     prints one line, which Berth reads from the pod's log. Outside of Berth, the function only prints the

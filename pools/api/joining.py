@@ -1,4 +1,4 @@
-"""REST endpoints with which machines join a pool and poll for instructions.
+"""REST endpoints that machines use to join a pool and poll for instructions.
 
 Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
 Requests with an invalid secret are throttled by address. Requests from registered machines are throttled by

@@ -66,7 +66,7 @@ class IsolationResponse(ResponseModel):
 
 
 class ForeignUsage(ResponseModel):
-    """Requests of pods that Berth does not own. The node's capacity excludes them."""
+    """Resource requests of pods that Berth does not own. The node's capacity excludes them."""
 
     gpus: int
     cpu: float

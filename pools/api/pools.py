@@ -86,7 +86,7 @@ class PreviewFindingResponse(ResponseModel):
 
 
 class PoolPreviewResponse(ResponseModel):
-    """Nodes that the provider offers to a new pool, and findings about these nodes."""
+    """Nodes that the provider offers to a new pool, with findings about them."""
 
     source: str = Field(
         description="The system that was examined, for example a cluster with its version and address."

@@ -1,4 +1,4 @@
-"""Credentials for the volumes of pools in S3."""
+"""Credentials for the pools' volumes in S3."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Invalid if the server lacks something that it needs to read a volume of the pool."""
+    """Raise Invalid if the server lacks something that it needs to read one of the pool's volumes."""
     problems = []
     for number, volume in enumerate(read_volumes(stored)):
         if volume.is_synced and find_spec("boto3") is None:

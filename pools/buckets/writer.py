@@ -13,14 +13,14 @@ MISSING = ("NoSuchKey", "404")
 
 
 class UploadGone(Exception):
-    """Raised if an upload in parts no longer exists: it was completed, or the store has deleted it."""
+    """Raised if a multipart upload no longer exists, because it was completed or the store has deleted it."""
 
 
 class BucketWriter:
     """Objects of one volume, addressed by their path. Call its methods outside of transactions.
 
-    Methods raise Conflict if the bucket cannot be used like this, or Unavailable if another attempt may
-    succeed.
+    Methods raise Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
+    may succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
@@ -32,12 +32,12 @@ class BucketWriter:
             self._s3.put_object(**self._object(path), Body=content)
 
     def begin(self, path: str) -> str:
-        """Begin to store an object in parts. Return the ID of the upload."""
+        """Begin a multipart upload. Return its ID."""
         with converted_errors():
             return str(self._s3.create_multipart_upload(**self._object(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
-        """Store a part, with numbers from 1. Return its ETag. Raises UploadGone."""
+        """Store the part with this number, from 1. Return its ETag. Raises UploadGone."""
         with converted_errors(), _upload_exists():
             answer = self._s3.upload_part(
                 **self._object(path), UploadId=upload, PartNumber=number, Body=content
@@ -58,7 +58,7 @@ class BucketWriter:
             self._s3.abort_multipart_upload(**self._object(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
-        """Delete an object if it still has this ETag. Return whether it does not exist afterwards."""
+        """Delete an object if it still has this ETag. Return True if it no longer exists."""
         with converted_errors():
             try:
                 current = self._s3.head_object(**self._object(path))["ETag"]

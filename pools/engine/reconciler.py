@@ -134,7 +134,7 @@ def next_step(
 
 
 def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
-    """Return the queued nodes that the pool no longer needs, the highest ordinals first."""
+    """Return the queued nodes that the pool no longer needs, highest ordinals first."""
     if not fleet.may_drain:
         return ()
     surplus = max(fleet.effective_size - fleet.desired, 0)

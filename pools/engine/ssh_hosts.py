@@ -22,7 +22,7 @@ class HostState(StrEnum):
     INSTALLING = "installing"
     JOINED = "joined"
     SILENT = "silent"  # the agent no longer reports
-    FAILING = "failing"  # the last visit failed and will be repeated
+    FAILING = "failing"  # the last connection failed and will be retried
     REMOVING = "removing"
 
 

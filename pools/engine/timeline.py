@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase under which a node is counted. Lost and ended nodes are not counted."""
+    """Phase in which a node is counted. Lost and ended nodes are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"

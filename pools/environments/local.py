@@ -80,7 +80,7 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
-        """Return the script's progress, or None if the script neither runs nor has left an exit code."""
+        """Return the script's progress, or None if it is not running and left no exit code."""
         self._reap()
         home = self._home(name)
         # Check this before reading the exit code. Otherwise, a script that ends between both steps would be

@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def failure(self) -> str:
-        """Reason for the failure, with the last line of output. Empty if no phase failed."""
+        """Reason for the failure, with the last line of output, or an empty string if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""

@@ -15,7 +15,7 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_order(pool: str, client_token: str) -> str:
-    """Return the secret with which the machines of a launch request join."""
+    """Return the secret that a launch request's machines use to join."""
     return _sign("order", f"{pool}.{client_token}")
 
 

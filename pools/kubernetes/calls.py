@@ -28,7 +28,7 @@ ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Complete response. The names of headers are in lower case."""
+    """Complete response. Header names are in lower case."""
 
     status_code: int
     headers: Mapping[str, str]

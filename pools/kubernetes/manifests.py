@@ -38,7 +38,7 @@ WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
 # NVIDIA's container runtime makes these devices available to the container. Images may set it to "all".
 # For a pod with devices, the cluster's device plugin sets the variable.
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
-# All that the containers know that receive the code and keep the files.
+# The only variables of the containers that receive the code and keep the files.
 CODE_ENVIRONMENT = {"BERTH_POD_DIR": POD_DIRECTORY, VISIBLE_DEVICES: NO_DEVICES}
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")

@@ -52,7 +52,7 @@ class Mirror:
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, Unreachable] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
-        # set by the first list or the first error
+        # set after the first list or the first error
         self._answered = {kind: threading.Event() for kind in KINDS}
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Total requests of pods: milli-CPU, MiB, whole devices and the number of pods."""
+    """Total requests of a set of pods: milli-CPU, MiB, whole devices and the number of pods."""
 
     cpu_milli: int = 0
     memory_mib: int = 0

@@ -1,4 +1,4 @@
-"""API server calls for single pods. Calls may take a long time, so they run in a worker.
+"""API server calls for individual pods. Calls may take a long time, so they run in a worker.
 
 None of them reads the database, because a worker's threads have no database connection.
 """
@@ -60,7 +60,7 @@ class PodCalls:
         if refusal := find_refusal(order):
             self._fail(order.pod_id, refusal)
             return
-        self._ledger.sync(order.pod_id)  # a pod in the cluster must have a record
+        self._ledger.sync(order.pod_id)  # every pod in the cluster must have a record
         with failures(order.pool):
             try:
                 self._ensure_namespace(access.cluster, namespace, order.project)
@@ -138,7 +138,7 @@ class PodCalls:
             return
         metadata, spec = pod["metadata"], pod["spec"]
         if not metadata.get("deletionTimestamp"):
-            # A machine crash may lose this record, but the pod's row also says that Berth is stopping it.
+            # A machine crash may lose this record, but the pod's row also records that Berth is stopping it.
             self._ledger.plan_end(pod_id, STOPPED, durable=False)
         if not spec.get("nodeName"):
             cluster.api.delete(path, 0)

@@ -1,4 +1,4 @@
-"""ResourceQuotas of a cluster's namespaces, as bounds for projects' pods."""
+"""ResourceQuotas of a cluster's namespaces, which limit the pods of projects."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -22,14 +22,14 @@ HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 # Reasons of a waiting container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
 DELETED = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
-# Reasons of a failed pod that its node has stopped.
+# Reasons of a failed pod that was stopped by its node.
 NODE_EVICTIONS = ("Evicted", "Preempting", "Terminated", "Shutdown")
 DISRUPTIONS = {
     "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
     "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint of its node",
     "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
 }  # reasons of the condition DisruptionTarget
-# Reasons of a waiting container that starts in a moment.
+# Reasons of a waiting container that is about to start.
 NOT_STARTED = ("", "ContainerCreating", "PodInitializing")
 COPYING = "copying the files of the pod"
 SIGNALS_MAX = 64

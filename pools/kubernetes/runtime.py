@@ -259,7 +259,7 @@ class KubernetesRuntime(ReadsCopies):
         return tuple(sorted(recorded))
 
     def _adopt(self, pool: str) -> set[str]:
-        """Add this pool's pods that are missing from the ledger. Return their IDs."""
+        """Add the pods of this pool that are missing from the ledger. Return their IDs."""
         adopted = set()
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Installation(models.Model):
-    """Single row that names this installation. A copied database needs a different name."""
+    """Single row with the name of this installation. A copied database needs a different name."""
 
     name = models.SlugField(max_length=40)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class SshHost(models.Model):
-    """Host of a pool.
+    """Host that a pool reaches over SSH.
 
     The row is created when the host is added to the pool's settings, and deleted when its agent has been
     uninstalled.
@@ -31,7 +31,7 @@ class SshHost(models.Model):
 
     # Result of the last connection.
     visited_at = models.DateTimeField(null=True)
-    failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed visits.")
+    failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed connections.")
     retry_at = models.DateTimeField(null=True)
     problem = models.CharField(max_length=16, blank=True, default="")
     message = models.TextField(blank=True, default="")

@@ -21,7 +21,7 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Plugins' open contexts by name, for one hook in one process.
+    """Open plugin contexts by name, for one hook in one process.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
     the client. Thread-safe: a second thread waits until all contexts are open, and does not reopen them.

@@ -64,7 +64,9 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """Properties of a machine that others also use. The instance's shape excludes resources used by others.
+    """Properties of a machine that is also used by others.
+
+    The instance's shape excludes resources used by others.
 
     Devices are an exception: the shape counts all of them, and `foreign` contains the number that others use.
     `foreign` is the usage of pods that Berth does not own: `gpus`, `cpu_milli`, `memory_mib` and `pods`.

@@ -27,7 +27,10 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int = 0) -> Machine:
-    """Measure this machine, with `declared_gpus` simulated GPUs instead of its own if that is not 0."""
+    """Measure this machine.
+
+    If `declared_gpus` is not 0, report that many simulated GPUs instead of the real ones.
+    """
     devices = simulated_devices(declared_gpus) if declared_gpus else tuple(_nvml_devices())
     return Machine(_cpu_milli(), _memory_mib(), devices)
 

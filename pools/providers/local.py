@@ -1,4 +1,4 @@
-"""Nodes carved out of this machine, each with its own devices.
+"""Nodes that are parts of this machine, each with its own devices.
 
 An instance is an entry in the file of its launch request, `<root>/<pool>/<token>.json`. The file is written
 in one step under a lock, so a request is fulfilled completely or not at all, and a repeated request returns

@@ -1,4 +1,4 @@
-"""Nodes from existing machines that joined the pool.
+"""Nodes on existing machines that joined the pool.
 
 All state is in the database. Each use of a machine is an instance of this provider. The machine outlives its
 uses.
@@ -139,7 +139,7 @@ class StaticProvider:
 
 
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed, unused machine as departed, which revokes its secret. Return whether it was marked."""
+    """Mark a removed, unused machine as departed, which revokes its secret. Return whether this was done."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
     return departing.exclude(pk__in=used).update(departed_at=at) == 1

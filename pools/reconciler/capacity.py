@@ -1,4 +1,4 @@
-"""Store the capacity that Berth may use on machines that others also use."""
+"""Store the capacity that Berth may use on machines that are also used by others."""
 
 from collections.abc import Collection
 from typing import Any
@@ -42,7 +42,7 @@ def capacity_columns(
 
 
 def store_capacity(node: Node, instance: Instance) -> bool:
-    """Store the capacity of a machine that others also use. Return whether it has changed."""
+    """Store the capacity of a machine that is also used by others. Return whether it has changed."""
     if instance.shared is None:
         return False
     pool = node.pool

@@ -45,9 +45,9 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 
 
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Return whether a listing is due: at each tick of the pool, and more often while nodes boot.
+    """Return whether a listing is due: once per pool tick, and more often while nodes are booting.
 
-    If the provider has noticed a change since the last listing, the next one is due at once.
+    If the provider has noticed a change since the last listing, the next one is due immediately.
     """
     if pool.ticked_at is None or context.now < pool.ticked_at:  # first tick, or the clock was set back
         return True
@@ -118,7 +118,7 @@ def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the environment's installation progress, if the provider reports the progress."""
+    """Store the environment's installation progress, if the provider reports it."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]

@@ -132,7 +132,7 @@ def _is_current(pool: NodePool, order: LaunchRequest) -> bool:
 
 
 def _is_new(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the launch request. If not, an earlier call may have succeeded."""
+    """Return whether this pass created the launch request. Otherwise, an earlier call may have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 

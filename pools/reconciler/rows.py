@@ -41,7 +41,7 @@ class PassContext:
 def lock_pool(pool_id: int) -> NodePool:
     """Return the pool's row, locked against updates but not against new foreign keys to it.
 
-    A transaction that locks a node and writes its history therefore need not wait for the pool, which
+    A transaction that locks a node and writes its history therefore does not wait for the pool, which
     prevents deadlocks.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)

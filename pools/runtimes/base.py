@@ -119,7 +119,7 @@ class PodCause(str, Enum):
     NONE = ""
     STOPPED = "stopped"  # stopped on request
     EVICTED = "evicted"  # evicted or deleted by the cluster or its other users
-    HOST_STOPPED = "host_stopped"  # the process that the pod is tied to has ended
+    HOST_STOPPED = "host_stopped"  # the process to which the pod is tied has ended
     LOST = "lost"  # the exit was not observed
     START_FAILED = "start_failed"
     IMAGE_PULL_FAILED = "image_pull_failed"  # the image could not be pulled, so the pod never started
@@ -209,7 +209,7 @@ class RuntimeFailure(Exception):
 
 
 class StartRefused(RuntimeFailure):
-    """Raised if the pool's cluster currently refuses to start a pod, for example because of its quota."""
+    """Raised if the pool's cluster currently rejects a pod, for example because of its quota."""
 
 
 class ChannelRefused(Exception):
@@ -218,7 +218,7 @@ class ChannelRefused(Exception):
 
 @dataclass(frozen=True)
 class ClusterQuota:
-    """Amount that a quota in the pool's own cluster allows one namespace's pods.
+    """Amount that a quota in the pool's own cluster allows for one namespace's pods.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name for the kind.
@@ -248,7 +248,9 @@ class Runtime(PodFileReader, Protocol):
     starts_in_background: bool  # whether `begin_start` does anything
 
     def start(self, order: PodOrder) -> None:
-        """Start the pod, possibly after this call has returned. The command runs once the order is on disk.
+        """Start the pod, possibly after this call has returned.
+
+        The command runs once the pod's specification is on disk.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
@@ -258,9 +260,9 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def begin_start(self, order: PodOrder) -> None:
-        """Begin to start the pod in the background, if the runtime starts several pods at a time.
+        """Begin to start the pod in the background, if the runtime starts several pods at once.
 
-        This method raises no errors. `start` with the same order waits for the result.
+        This method raises no errors. A later call of `start` for the pod waits for the result.
         """
         ...
 
@@ -288,14 +290,14 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def begin_forget(self, pod_id: str) -> None:
-        """Begin to forget an ended pod in the background, if the runtime forgets several pods at a time.
+        """Begin to forget an ended pod in the background, if the runtime forgets several pods at once.
 
         This method raises no errors. `forget` waits for the result.
         """
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod. Afterwards, no data is stored under the ID."""
+        """Delete the log of a forgotten pod. Afterwards, no data with this ID remains."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:

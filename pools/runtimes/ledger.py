@@ -69,7 +69,7 @@ class Ledger:
         )
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node before sending the order, so that the pod can be found after a crash."""
+        """Record the pod's node before sending the pod to it, so that the pod can be found after a crash."""
         with self._lock:
             if self.find(pod_id) is None:
                 entry = Entry(instance_id, validate_name(workspace), received=received)
@@ -107,7 +107,7 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
 
     def plan_end(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
-        """Record that Berth ends the pod, before it does, so that the reason is still known after a crash."""
+        """Record that Berth is about to end the pod, so that the reason is still known after a crash."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is not None and entry.ended is None and entry.planned != report:
@@ -141,7 +141,7 @@ class Ledger:
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store the log. If its offsets have a gap, record the gap as a hole."""
+        """Store the log. If there is a gap in its offsets, record the gap as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",

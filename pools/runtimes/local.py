@@ -111,7 +111,7 @@ class LocalRuntime(LocalFiles):
             raise RuntimeFailure(str(error)) from error
 
     def begin_start(self, order: PodOrder) -> None:
-        """Do nothing, because pods are started one at a time."""
+        """Do nothing, because this runtime starts pods one at a time."""
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
@@ -223,7 +223,7 @@ class LocalRuntime(LocalFiles):
         return order is not None and order.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims, except those that failed before they acquired their lock and are not reported."""
+        """Reap ended shims, except unreported ones that failed before they acquired their lock."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
@@ -232,7 +232,7 @@ class LocalRuntime(LocalFiles):
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
     def begin_forget(self, pod_id: str) -> None:
-        """Do nothing, because pods are forgotten one at a time."""
+        """Do nothing, because this runtime forgets pods one at a time."""
 
     def forget(self, pod_id: str) -> None:
         pod = self._pod_dir(pod_id)

@@ -15,7 +15,7 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Read a chunk of the log.
 
-    Callers must determine `ended` before the call. Otherwise, the last bytes may be missed.
+    Callers must determine `ended` before the call, because the last bytes may otherwise be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -49,8 +49,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
     """Read the last `lines` lines.
 
-    Reading stops at a hole and after `TAIL_MAX` bytes. Otherwise, a log without line breaks would be read in
-    full.
+    Reading stops at a hole and after `TAIL_MAX` bytes, so that a log without line breaks is not read in full.
     """
     try:
         size = path.stat().st_size

@@ -70,7 +70,7 @@ def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Proces
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return how many private and shared pages a process has."""
+    """Return how many private and shared memory pages a process has."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except (OSError, ValueError):  # the process has ended since it was listed

@@ -94,7 +94,7 @@ def load_environment_setup(node: Node) -> EnvironmentSetup:
     except UnsealError:
         return (
             EnvironmentSetup()
-        )  # the node stays pending until it times out, and new orders fail with this error
+        )  # the node stays pending until it times out, and new launches fail with this error
     return EnvironmentSetup(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 

@@ -117,7 +117,7 @@ def _record_interruption(node: Node, interruption: Interruption, at: datetime) -
 
 
 def _record_early_end(node: Node) -> None:
-    """Record that Slurm ends the node's job, unless the end was announced because of its time limit."""
+    """Record that Slurm is ending the node's job, unless its end was announced because of its time limit."""
     reason = f"Slurm ended job {node.instance_id.partition('-')[0]} before its time limit"
     rows = Node.objects.filter(pk=node.pk, state__in=HOSTING, interruption_at=None, eviction_reason="")
     rows.update(eviction_reason=reason)
@@ -134,7 +134,7 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Join a node of a launch request.
+    """Register a machine as a node of a launch request.
 
     The machine may repeat the call until its node is ready, because a response may be lost.
     """

@@ -44,7 +44,7 @@ LOCKED_POOLS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Numbers of usable and booting nodes, and the time at which the newest node became ready."""
+    """Number of usable and booting nodes, and the time at which the newest node became ready."""
 
     usable: int
     pending: int

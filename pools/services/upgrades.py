@@ -23,7 +23,7 @@ class AgentRelease:
 
 
 def upgrade_agent(*, actor: Any, node: Node) -> None:
-    """Request that the node's agent upgrades itself. Its pods keep running. Idempotent.
+    """Request that the node's agent upgrade itself. Its pods keep running. Idempotent.
 
     Raises Conflict if the node has no agent or its agent is current.
     """

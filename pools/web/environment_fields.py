@@ -15,7 +15,7 @@ EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class LinesField(forms.CharField):
-    """Text area whose value is the list of its non-empty lines."""
+    """Text area whose value is a list of the non-empty lines."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)

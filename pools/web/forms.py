@@ -257,7 +257,7 @@ class PoolForm(Form):
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
 
     def clean_login_key(self) -> str:
-        """Reject a key that no login node would use."""
+        """Reject a key that is not used by any login node."""
         key = str(self.cleaned_data["login_key"])
         login = self.data.get(f"{NodePool.Provider.SLURM}_login", "").strip()
         if key and not login and self.chosen_provider() == NodePool.Provider.SLURM:
@@ -276,11 +276,11 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Return the form field of each problem path whose name differs."""
+        """Return the form field for each problem path that is named differently."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:
-        """Fill in a node that fits on this machine, which is the first choice of the providers."""
+        """Fill in a node that fits on this machine, which is the first provider choice."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."

@@ -11,7 +11,10 @@ MIB_PER_GIB = 1024
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory as text with a unit, such as 64Gi. Its value is in MiB, as is text without a unit."""
+    """Amount of memory as text with a unit, such as 64Gi.
+
+    Its value is in MiB, which is also the unit of text without one.
+    """
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)

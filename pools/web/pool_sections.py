@@ -23,7 +23,8 @@ EXPLANATIONS = {
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
     "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-# Fields for credentials of each provider, with the setting that they follow. Without one, they come first.
+# Credential fields of each provider, with the setting after which they are shown. Without one, they come
+# first.
 CREDENTIALS: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"kubeconfig": ""}, "ssh": {"private_key": ""},
     "slurm": {"login_key": "slurm_login", "slurm_token": "slurm_rest_user"},
@@ -89,7 +90,7 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
 
 
 def _section_fields(provider: str) -> tuple[str, ...]:
-    """Return the names of the provider's settings and credentials, in the order of the form."""
+    """Return the names of the provider's settings and credentials, in form order."""
     credentials, names = CREDENTIALS.get(provider, {}), [""]
     names += provider_fields(provider)
     ordered = [[name, *(each for each in credentials if credentials[each] == name)] for name in names]

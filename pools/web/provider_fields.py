@@ -36,7 +36,7 @@ def provider_fields(provider: str) -> dict[str, forms.Field]:
 
 
 def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings whose fields are filled in and differ from the default."""
+    """Return the settings whose fields are filled in with values other than the default."""
     values = {name: cleaned.get(f"{provider}_{name}") for name in _settings(provider)}
     return {
         name: value

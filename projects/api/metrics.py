@@ -74,7 +74,7 @@ class MetricComparisonResponse(ResponseModel):
 
 
 class TaskMetricResponse(ResponseModel):
-    """Metric of a task of an array. `best` is its lowest or highest value, depending on the goal."""
+    """Metric of an array task. `best` is its lowest or highest value, depending on the goal."""
 
     index: int
     workload: str

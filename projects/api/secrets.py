@@ -1,4 +1,4 @@
-"""REST endpoints for secrets of projects and users, and for the runs that received a secret.
+"""REST endpoints for project and user secrets, and for the runs that received a secret.
 
 No response contains a value.
 """

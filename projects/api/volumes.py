@@ -1,4 +1,4 @@
-"""REST endpoints for nodes that fetch the volumes of a pod from S3.
+"""REST endpoints for nodes that fetch a pod's volumes from S3.
 
 A node authenticates with a secret of the pod, which is valid while the pod is live. It never receives the
 object store's credentials.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 GIB, MB = 2**30, 10**6
 SIGNED_MAX = 500
-CALLS_MAX = 4  # concurrent calls of a web process for one source
+CALLS_MAX = 4  # maximum concurrent calls of a web process per source
 
 
 class ObjectsQuery(Query):
@@ -96,7 +96,7 @@ class PodVolumeUrls(TokenlessView):
         volume, bucket = _open(request, pod_id, name)
         body = parse_body(request, UrlsBody)
         for number, each in enumerate(body.objects):
-            if {"", ".", ".."} & set(each.path.split("/")):  # some stores resolve such paths
+            if {"", ".", ".."} & set(each.path.split("/")):  # some object stores resolve such paths
                 field = f"objects[{number}].path"
                 raise Invalid([Problem(field, "is not the path of an object", format_value(each.path))])
         with _limit_store_calls(volume):
@@ -107,7 +107,7 @@ class PodVolumeUrls(TokenlessView):
 def _pending_changes(pod_id: UUID, volume: Volume) -> str:
     """Return why a pod has to wait before it fetches a volume, or an empty string.
 
-    A pod sees everything that pods of its project which ended before have stored in the volume. Raises
+    A pod sees everything that earlier pods of its project have stored in the volume. Raises
     Unavailable if this cannot be stored for now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
@@ -149,7 +149,7 @@ def _limit_store_calls(volume: Volume) -> Iterator[None]:
 
 
 def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
-    """Return a volume of a live pod, and its bucket.
+    """Return a live pod's volume and its bucket.
 
     Raises Unauthenticated, or Conflict if the project may no longer use the volume.
     """

@@ -16,7 +16,9 @@ CONTENT_TYPE = "application/x-tar"
 def tar_parts(
     store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str], mtime: int
 ) -> Iterator[bytes]:
-    """Return a tar archive of the files in parts. `keys` maps chunk digests to keys in the store.
+    """Return an iterator over the parts of a tar archive of the files.
+
+    `keys` maps chunk digests to keys in the store.
 
     The iterator raises StoreFailure if a chunk cannot be read or is damaged.
     """
@@ -27,7 +29,7 @@ def tar_parts(
 def archive_parts(
     files: Iterable[dict[str, Any]], mtime: int, contents: Iterable[Iterable[bytes]]
 ) -> Iterator[bytes]:
-    """Yield the parts of a tar archive of the files with these contents."""
+    """Yield the parts of a tar archive with these files and contents."""
     for file, content in zip(files, contents, strict=True):
         yield _header(file, mtime)
         yield from content

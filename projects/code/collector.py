@@ -1,4 +1,4 @@
-"""Delete code that no workload needs any longer, and outputs of deleted workloads."""
+"""Delete code that no workload needs anymore, and the outputs of deleted workloads."""
 
 from datetime import datetime, timedelta
 from itertools import islice

@@ -19,7 +19,7 @@ from projects.visits.headers import Headers, find_cookie
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Browser session, API token, or port visit, which is identified by the digest of its cookie."""
+    """Browser session, API token, or port session, which is identified by the digest of its cookie."""
 
     session_key: str = ""
     token_id: int | None = None
@@ -61,7 +61,7 @@ def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object
     }
 
 
-# ID of the user, and a value that changes when the credential is no longer valid.
+# User ID, and a value that changes when the credential becomes invalid.
 OwnersByCredential = dict[Credential, tuple[int, object]]
 
 
@@ -87,7 +87,10 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 
 
 def _visit_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
-    """Return the owners of live visits. A visit ends with the session or token that opened it."""
+    """Return the owners of live port sessions.
+
+    A port session ends with the browser session or token that opened it.
+    """
     digests = [credential.visit for credential in credentials if credential.visit]
     if not digests:
         return {}

@@ -36,7 +36,7 @@ class Connection:
         """Wake the connection's waiter. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
-        except RuntimeError:  # the loop has ended, which also ends the connection
+        except RuntimeError:  # the event loop has ended, which also ends the connection
             return
 
     async def wait_for_change(self, seconds: float | None = None) -> None:
@@ -114,7 +114,7 @@ class ConnectionWatcher:
             return
         try:
             states = load_states(watched.credential for watched in opened)
-        # While the database is down, permissions cannot be revoked either.
+        # Permissions cannot be revoked while the database is down.
         except (OperationalError, InterfaceError) as error:
             log.info("could not check open connections: %s", error)
             return

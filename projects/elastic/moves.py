@@ -39,9 +39,7 @@ def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool
 
 
 def _may_end_service(view: View, now: datetime) -> bool:
-    """Return whether Berth stops waiting for an unreachable router, because all inference engines ended long
-    ago.
-    """
+    """Return whether to stop waiting for an unreachable router because all engines ended long ago."""
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 

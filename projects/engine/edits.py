@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.words import format_amount, format_count
 
-# These keys determine how a workload is stored, named and controlled, so edits cannot change these keys.
+# These keys determine how a workload is stored, named and controlled, so edits cannot change them.
 FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")
 RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
     "gpu": lambda role: role.gpu * role.devices,

@@ -15,7 +15,7 @@ class IdleStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GivenWarning:
-    """Warning that was issued in one run of a workload, with the rule at that time."""
+    """Warning issued during one run of a workload, with the rule at that time."""
 
     run: int
     since: datetime

@@ -5,7 +5,7 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # failed connections until an external engine that never responded has failed
+CONNECTION_ATTEMPTS = 5  # failed connections after which an unresponsive external engine fails
 SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just before it isolated the engine
 
 

@@ -138,4 +138,4 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
     position = bisect_left(ordered, value)
     count = len(ordered) - 1
     low, high = (ordered[at + (at >= position)] for at in ((count - 1) // 2, count // 2))
-    return low if count % 2 else low / 2 + high / 2  # halves, because a sum may overflow
+    return low if count % 2 else low / 2 + high / 2  # halve the values first, because their sum may overflow

@@ -53,7 +53,7 @@ class CodeTree(models.Model):
 
 
 class CodeFetch(models.Model):
-    """Commit of a Git repository with which workloads start. It is fetched once, after the submission.
+    """Git commit whose files workloads start with. It is fetched once, after the submission.
 
     All tasks of an array, and all workloads that were submitted together with the same section `code`, share
     one fetch.

@@ -1,4 +1,4 @@
-"""Model of what pods leave behind: their outputs, and their changes to volumes in S3."""
+"""Model of the files that pods leave behind: their outputs, and their changes to volumes in S3."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,7 +9,7 @@ from projects.models.workloads import Pod
 
 
 class OutputState(models.TextChoices):
-    WAITING = "waiting"  # until the pod has ended and its files were read
+    WAITING = "waiting"  # the pod has not ended, or its files have not been read
     STORED = "stored"
     FAILED = "failed"
 

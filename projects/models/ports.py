@@ -1,4 +1,4 @@
-"""Model of one-time links to workload ports, and of the visits that they start."""
+"""Model of one-time links to workload ports, and of the port sessions that they start."""
 
 from django.conf import settings
 from django.db import models
@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """One-time link for one user, with digests of the link's secret and the visit's cookie."""
+    """One-time link for one user, with digests of the link's secret and the port session's cookie."""
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")
@@ -25,13 +25,13 @@ class PortLink(models.Model):
     )  # fmt: skip
     session_key = models.CharField(
         max_length=40, blank=True, default="", editable=False,
-        help_text="Browser session that requested the link. The visit ends when the session does.",
+        help_text="Browser session that requested the link. The port session ends when it ends.",
     )  # fmt: skip
     issued_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(help_text="Expiry of the link.")
     used_at = models.DateTimeField(null=True, blank=True)
     cookie_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
-    visit_until = models.DateTimeField(help_text="Latest possible end of the visit.")
+    visit_until = models.DateTimeField(help_text="Latest possible end of the port session.")
     seen_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last request.")
 
     class Meta:

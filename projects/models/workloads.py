@@ -125,7 +125,7 @@ class Workload(FastRows):
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)
     idle_timeout = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Seconds without log output or port visits."
+        null=True, blank=True, help_text="Seconds without log output or port requests."
     )
     run = models.PositiveIntegerField(default=0, help_text="Number of starts.")
     preemptions = models.PositiveIntegerField(default=0)
@@ -268,7 +268,7 @@ class WorkloadDeletion(models.Model):
 
 
 class WorkloadRole(models.Model):
-    """Role of a workload with min to max replicas. Only the document contains the groups of roles."""
+    """Workload role with `min` to `max` replicas. Only the document contains the groups of roles."""
 
     # No separate index, because `role_position_once` covers this column.
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)

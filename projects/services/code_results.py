@@ -1,4 +1,4 @@
-"""Give the results of fetches to the workloads that wait for them."""
+"""Pass the results of fetches to the workloads that wait for them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from projects.services.workloads.moves import Move, move_all
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
 ATTEMPTS = 6
-ERROR_MAX = 1000  # characters of an error, which each workload of the request repeats
+ERROR_MAX = 1000  # maximum characters of an error, which is repeated for each workload of the request
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
 WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases of workloads without code
 
@@ -102,13 +102,13 @@ def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def _lock(fetch: CodeFetch) -> bool:
-    """Lock the request. Return whether it still waits; another leader may have carried it out."""
+    """Lock the request. Return whether it is still waiting; another leader may have handled it."""
     rows = CodeFetch.objects.select_for_update(of=("self",))
     return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()
 
 
 def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
-    """Lock the workloads that still wait for the request, after the arrays of these workloads."""
+    """Lock the arrays of the workloads that still wait for the request, then the workloads."""
     assert transaction.get_connection().in_atomic_block
     rows = Workload.objects.filter(code_fetch=fetch, phase__in=WAITING_PHASES)
     lock_task_arrays(list(rows.values_list("pk", flat=True)))
@@ -117,7 +117,7 @@ def _lock_workloads(fetch: CodeFetch) -> Sequence[Workload]:
 
 
 def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Workload], now: datetime) -> None:
-    """Record which version of the secret fetched the code, as for secrets of pods."""
+    """Record which version of the secret was used to fetch the code, as for pod secrets."""
     secret = key.secret
     if secret is None or not workloads:
         return
@@ -152,7 +152,7 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as a sentence. Errors of fetches already are sentences, which may begin with a host."""
+    """Return an error as a sentence. Fetch errors are already sentences, which may begin with a host."""
     if isinstance(error, GitRefusal | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]

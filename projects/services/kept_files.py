@@ -19,7 +19,7 @@ PODS_MAX = 10  # pods of one workload, or of one array, whose files are kept at 
 
 
 def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
-    """Return the failed pods whose files are kept, the latest run first."""
+    """Return the failed pods whose files are kept, latest run first."""
     rows = Pod.objects.filter(workload=workload, files_until__gt=now).select_related("node__pool")
     return rows.order_by("-run", "rank", "-created_at", "pk")
 

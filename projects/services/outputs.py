@@ -109,7 +109,7 @@ def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes
 
 
 def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
-    """Return what the workload's pods leave behind, the latest run first."""
+    """Return the files that the workload's pods left behind, latest run first."""
     rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
     return rows.defer("tree__files", "tree__chunks").order_by("-pod__created_at", "-pod", "volume")
 
@@ -135,7 +135,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
 
 
 def require_stored_changes(workloads: Iterable[Workload]) -> None:
-    """Raise Conflict if changes of their pods to volumes in S3 are not stored yet, and would be lost."""
+    """Raise Conflict if their pods' changes to volumes in S3 are not stored yet and would be lost."""
     rows = PodOutputs.objects.filter(pod__workload__in=workloads, state=OutputState.WAITING)
     row = rows.exclude(volume="").select_related("pod").order_by("pk").first()
     if row is not None:

@@ -1,4 +1,4 @@
-"""Changes of schedules and templates, which belong to a project and to the user who stored them."""
+"""Changes to schedules and templates, which belong to a project and to the user who stored them."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Secrets of projects and users, and the secret values that pods and image pulls receive.
+"""Project and user secrets, and the secret values that pods and image pulls receive.
 
 A project's secret overrides the pool's secret of the same name. A document must mark personal secrets
 explicitly.
@@ -75,7 +75,7 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 def set_personal_secret(
     *, actor: Actor, name: str, content: SecretContent, at: datetime
 ) -> tuple[UserSecret, bool]:
-    """Create or replace a secret of the user. Return the secret and whether it is new.
+    """Create or replace a personal secret of the user. Return the secret and whether it is new.
 
     Raises Forbidden for a component, Invalid, or Conflict if the user has too many secrets.
     """
@@ -88,7 +88,7 @@ def set_personal_secret(
 
 
 def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
-    """Delete a secret of the user. Raises Forbidden if it belongs to someone else."""
+    """Delete a personal secret of the user. Raises Forbidden if it belongs to someone else."""
     if actor.user is None or actor.user.pk != secret.user_id:
         raise Forbidden("Only the owner of a personal secret may delete it.")
     with transaction.atomic():
@@ -177,7 +177,7 @@ def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
 
 
 def personal_secrets_by_name(user_id: int | None) -> dict[str, Secret]:
-    """Return the personal secrets of a user by name. The result is empty if `user_id` is None."""
+    """Return a user's personal secrets by name. The result is empty if `user_id` is None."""
     if user_id is None:
         return {}
     return {row.name: row for row in UserSecret.objects.select_related("user").filter(user=user_id)}
@@ -230,5 +230,5 @@ def delete_unused_values(*, before: datetime) -> int:
     """Delete values that no stored run received and that were last used `before`. Return their number."""
     unused = SecretValue.objects.filter(~Exists(SecretUse.objects.filter(value=OuterRef("pk"))))
     unused = unused.filter(used_at__lt=before)
-    # one statement, so that a value that a run starts to use meanwhile is skipped
+    # a single statement, so that a value that a run starts using concurrently is skipped
     return int(unused._raw_delete(unused.db))

@@ -1,4 +1,4 @@
-"""Store the changes of ended pods in volumes in S3, a limited time at once."""
+"""Store the changes of ended pods in S3 volumes, in time-limited steps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ from pools.runtimes.shim.transfers.listing import FILES_MAX, GIB, path_problem
 from projects.services.outputs import OutputsRefused
 
 PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
-PARTS_MAX = 10_000  # in one upload
+PARTS_MAX = 10_000  # maximum number of parts in one upload
 UPLOADS_MAX = 2  # attempts to store a file whose upload the object store deletes
 KEY_BYTES_MAX = 1024
 
@@ -113,7 +113,7 @@ class Transfer:
                 yield file
 
     def _check_size(self, listed: dict[str, ListedObject]) -> None:
-        """Raise OutputsRefused if pods could no longer fetch the volume afterwards."""
+        """Raise OutputsRefused if the change would prevent pods from fetching the volume."""
         sizes = {path: entry.size for path, entry in listed.items()}
         for path, _ in self._deleted:
             sizes.pop(path, None)
@@ -148,7 +148,7 @@ class Transfer:
         upload = self.progress.upload
         if upload is None or upload.path != file.path:
             upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
-            self._save(self.progress)  # before the first part, which would cost money if it were forgotten
+            self._save(self.progress)  # before the first part, because a forgotten part would cost money
         for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):
             content = self._content(file, offset, min(part_bytes, file.size - offset))
             number = len(upload.etags) + 1

@@ -1,4 +1,4 @@
-"""Transfer weights between inference engines while both serve.
+"""Transfer weights between two inference engines while both are serving.
 
 The caller must prevent changes to the seed's weights during the transfer. If the weights change or an error
 occurs, the engine continues to serve and to report its previous version.

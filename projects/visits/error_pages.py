@@ -26,7 +26,7 @@ class ErrorPage:
 
 LINK_NEEDED = ErrorPage(
     403, "Open this port from Berth",
-    "A link works once, within a minute. A visit ends with the run, when you lose permission to control "
+    "A link works once, within a minute. Access ends with the run, when you lose permission to control "
     "the workload, or after twelve hours. Choose Open on the workload's page, or run `berth open`.",
 )  # fmt: skip
 NOT_LISTENING = ErrorPage(

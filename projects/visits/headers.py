@@ -20,7 +20,7 @@ SET_BY_PROXY = frozenset({
     b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
     b"x-real-ip", b"expect",
 })  # fmt: skip
-# Headers that affect a whole site or other hosts, so pods may not send these headers.
+# Headers that affect an entire site or other hosts, so pods may not send them.
 SITE_WIDE = frozenset({
     b"alt-svc", b"clear-site-data", b"expect-ct", b"nel", b"public-key-pins", b"report-to",
     b"reporting-endpoints", b"strict-transport-security",

@@ -1,4 +1,4 @@
-"""Check visits, with a short-lived cache, and limit concurrent requests per port."""
+"""Check port sessions, with a short-lived cache, and limit concurrent requests per port."""
 
 import hashlib
 import time
@@ -34,7 +34,7 @@ class VisitCache:
     _active: dict[Port, int] = field(default_factory=dict)
 
     async def address(self, cookie: str, port: Port) -> PortAddress:
-        """Return the pod address for a visit. Raises InvalidVisit or PortClosed."""
+        """Return the pod address for a port session. Raises InvalidVisit or PortClosed."""
         if not cookie:
             raise InvalidVisit
         key = (hash_cookie(cookie), port)
@@ -57,7 +57,7 @@ class VisitCache:
             return False
 
     async def exchange(self, secret: str, port: Port) -> str:
-        """Exchange a link's secret for a visit's secret. Raises InvalidVisit."""
+        """Exchange a link's secret for a port session's secret. Raises InvalidVisit."""
         return await query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
@@ -77,7 +77,7 @@ class VisitCache:
 
 
 def hash_cookie(cookie: str) -> str:
-    """Return the digest under which the visit with this cookie is stored."""
+    """Return the digest under which the port session with this cookie is stored."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 

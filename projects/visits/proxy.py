@@ -34,7 +34,7 @@ from projects.visits.streams import OpenPort, create_transport
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
-# Interval for rechecking open connections. A visit can end without a permission change.
+# Interval for rechecking open connections. A port session can end without a permission change.
 RECHECK_SECONDS = 30.0
 WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
@@ -160,9 +160,9 @@ class PortProxy:
         address: PortAddress,
         visit: Callable[[], Awaitable[None]],
     ) -> bool:
-        """Handle a request until it ends or the visit ends.
+        """Handle a request until it or the port session ends.
 
-        Return False if the visit ended before the request was forwarded.
+        Return False if the port session ended before the request was forwarded.
         """
         if not self.passes.enter(port):
             raise _TooManyRequests
@@ -189,7 +189,7 @@ class PortProxy:
         return not visiting.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
-        """Wait until the visit ends, for example because its session or run ended."""
+        """Wait until the port session ends, for example because its browser session or run ended."""
         opened = WATCHER.open(Credential(visit=hash_cookie(cookie)))
         try:
             while await self.passes.is_valid(cookie, port, address):

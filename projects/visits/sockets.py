@@ -26,7 +26,7 @@ async def proxy_socket(
 ) -> None:  # fmt: skip
     """Connect to the pod, then accept the socket and forward messages both ways.
 
-    Raises NoResponse if the pod rejects, before the socket is accepted.
+    Raises NoResponse if the pod rejects the handshake, before the socket is accepted.
     """
     await receive()  # receive and ignore the websocket.connect message
     pod = await _connect(scope, address, headers, open_port)

@@ -1,4 +1,4 @@
-"""Open connections to ports of pods, directly or through the pod's cluster.
+"""Open connections to pod ports, directly or through the pod's cluster.
 
 For a connection through a cluster, the runtime connects a socket of this process to the pod.
 """
@@ -16,7 +16,7 @@ from projects.services.workloads.ports import PortAddress
 from projects.visits.passes import query_in_thread
 
 BLOCK = 64 * 1024
-TUNNEL_SUFFIX = ".tunnel.invalid"  # reserved by RFC 2606, so that it is no host's name
+TUNNEL_SUFFIX = ".tunnel.invalid"  # reserved by RFC 2606, so it is never the name of a host
 
 # Opens a socket to a port of the pod with this ID. Raises OSError, and blocks while it connects.
 OpenPort = Callable[[str, int], socket.socket]
@@ -99,7 +99,7 @@ def request_host(address: PortAddress) -> str:
 
 
 async def connect_through(open_port: OpenPort, pod_id: str, port: int) -> socket.socket:
-    """Return a connection to a port of a pod through its cluster. Raises OSError."""
+    """Return a connection to a pod's port through its cluster. Raises OSError."""
     connection = await query_in_thread(lambda: open_port(pod_id, port))
     connection.setblocking(False)
     return connection

@@ -99,7 +99,7 @@ def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
 
 
 def _short_title(row: Subscription, event: str) -> str:
-    """Return the event's title without the prefix "Workload", which nearly all titles share."""
+    """Return the event's title without the "Workload" prefix that nearly all titles share."""
     if event == "pending":
         return f"Pending for {row.pending_minutes} minute{'' if row.pending_minutes == 1 else 's'}"
     title = TITLES[event].removeprefix("Workload ")

@@ -1,4 +1,4 @@
-"""REST endpoint for a node pool's problems."""
+"""REST endpoint for the problems of a node pool."""
 
 from typing import Literal
 

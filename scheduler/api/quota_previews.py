@@ -1,4 +1,4 @@
-"""REST endpoints that preview changes of quotas and quota groups."""
+"""REST endpoints that preview changes to quotas and quota groups."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ class QuotaInPoolResponse(ResponseModel):
 
 
 class OverQuotaResponse(ResponseModel):
-    """Running workload with pods that are within quota now, but would be over quota."""
+    """Running workload with pods that are within quota now but would be over quota after the change."""
 
     kind: OwnerKind = Field(description="Kind of the queue whose quota they would exceed.")
     name: str
@@ -118,7 +118,7 @@ class OverQuotaResponse(ResponseModel):
 
 
 class QuotaGroupImpactResponse(_PlanChanges):
-    """Predicted changes in the next cycle if the group had other pools."""
+    """Predicted changes in the next cycle if the group contained other pools."""
 
     pools_before: list[str]
     pools_after: list[str]

@@ -34,7 +34,7 @@ def serialize_warnings(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningRes
 
 
 class ShareRoundResponse(ResponseModel):
-    """One round of the fair-share division in which the queue took part."""
+    """Round of the fair-share division that included the queue."""
 
     phase: Literal["quota", "over_quota", "remainder"]
     rank: int

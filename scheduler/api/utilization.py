@@ -121,7 +121,7 @@ class PoolUtilizationResponse(ResponseModel):
 
 
 class HourlyUtilizationResponse(ResponseModel):
-    """GPU-hours of one hour. The current hour is incomplete."""
+    """GPU-hours in one hour. The current hour is incomplete."""
 
     at: datetime
     total: float

@@ -12,7 +12,7 @@ from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-MAX_ROUNDS = 8  # upper bound; usually, the second round changes nothing
+MAX_ROUNDS = 8  # upper bound; the second round usually changes nothing
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
@@ -48,7 +48,7 @@ def decide_with_layout(
         changed = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
         before = [board.cycle.accepted_trials for board in changed]
         for board in changed:
-            board.cycle.scaled_down.clear()  # these gangs may scale up into capacity that is still free
+            board.cycle.scaled_down.clear()  # these gangs may scale up into the remaining free capacity
         _run_actions(changed, chosen, choices, layout.quota_groups)
         if before == [board.cycle.accepted_trials for board in changed]:
             break

@@ -1,4 +1,4 @@
-"""Expected runtime of workloads without `max_runtime`, from the last runs of their project."""
+"""Expected runtime of workloads without `max_runtime`, based on the last runs of their project."""
 
 from collections.abc import Sequence
 

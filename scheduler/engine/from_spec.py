@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether the workload, without a `max_runtime`, would run until it is stopped."""
+    """Return whether the workload would run until it is stopped if it has no `max_runtime`."""
     return spec.kind in ("interactive", "service")
 
 
@@ -87,7 +87,7 @@ def to_role(shape: RoleShape) -> Role:
 
 
 def avoid_nodes(group: Group, nodes: Sequence[str]) -> Group:
-    """Return the group with roles that avoid these nodes."""
+    """Return a copy of the group whose roles avoid these nodes."""
     children = tuple(
         avoid_nodes(child, nodes) if isinstance(child, Group) else replace(child, avoided_nodes=tuple(nodes))
         for child in group.children

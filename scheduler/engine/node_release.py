@@ -125,7 +125,7 @@ def _plan_without(
 ) -> Plan | None:
     """Return the plan for the snapshot without these nodes.
 
-    Return None if the plan is worse for a workload that is not in `moving`.
+    Return None if the plan is worse for any workload that is not in `moving`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)

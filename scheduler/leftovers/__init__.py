@@ -1,1 +1,1 @@
-"""Threads that store what ended pods leave behind: their outputs, and their changes to volumes in S3."""
+"""Threads that store the files that ended pods leave behind: outputs, and changes to volumes in S3."""

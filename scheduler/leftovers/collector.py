@@ -60,6 +60,6 @@ class LeftoversCollector(LeasedThread):
 
 
 def sentence(error: Exception) -> str:
-    """Return the message of an error as a sentence of at most 500 characters."""
+    """Return an error's message as a sentence of at most 500 characters."""
     detail = str(getattr(error, "detail", "") or error)[:500]
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

@@ -1,4 +1,4 @@
-"""Thread that stores the changes of ended pods in volumes in S3."""
+"""Thread that stores ended pods' changes in S3 volumes."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 30.0  # time for the pods of one project before those of the next one
+TURN_SECONDS = 30.0  # time slice of a project before the next project has its turn
 SAVE_SECONDS = 2.0  # minimum time between updates of the progress, except those of uploads in parts
 STORED, FAILED = "volume_stored", "volume_failed"  # kinds of events
 MIB = 2**20
@@ -36,7 +36,7 @@ MIB = 2**20
 class VolumesCollector(LeftoversCollector):
     """Thread that copies changed files from nodes to the objects of volumes.
 
-    The projects take turns, so that none waits for the large files of another one.
+    Projects take turns, so that none has to wait for another project's large files.
     """
 
     lease_name: ClassVar[str] = "volume_changes"
@@ -152,7 +152,7 @@ class VolumesCollector(LeftoversCollector):
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
-        volumes = read_volumes(outputs.pod.node.pool.volumes)  # also one that has become read-only
+        volumes = read_volumes(outputs.pod.node.pool.volumes)  # includes a volume that has become read-only
         volume = next((each for each in volumes if each.cache == outputs.source), None)
         try:
             if volume is None:

@@ -55,7 +55,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's errors by pool, for pools that fail even if they are decided on their own."""
+    """Return the engine's errors by pool, for pools that fail even when decided on their own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

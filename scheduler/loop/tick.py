@@ -93,7 +93,7 @@ class Loop:
     _stale: dict[str, datetime] = field(default_factory=dict)  # when a workload's bundle was last stale
     _changed: bool = False
     is_empty: bool = False  # whether the newest observation contained no live workload
-    must_retry: bool = False  # a step failed or a bundle was stale, so another tick must follow soon
+    must_retry: bool = False  # a step failed or a bundle was stale; tick again soon
     has_more: bool = (
         False  # this tick left bundles, starts or reports for the next one, which must follow immediately
     )
@@ -116,7 +116,7 @@ class Loop:
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
         """Record pod reports, then read the rows. Return None on failure, or if no decision is due."""
         self._timer = CycleTimer(now, trigger)
-        # Using the pools of the newest view saves a query.
+        # Use the pools of the newest view to save a query.
         pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
         reports = self._try("recording pod reports", lambda: record_reports(now, self.context, pools))
         intake = reports or ReportSummary()

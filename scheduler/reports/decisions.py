@@ -29,7 +29,7 @@ KIND_TITLES = {
     "consolidate": "Consolidation",
     "stale_gang": "Stop below minimum",
 }
-# The reason of a decision for which neither the plan nor an eviction has one.
+# Reason of a decision if neither the plan nor an eviction states one.
 KIND_REASONS = {
     "start": "All of the pods that it needs to start fit, within the limits of its queues.",
     "grow": "Resources are free for replicas above its minimum.",
@@ -60,7 +60,7 @@ class NamedWorkload:
     """Workload in a decision.
 
     `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted.
-    `array` is the ID and the name of the array that the workload is a task of.
+    `array` is the ID and name of the array if the workload is a task.
     """
 
     project: str
@@ -127,7 +127,7 @@ class DecidedCycle:
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """Workload of a name, with the ID and the name of its array."""
+    """Workload with a given name, and the ID and name of its array."""
 
     at: datetime
     id: UUID
@@ -311,7 +311,7 @@ def _summary(
     placed: Sequence[Mapping[str, Any]],
     victims: Sequence[VictimOfDecision],
 ) -> str:
-    """Return what was decided, such as "Berth started 4 pods of vision/train on node-1 in pool train."."""
+    """Return a sentence such as "Berth started 4 pods of vision/train on node-1 in pool train."."""
     name, parts = _display_name(workload), []
     if placed:
         verb = "reserved resources for" if all(step["do"] == "reserve" for step in placed) else "started"

@@ -42,7 +42,7 @@ class LeasedThread:
         self._thread: threading.Thread | None = None
 
     def work(self, held: HeldLease) -> None:
-        """Do the job once. Writes are fenced by the lease."""
+        """Perform the job once. Writes are fenced by the lease."""
         raise NotImplementedError
 
     def begin(self) -> None:

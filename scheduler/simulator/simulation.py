@@ -118,7 +118,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no pod is starting, stopping or reserved, and no run or backoff is about to end."""
+        """Return whether no pod is starting, stopping or reserved, and no run or backoff will end."""
         return not any(
             has_pod_in(workload, (*TRANSITION_STATES, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has_pod_in(workload, RUNNING_STATES))

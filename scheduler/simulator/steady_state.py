@@ -77,7 +77,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times at which nodes may become reserved for a workload, or available to another."""
+    """Yield the times at which nodes may become reserved for one workload or available to another."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return

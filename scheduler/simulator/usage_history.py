@@ -10,7 +10,7 @@ PerResource = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Usage that is charged per second to a queue and, as its share, to the parent."""
+    """Usage charged per second to a queue, and its parent's share per second."""
 
     charged: PerResource
     parent: PerResource

@@ -1,4 +1,4 @@
-"""Rows of the list of decisions, with one row for the tasks of an array that were decided alike."""
+"""Rows of the decision list, with one row for array tasks that have the same decision."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,12 @@ from uuid import UUID
 
 from scheduler.reports.decisions import DecidedCycle, Decision
 
-MIN_TASKS = 3  # fewer tasks have a row each
+MIN_TASKS = 3  # with fewer tasks, each task has its own row
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One decision of a cycle, or None if the cycle applied none. `is_first` shows the cycle."""
+    """One decision of a cycle, or None if the cycle applied none. The row shows the cycle if `is_first`."""
 
     cycle: DecidedCycle
     decision: Decision | None
@@ -22,7 +22,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class TasksRow:
-    """Decisions of the same kind about tasks of one array, the latest first."""
+    """Decisions of the same kind about tasks of one array, latest first."""
 
     tasks: Sequence[DecisionRow]
 
@@ -36,7 +36,7 @@ class TasksRow:
 
 
 def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow]:
-    """Return the rows of the cycles. Tasks of an array share a row if no other decision is between them."""
+    """Return the rows of the cycles. Array tasks share a row if there is no other decision between theirs."""
     rows: list[DecisionRow | TasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):
         members = list(group)
@@ -58,7 +58,7 @@ def _single_rows(cycles: Iterable[DecidedCycle]) -> Iterable[DecisionRow]:
 
 
 def _group_key(row: DecisionRow) -> tuple[str, str, UUID] | None:
-    """Return what the decisions of one row have in common, or None if the decision needs its own row."""
+    """Return the key shared by decisions in the same row, or None if the decision needs its own row."""
     cycle, decision = row.cycle, row.decision
     has_more: Any = cycle.hidden or cycle.stale or cycle.row.notes
     if has_more or decision is None or decision.workload.array is None:

@@ -39,7 +39,7 @@ from scheduler.reports.queues.queue_list import (
 )
 from scheduler.web.pools.capacity import capacity_by_pool
 
-# workload, expected start, whether it has been evaluated, where it has reserved capacity
+# workload, expected start, whether it has been evaluated, nodes with reserved capacity
 QueueEntry = tuple[Any, datetime | None, bool, str]
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
@@ -90,7 +90,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if pool is None and len(pools) == 1:
         pool = pools[0]
     state = table_state(request.GET, "")
-    # In the order of the queues, each pool has a heading, and the column of pools appears only in files.
+    # In queue order, each pool has a heading, and the pool column appears only in files.
     is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
     columns = [
         replace(column, in_file=column.in_file or (column.key == "pool" and is_grouped))
@@ -159,7 +159,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Filter choices, each with its number of rows. Each queued task of an array is a row."""
+    """Filter choices, each with its number of rows. Each queued array task is a row."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]
@@ -171,7 +171,7 @@ class _Choices:
 
 @dataclass(frozen=True, slots=True)
 class _PoolHeading:
-    """Heading of a pool's rows, with the length of its whole queue and its free GPUs in milli-GPU."""
+    """Heading of a pool's rows, with the length of its entire queue and its free GPUs in milli-GPU."""
 
     name: str
     rows: int

@@ -76,7 +76,7 @@ def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
     assert stage.phase(workload) == Phase.RUNNING
     stage.tick(9, seconds=10)
     assert stage.phase(workload) == Phase.COMPLETED
-    assert "no port visits" in workload.message
+    assert "no port requests" in workload.message
 
 
 def test_expired_port_links_are_deleted(stage: Stage) -> None:

@@ -35,7 +35,7 @@ def follow_output(
     while True:
         latest = _latest_pod(client, workload, pod)
         is_new = latest is not None and latest.id != printed
-        # The end is reported after the whole output.
+        # Report the end only after the entire output.
         if (workload.phase, workload.reason) != reported and not (is_new and workload.has_ended):
             reported = (workload.phase, workload.reason)
             print_change(workload)
@@ -61,7 +61,7 @@ def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Po
 def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "TerminalOutput | LineFilter"
 ) -> None:
-    """Print the whole output of one attempt. If the connection breaks, resume at the same byte."""
+    """Print the entire output of one attempt. If the connection breaks, resume at the same byte."""
     from berth.client import Unreachable
 
     offset, losses = 0, 0

@@ -67,7 +67,7 @@ class PortConnection:
 
     def __init__(self, channel: AsyncChannel) -> None:
         self._channel = channel
-        self._first = b""  # output that was received together with the announcement
+        self._first = b""  # output that arrived together with the connection message
         self._errors, self._ended = b"", set[bytes]()
         self._has_credit = asyncio.Event()
 

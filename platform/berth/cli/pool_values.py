@@ -210,7 +210,7 @@ class PoolValues:
 
     @property
     def has_individual_settings(self) -> bool:
-        """Whether individual provider settings are set instead of the whole mapping."""
+        """Whether individual provider settings are set instead of the entire mapping."""
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 

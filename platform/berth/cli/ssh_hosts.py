@@ -21,7 +21,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
     """
     own = dict(settings) if hosts is None else read_hosts(hosts)
     login = own.get("login") if hosts is None else None
-    user = dict(login) if isinstance(login, Mapping) else own  # the settings that name the key
+    user = dict(login) if isinstance(login, Mapping) else own  # provider settings that refer to the key
     fields: dict[str, Any] = {}
     if key is not None and key.startswith(SECRET):
         if hosts is None and user is own:
@@ -41,7 +41,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Return the provider settings in the file, which contains settings with `hosts` or only hosts."""
+    """Return the provider settings in the file, which contains either settings with `hosts` or only hosts."""
     import yaml
 
     try:

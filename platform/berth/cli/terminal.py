@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def own_terminal() -> Terminal:
-    """Return the size and the type of this terminal.
+    """Return the size and type of this terminal.
 
-    The variables LINES and COLUMNS are ignored, because they are not updated by a resize.
+    The variables LINES and COLUMNS are ignored, because a resize does not update them.
     """
     rows, columns = _window_size()
     return Terminal(rows, columns, os.environ.get("TERM") or "xterm-256color")
@@ -58,7 +58,7 @@ def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Termin
 
 
 class _Input:
-    """Thread that sends standard input and changes of the terminal's size."""
+    """Thread that sends standard input and changes to the terminal's size."""
 
     def __init__(self, channel: "Channel", sends_input: bool, terminal: Terminal | None) -> None:
         self._channel, self._is_open, self._terminal = channel, sends_input, terminal
@@ -67,7 +67,7 @@ class _Input:
         os.set_blocking(self._wake_write, False)
 
     def wake(self) -> None:
-        """Check the send window and the terminal's size again. Safe in signal handlers."""
+        """Recheck the send window and the terminal's size. Safe in signal handlers."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 

@@ -11,7 +11,7 @@ def safe(text: object) -> str:
 
 
 def message_line(message: object) -> str:
-    """Format a message for stderr as one line that ends like a sentence, whatever wrote the message."""
+    """Format any message for stderr as one line that ends like a sentence."""
     return f"berth: {end_sentence(safe(message))}"
 
 
@@ -21,7 +21,7 @@ def end_sentence(text: str) -> str:
 
 
 def print_message(message: object) -> None:
-    """Print an error, a warning or a note on stderr. All messages of commands pass through this function."""
+    """Print an error, a warning or a note on stderr. Commands print all messages with this function."""
     print(message_line(message), file=sys.stderr)
 
 

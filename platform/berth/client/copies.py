@@ -35,7 +35,7 @@ class ErrorLines:
         self.last = ""
         self._first: list[str] = []
         self._count = 0
-        self._line = bytearray()  # line that is being received
+        self._line = bytearray()  # incomplete line
 
     def feed(self, data: bytes) -> None:
         *complete, rest = data.split(b"\n")

@@ -31,7 +31,7 @@ class SessionError(ClientError):
 
 
 class SessionEnded(SessionError):
-    """The session was cancelled, failed, was idle for too long or could not run calls."""
+    """The session was cancelled, failed, was idle for too long, or could not run calls."""
 
 
 class NotPicklable(SessionError):

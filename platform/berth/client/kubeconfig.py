@@ -1,4 +1,4 @@
-"""Read one context of the user's kubeconfig, with the files to which it refers."""
+"""Read one context from the user's kubeconfig, with the files that it refers to."""
 
 import base64
 import os
@@ -14,7 +14,9 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def read_kubeconfig(file: str | None, context: str | None) -> str:
-    """Return a kubeconfig with only this context and with file contents inline. The default is the current
+    """Return a kubeconfig that contains only this context, with file contents inline.
+
+    The default is the current
     context.
 
     The default file is the first one in KUBECONFIG, or ~/.kube/config. Raises ValueError.

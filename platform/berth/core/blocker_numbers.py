@@ -33,7 +33,7 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Amounts in the engine's units. The number `resource` names their resource.
+# Amounts in the engine's units. The entry `resource` specifies their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
 # Numbers that the message already contains.
 _OMITTED = frozenset(
@@ -56,7 +56,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _is_stated(key: str, value: Any) -> bool:
-    """Return whether a value is stated. None means unlimited for an amount, and no value otherwise."""
+    """Return whether a value is present. None means unlimited for an amount, and no value otherwise."""
     return value is not None or key in AMOUNTS
 
 

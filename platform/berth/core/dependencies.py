@@ -1,4 +1,4 @@
-"""Wording of dependencies between workloads, shared by the engine and the pages."""
+"""Wording for dependencies between workloads, shared by the engine and the web pages."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,7 +4,7 @@ import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 # A tick of the scheduler allocates up to a hundred thousand objects, which reference counting frees. With a
-# lower threshold, Python would visit these objects in every tick.
+# lower threshold, Python would scan these objects in every tick.
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
 # With fewer new objects, `collect_recent_garbage` does nothing.
 RECENT_OBJECTS = 50_000
@@ -24,9 +24,9 @@ def relax_garbage_collection() -> None:
 def defer_full_collections() -> None:
     """Relax garbage collection, and leave full collections to `collect_deferred_garbage`.
 
-    A full collection visits every object of the process and takes up to half a second, whatever the process
-    is doing at that moment. Objects that exist now, such as modules, are never visited again. If the process
-    does not collect in time, Python does so after five million new objects.
+    A full collection visits every object of the process and takes up to half a second, regardless of what the
+    process is doing at that moment. Objects that exist now, such as modules, are never visited again. If the
+    process does not collect in time, Python does so after five million new objects.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Replace secret values in the output of programs."""
+"""Replace secret values in program output."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ class Masker:
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):
             end = last_line[-length:]
-            following = bisect_right(self.patterns, end)  # longer patterns that begin with `end` come next
+            following = bisect_right(self.patterns, end)  # longer patterns that begin with `end` follow
             if following < len(self.patterns) and self.patterns[following].startswith(end):
                 return length
         return 0
@@ -94,7 +94,7 @@ def _lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return those Base64 characters that depend only on the value. The value begins at byte `offset`."""
+    """Return the Base64 characters that depend only on the value. The value begins at byte `offset`."""
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 

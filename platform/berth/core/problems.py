@@ -7,8 +7,8 @@ from heapq import nlargest
 from os.path import commonprefix
 
 VALUE_MAX = 80
-COMPARED_MAX = 100  # valid words that are compared in full
-LISTED_MAX = 8  # number of visible names up to which all are listed
+COMPARED_MAX = 100  # maximum number of valid words that are compared in full
+LISTED_MAX = 8  # if there are more visible names, they are not listed
 SUGGESTION = "Did you mean "
 
 
@@ -62,8 +62,9 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
-    """Suggest the closest visible name. If none is close, list the names or, if there are many, say what they
-    name.
+    """Suggest the closest visible name.
+
+    If none is close, list the names or, if there are many, describe what they refer to.
     """
     match = closest_match(word, visible)
     if match:

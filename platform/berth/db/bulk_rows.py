@@ -71,7 +71,7 @@ def _update(model: type[Model], names: Sequence[str]) -> str:
 
 
 def share_related(rows: Sequence[Model], name: str, related: RelatedRows) -> None:
-    """Load the objects to which a foreign key refers. Rows with the same key share one object.
+    """Load the objects that a foreign key refers to. Rows with the same key share one object.
 
     `select_related` would create a separate object for each row.
     """

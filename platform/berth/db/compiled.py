@@ -76,7 +76,7 @@ def compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class _CompiledQuery:
-    """SQL of a query, and how to convert its rows.
+    """SQL of a query, with the converters of its rows.
 
     Converters are listed with the column's position and expression, as Django calls them.
     """

@@ -152,7 +152,7 @@ class EmbeddedCluster:
         """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        self._delete_drafts()  # drafts left by an interrupted start
+        self._delete_drafts()  # temporary directories left by an interrupted start
         # Use a new name each time, because child processes of an interrupted start may still be writing.
         draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)

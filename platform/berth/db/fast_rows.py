@@ -11,7 +11,7 @@ from django.db.models.base import Model, ModelState
 
 
 class FastRows(Model):
-    """Base class of models whose rows are read in every request or in every tick.
+    """Base class of models whose rows are read in every request or every tick.
 
     Django's signals `pre_init` and `post_init` are not sent when a row is loaded.
     """

@@ -1,4 +1,4 @@
-"""Reject filters by unknown names, instead of returning an empty list."""
+"""Reject filters with unknown names instead of returning an empty list."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest, suggest_visible
 
-COMPARED_MAX = 20_000  # rows of each source whose names are compared with an unknown name
+COMPARED_MAX = 20_000  # maximum number of rows per source whose names are compared with an unknown name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Names:
         return self.rows.filter(condition).exists()
 
     def list(self) -> set[str]:
-        """Return names of the first rows. A table with millions of rows is not read to the end."""
+        """Return the names of the first rows. A table with millions of rows is not read to the end."""
         names = self.rows.order_by().values_list(self.column, flat=True)[:COMPARED_MAX]
         return {str(name) for name in names if name}
 

@@ -40,7 +40,7 @@ def _run(statement: str, parameters: Parameters) -> Any:
 
     Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
     """
-    # The proxy would look up the connection for each attribute.
+    # The proxy would look up the connection for each attribute access.
     connection: Any = connections[DEFAULT_DB_ALIAS]
     connection.close_if_health_check_failed()
     connection.ensure_connection()
@@ -62,7 +62,7 @@ def _run(statement: str, parameters: Parameters) -> Any:
 
 
 class _LoggedCursor(ServerBindingCursor):
-    """Cursor that prepares no queries. Psycopg does not keep the text of prepared ones for the log."""
+    """Cursor that prepares no queries, because Psycopg does not log the text of prepared queries."""
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
         return super().execute(query, params, prepare=False)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The detection of model changes that a migration has to make."""
+"""Detection of model changes that require a migration."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.state import ProjectState
 from django.db.models import Field
 
-# Options of fields that only Python reads: tables are the same without them.
+# Field options that only Python uses and that do not affect tables.
 _NOT_IN_THE_DATABASE = {"choices", "editable", "error_messages", "help_text", "validators", "verbose_name"}
 
 
 class SchemaChangeDetector(MigrationAutodetector):
-    """Detect the changes that alter tables, so that a new choice or help text needs no migration."""
+    """Detect only changes that alter tables, so that a new choice or help text needs no migration."""
 
     def __init__(self, from_state: ProjectState, to_state: ProjectState, *args: Any, **kwargs: Any) -> None:
         super().__init__(from_state, to_state, *args, **kwargs)
@@ -21,6 +21,6 @@ class SchemaChangeDetector(MigrationAutodetector):
 
 
 def _column(field: "Field[Any, Any]") -> "Field[Any, Any]":
-    """Return a copy of the field with the options that shape its column."""
+    """Return a copy of the field with only the options that affect its column."""
     _, _, args, options = field.deconstruct()
     return type(field)(*args, **{key: options[key] for key in options.keys() - _NOT_IN_THE_DATABASE})

@@ -22,7 +22,7 @@ class LeaderEnded(Exception):
 
 
 def open_data_listener() -> socket.socket:
-    """Return a listening socket to which the previous rank of the ring connects."""
+    """Return a listening socket for the previous rank in the ring."""
     host = socket.gethostbyname("localhost")
     return socket.create_server((host, 0))
 

@@ -91,7 +91,10 @@ class Ring:
 
 
 def _accept(listener: socket.socket, epoch: int) -> socket.socket:
-    """Accept a connection from this ring's previous rank. Close connections that belong to earlier rings."""
+    """Accept a connection from the previous rank of this ring.
+
+    Close connections that belong to earlier rings.
+    """
     listener.settimeout(FORM_SECONDS)
     while True:
         sock, _ = listener.accept()

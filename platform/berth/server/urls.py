@@ -1,4 +1,4 @@
-"""URL routes of the whole site."""
+"""URL routes of the entire site."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path

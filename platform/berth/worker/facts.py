@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pools.plugins.facts import InstanceInfo
 
-SIGN_OFF_MARGIN = 5.0  # seconds at the end of the grace period for signing off from the server
+SIGN_OFF_MARGIN = 5.0  # seconds reserved at the end of the grace period for signing off from the server
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""A worker's connections to its server.
-
-Each thread has its own connection, which is reopened after a failure.
-"""
+"""A worker's connections to its server. Each thread has its own, which is reopened after a failure."""
 
 import base64
 import http.client

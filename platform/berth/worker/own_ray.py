@@ -32,7 +32,7 @@ START_SECONDS = 90.0
 END_SECONDS = 8.0
 STARTED = "Ray runtime started"
 _PR_SET_PDEATHSIG = 1
-# Settings that disable those Ray services that have no authentication.
+# Settings that disable Ray services without authentication.
 _DISABLED_SERVICES = {
     "RAY_enable_metrics_collection": "false", "DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1",
 }  # fmt: skip
@@ -64,7 +64,7 @@ def read_position(environ: Mapping[str, str] = os.environ, cpus: int = 1) -> Pod
         rank=int(environ["RANK"]),
         address=environ["BERTH_NODE_ADDRESS"],
         head=f"{environ['MASTER_ADDR']}:{int(environ['MASTER_PORT']) + 1}",
-        secret=environ.get("BERTH_GANG_SECRET") or token_hex(32),  # workloads of one pod have no gang secret
+        secret=environ.get("BERTH_GANG_SECRET") or token_hex(32),  # single-pod workloads have no gang secret
         cpus=cpus,
         gpus=len(devices),
     )

@@ -1,4 +1,4 @@
-"""Membership of a worker in the session's Ray cluster."""
+"""A worker's membership in the session's Ray cluster."""
 
 import logging
 import os

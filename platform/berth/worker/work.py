@@ -42,7 +42,7 @@ class Worker:
         self._link = ServerConnection(config.address, config.secret, should_continue=self._should_continue)
         self._ray = session_ray.SessionRay()
         self._held_orders: set[int] = set()
-        # The response to a retried request may repeat orders, which are then ignored.
+        # The response to a retried request may repeat instructions, which are then ignored.
         self._seen_orders: deque[tuple[int, int]] = deque(maxlen=2000)
         self._lock = threading.Lock()
 

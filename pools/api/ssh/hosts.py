@@ -33,9 +33,9 @@ class SshHostResponse(ResponseModel):
     user: str
     bastion: str | None = Field(description="Address of the server through which the host is reached.")
     state: HostState = Field(
-        description="`unverified`: its key has not been accepted; `pending`: not visited yet; `silent`: its "
-        "agent no longer reports; `failing`: the last visit failed, see `message`; `removing`: its node is "
-        "drained, then the agent is uninstalled."
+        description="`unverified`: its key has not been accepted; `pending`: not connected yet; `silent`: "
+        "its agent no longer reports; `failing`: the last attempt failed, see `message`; `removing`: its "
+        "node is drained, then the agent is uninstalled."
     )
     problem: str | None = Field(
         description="Kind of the problem: unreachable, timeout, host_key, login, key, command or unsuitable."
@@ -47,8 +47,8 @@ class SshHostResponse(ResponseModel):
         description="Public key that the host presented and that is not pinned."
     )
     presented_fingerprint: str | None
-    failures: int = Field(description="Consecutive failed visits.")
-    visited_at: datetime | None = Field(description="Time of the last visit over SSH.")
+    failures: int = Field(description="Consecutive failed connections.")
+    visited_at: datetime | None = Field(description="Time of the last SSH connection.")
     retry_at: datetime | None
     last_seen_at: datetime | None = Field(description="Time of the last report of the host's agent.")
     facts: dict[str, Any] = Field(description="Properties of the host as measured by the last installation.")

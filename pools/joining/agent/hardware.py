@@ -39,7 +39,7 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
 
 
 def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
-    """Return properties of the machine that are shown to admins but do not affect placement."""
+    """Return machine properties that are shown to admins but do not affect placement."""
     disk = os.statvfs(os.path.dirname(STATE))
     return {
         "agent_version": VERSION,
@@ -82,7 +82,7 @@ def machine_id() -> str:
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return each GPU's values, keyed by the field names of nvidia-smi. Empty without a driver."""
+    """Return each GPU's values, keyed by the field names of nvidia-smi. Return none without a driver."""
     query = ["nvidia-smi", "--query-gpu=%s" % ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()

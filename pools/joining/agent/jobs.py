@@ -58,7 +58,8 @@ class Job:
     def _session_pids(self) -> list[int]:
         """Return the processes of the script's session, which may outlive the script.
 
-        A killed agent may have started a script without recording it, so such sessions are also included.
+        A killed agent may have started a script without recording it, so sessions of such scripts are
+        included.
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
@@ -124,7 +125,7 @@ def start_time(pid: int) -> str:
 
 
 def _mark(path: str) -> bytes:
-    """Return the variable that distinguishes a job's processes from others that have reused their IDs."""
+    """Return the variable that distinguishes a job's processes from others with reused process IDs."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

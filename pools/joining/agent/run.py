@@ -20,7 +20,7 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds if the agent's job is about to end. The node then also ends.
+    Raises JobEnds if the agent's job is about to end, which also ends the node.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = EndSignals()
@@ -32,7 +32,7 @@ def run(server: Server, pool: str) -> None:
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
-            # This includes conflicts: the machine may boot before Berth has recorded its order.
+            # This includes conflicts, because the machine may boot before Berth has recorded its launch.
             print("not joined yet: %s" % error, file=sys.stderr)
             signals.wait(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # otherwise, scripts would inherit the token
@@ -68,7 +68,7 @@ def run(server: Server, pool: str) -> None:
 
 
 def _check_job() -> None:
-    """If the job's script was killed, delete the state directory in its place. Raises JobEnds."""
+    """If the job's script was killed, delete the state directory on its behalf. Raises JobEnds."""
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
         raise JobEnds("the job's script was killed")

@@ -16,7 +16,7 @@ NODE_FILE = os.path.join(STATE, "node.json")
 PREPARE = "prepare"  # job that installs an environment
 CHECK_SECONDS = 30
 STOP_SECONDS = 30
-FAILED_CHECKS_MAX = 2  # one failure may be a coincidence, such as a process that is being replaced
+FAILED_CHECKS_MAX = 2  # a single failure may be harmless, for example while a process is being replaced
 _COMPARED = ("instance", "node", "start")
 
 
@@ -63,7 +63,7 @@ class StartScript:
     """Script that turns the machine into a node. The script runs in the background, because it may take
     minutes.
 
-    The instructions are stored, so that a restarted agent does not start its node again and thus end the
+    The instructions are stored, so that a restarted agent does not start its node again, which would end the
     pods.
     """
 
@@ -73,7 +73,7 @@ class StartScript:
         self.answer = self._load()
         self.seconds = 0
         self.has_ended = False
-        self.failed_checks = 0  # in succession
+        self.failed_checks = 0  # number of consecutive failed checks
 
     def _load(self) -> dict[str, object]:
         """Return the stored instructions if their node is still running, else empty instructions.
@@ -103,7 +103,7 @@ class StartScript:
         return done.returncode != 0
 
     def _count_failed_checks(self) -> int:
-        """Check a started node. Return how many checks in a row found it gone."""
+        """Check a started node. Return how many consecutive checks found it gone."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._is_node_gone(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0

@@ -31,9 +31,10 @@ _INHERITED = (
 def install(
     server: Server, pool: str, *, join_later: bool = False, rejoin: bool = False, detached: bool = False
 ) -> str:
-    """Join the pool, and install, enable and start the service. Return a sentence for the user.
+    """Join the pool, and install, enable and start the service.
 
-    With `join_later`, the service joins when it starts, using the token in its environment file. With
+    Return a message for the user. With `join_later`, the service joins when it starts, using the token in its
+    environment file. With
     `rejoin`, an installed agent joins again without ending its pods. With `detached`, a supervisor is used if
     the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects the
     machine.
@@ -160,7 +161,7 @@ def _delete_files() -> None:
 
 
 def _has_deleted_files() -> bool:
-    """Delete what can be deleted now. Return whether nothing is left."""
+    """Delete everything that can be deleted now. Return whether nothing is left."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

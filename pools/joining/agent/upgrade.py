@@ -27,7 +27,7 @@ class UpgradeFailed(Exception):
 class Upgrade:
     """Upgrade of the agent's file.
 
-    The file always contains a complete agent, of either the old or the new version.
+    The file always contains a complete agent, either the old or the new version.
     """
 
     def __init__(self, server: Server) -> None:

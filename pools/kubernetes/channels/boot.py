@@ -1,4 +1,4 @@
-# The pod's Python runs this with `python3 -c`, also a Python that is too old for the rest.
+# The pod's Python runs this code with `python3 -c`, even if it is too old for all other code.
 """Read Berth's program from standard input, and run it."""
 
 import os

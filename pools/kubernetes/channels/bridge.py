@@ -46,7 +46,7 @@ class Bridge:
                 writer.write_eof()
                 # A client that sends credit to a closed connection could lose the status.
                 await asyncio.wait({receiver}, timeout=FLUSH_SECONDS)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             pass
         finally:
             request.cancel()

@@ -35,7 +35,7 @@ class ChannelClient:
         self.has_request = asyncio.Event()
         self.size: tuple[int, int] | None = None  # latest size that the client has sent for its terminal
         self.input_ended = False
-        self.unacknowledged = 0  # bytes of input that were sent, and that the pod has not accepted
+        self.unacknowledged = 0  # bytes of input that were sent but not accepted by the pod
         self.has_progress = asyncio.Event()
         self.has_event = asyncio.Event()  # the client has sent input, its end, or a terminal size
         self._input = bytearray()
@@ -48,7 +48,7 @@ class ChannelClient:
         return bool(self._input)
 
     def take_input(self) -> bytes:
-        """Return the next bytes of input, or none. They stay unacknowledged until `accept` is called."""
+        """Return the next bytes of input, if any. They stay unacknowledged until `accept` is called."""
         data = bytes(self._input[:CHUNK])
         del self._input[:CHUNK]
         self.unacknowledged += len(data)

@@ -16,13 +16,13 @@ from pools.runtimes.shim.channels.frames import OUTPUT
 
 log = logging.getLogger(__name__)
 
-GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the processes of the channel
-END_OF_INPUT = b"\x04"  # what a terminal sends at the end of the input
+GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the channel's processes
+END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
 NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end commands with their connection"
 
 
 class Command:
-    """Command that one channel runs. Without a `terminal`, it uses pipes.
+    """Command that a channel runs. Without a `terminal`, it uses pipes.
 
     Raises ValueError if the terminal's size is invalid.
     """
@@ -178,7 +178,7 @@ class _Guard:
 
 
 def parse_command(request: dict[str, Any]) -> tuple[list[str], dict[str, object] | None]:
-    """Return the command and the terminal of a request. Raises ValueError, KeyError or TypeError."""
+    """Return a request's command and terminal. Raises ValueError, KeyError or TypeError."""
     command = [str(argument) for argument in request["command"]]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):

@@ -17,9 +17,9 @@ from pools.runtimes.base import ChannelRefused, RuntimeFailure
 from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
 
-REFUSAL_SECONDS = 1.0  # time for the cluster to report that nothing listens
+REFUSAL_SECONDS = 1.0  # time for the cluster to report that nothing is listening
 KNOWN_SECONDS = 60.0  # connections to a port that accepted one within this time are not delayed
-HALF_CLOSED_SECONDS = 30.0  # silence of the pod after which a connection without input ends
+HALF_CLOSED_SECONDS = 30.0  # a connection without input ends if the pod has sent nothing for this long
 CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 
 
@@ -27,7 +27,7 @@ class KnownPorts:
     """Ports of pods that have recently accepted a connection."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, int], float] = {}  # monotonic times
+        self._until: dict[tuple[str, int], float] = {}  # monotonic time of the last accepted connection
 
     def add(self, pod: str, port: int) -> None:
         now = time.monotonic()
@@ -42,7 +42,7 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return the number of a port, given as its number or its name in the workload's document.
+    """Return the port number for a number or a name in the workload's document.
 
     Raises ValueError, ChannelRefused or RuntimeFailure.
     """

@@ -50,8 +50,9 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a port of the pod at this API path. If nothing listens there, it ends at
-        once.
+        """Return a connection to a port of the pod at this API path.
+
+        If nothing is listening there, it ends immediately.
 
         These connections are not counted as channels. Raises ChannelRefused or RuntimeFailure.
         """

@@ -16,9 +16,9 @@ from pools.kubernetes.channels.session import open_socket
 from pools.runtimes.base import ChannelRefused
 
 DATA, ERRORS = 0, 1
-PORT_BYTES = 2  # the cluster begins each of the two streams with the number of the port
+PORT_BYTES = 2  # the cluster begins each of the two streams with the port number
 BLOCK = 64 * 1024
-NOT_LISTENING = "connection refused"  # in the message of the node
+NOT_LISTENING = "connection refused"  # part of the node's message if nothing is listening
 
 
 class NotListening(ChannelRefused):
@@ -26,14 +26,14 @@ class NotListening(ChannelRefused):
 
 
 class PortConnection:
-    """TCP connection to a port of a pod. While the caller does not read, the pod waits."""
+    """TCP connection to a pod's port. While the caller does not read, the pod waits."""
 
     def __init__(self, connection: ClientConnection, port: int) -> None:
         self._connection, self._port = connection, port
         self._header = {DATA: PORT_BYTES, ERRORS: PORT_BYTES}
 
     async def read(self) -> bytes:
-        """Return the next bytes, or none at the end. Raises NotListening or ChannelRefused."""
+        """Return the next bytes, or no bytes at the end. Raises NotListening or ChannelRefused."""
         with suppress(ConnectionClosed):
             async for message in self._connection:
                 data = message if isinstance(message, bytes) else message.encode()
@@ -77,7 +77,7 @@ class PortConnection:
                 await asyncio.wait(tasks)
                 writer.close()
             for task in done:
-                with suppress(OSError):  # the client has gone
+                with suppress(OSError):  # the client has disconnected
                     task.result()
         finally:
             await self.close()

@@ -42,9 +42,9 @@ end_others
 rm -f "$pipe"
 echo done
 """
-# Starts a shell whose initial environment has the mark.
+# Starts a shell with the channel's ID in its initial environment.
 _MARKED = 'export BERTH_CHANNEL="$1"; shift; exec sh -c "$@"'
-# Kubernetes reports the end of a command when no process has its output open.
+# Kubernetes reports the end of a command only when no process holds its output open.
 _RUN = f"""
 {_SIGNAL}
 mark=$BERTH_CHANNEL
@@ -65,7 +65,7 @@ _PIPES = f"""
 exec < "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"
 {_RUN}
 """
-# The first channel of an SSH connection: prints its mark, and runs until its input ends.
+# The first channel of an SSH connection prints its ID, and runs until its input ends.
 HOLD = ["sh", "-c", 'printf %s "$BERTH_CHANNEL"; while read -r _; do :; done']
 _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 

@@ -27,7 +27,7 @@ FORBIDDEN = (
 
 
 class Session:
-    """Running command of one exec call. `status` is set once the cluster has reported its end."""
+    """Running command of an exec call. `status` is set once the cluster has reported its end."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -82,7 +82,7 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket of the API server. `resource` names the permission that it needs.
+    """Open a WebSocket to the API server. `resource` names the permission that it needs.
 
     Raises ChannelRefused or RuntimeFailure.
     """
@@ -93,7 +93,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
             subprotocols=[PROTOCOL], compression=None, max_size=MESSAGE_MAX, open_timeout=CONNECT_SECONDS,
             ping_interval=None, close_timeout=5.0, user_agent_header="berth",
         )  # fmt: skip
-        if (connection := socket.transport.get_extra_info("socket")) is not None:  # not closed already
+        if (connection := socket.transport.get_extra_info("socket")) is not None:  # not closed yet
             enable_keepalive(connection)
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None

@@ -1,1 +1,1 @@
-"""Code of workloads on Kubernetes, which Berth copies into each pod before its command starts."""
+"""Workload code on Kubernetes, which Berth copies into each pod before its command starts."""

@@ -11,11 +11,11 @@ INCOMPLETE, MISSING = 75, 90  # exit codes of the script
 BLOCK = 1024 * 1024
 MARK = ".berth-code-complete-"  # last file of the archive
 
-# Without `sleep`, the container fails.
+# If the image has no `sleep`, the container fails.
 _WAIT = f"""
 until [ -d "$BERTH_POD_DIR/{DIRECTORY}" ]; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
 """
-# The code becomes visible as a whole, by a rename. The input does not end with the archive, so `dd` counts
+# A rename makes the entire code visible at once. The input does not end with the archive, so `dd` counts
 # its blocks and acknowledges them. `tar` accepts an archive that was cut off between two files, so the script
 # looks for the last file.
 _UNPACK = f"""
@@ -76,5 +76,5 @@ def unpack(mark: str, size: int) -> list[str]:
 
 
 def last_file(mark: str) -> bytes:
-    """Return an empty file for the end of an archive, which proves that no file is missing."""
+    """Return an empty file that ends an archive, which proves that no file is missing."""
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

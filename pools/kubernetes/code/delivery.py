@@ -12,7 +12,7 @@ from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send
 from pools.runtimes.base import PodOrder
 from pools.runtimes.shim.transfers.child import PAUSES
 
-TRANSFERS_MAX = 8  # concurrent transfers of this process, which all pass through API servers
+TRANSFERS_MAX = 8  # maximum concurrent transfers per process, because all pass through API servers
 PROGRESS = "copying the code"
 FAILURE = "the code could not be copied to the pod"
 
@@ -50,7 +50,7 @@ class CodeDeliveries:
     def advance(self, pod_id: str) -> Delivery | None:
         """Begin the transfer to a pod that waits for its code, unless it has already begun.
 
-        Return the delivery, or None if this process was not told to start the pod.
+        Return the delivery, or None if this process did not start the pod.
         """
         with self._lock:
             delivery = self._deliveries.get(pod_id)

@@ -1,1 +1,1 @@
-"""Files of ended pods on Kubernetes, which Berth copies before the cluster deletes them."""
+"""Files of ended Kubernetes pods, which Berth copies before the cluster deletes them."""

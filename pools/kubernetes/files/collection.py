@@ -33,9 +33,9 @@ from pools.runtimes.base import ChannelRefused, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
-TRANSFERS_MAX = 8  # concurrent transfers of this process, which all pass through API servers
+TRANSFERS_MAX = 8  # maximum concurrent transfers per process, because all pass through API servers
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts
-TOTAL_SECONDS = 600.0  # the pod occupies its GPUs in the cluster until then
+TOTAL_SECONDS = 600.0  # time limit, because the pod occupies its GPUs in the cluster until then
 STALL_SECONDS = 60.0
 END_SECONDS = 60.0  # time for the container to end after the copy
 PART = 2**20
@@ -55,7 +55,7 @@ class _Interrupted(Exception):
 
 @dataclass(slots=True)
 class _Copy:
-    """Copy of one pod's files. The task returns whether it asked the container to end."""
+    """Copy of a pod's files. The task returns whether it asked the container to exit."""
 
     task: "Future[bool]"
     done_at: float | None = None
@@ -95,7 +95,7 @@ class Collections:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: Source) -> bool:
-        """Begin to copy a pod's files, unless a copy has begun. Return whether the pod must be deleted.
+        """Begin to copy a pod's files, unless this has already begun. Return whether the pod must be deleted.
 
         A pod must be deleted if its container does not end after the copy.
         """

@@ -14,7 +14,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 CONTAINER = "files"
 ANNOTATION = "berth.dev/files"
-# Seconds that a stopped pod has for the copy, after the grace period of its command.
+# Seconds that a stopped pod has for the copy, after its command's grace period.
 COPY_SECONDS = 120
 ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
 MARK = f"{ROOT}/{POD}/.berth-files-copied"
@@ -83,7 +83,7 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Files to copy after the end of a pod: its outputs below `base` and, if it has failed, all files."""
+    """Files to copy after a pod ends: its outputs below `base` and, if it has failed, all files."""
 
     base: str
     outputs: tuple[str, ...]
@@ -95,7 +95,7 @@ class Wanted:
 
 
 def wanted_files(order: PodOrder) -> Wanted | None:
-    """Return which of the pod's files Berth copies, or None if it copies none."""
+    """Return the pod's files that Berth copies, or None if it copies none."""
     if not order.outputs and not order.keeps_files:
         return None
     base = f"{POD}/{CODE_DIRECTORY}" if order.code_url else POD
@@ -107,8 +107,9 @@ def encode_wanted(wanted: Wanted) -> str:
 
 
 def decode_wanted(pod: Mapping[str, Any]) -> Wanted:
-    """Decode which of the pod's files Berth copies. Copy none if another user of the cluster changed the
-    value.
+    """Decode which of the pod's files to copy.
+
+    The result contains none if another user of the cluster changed the value.
     """
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     try:
@@ -145,5 +146,5 @@ def files_container(
 
 
 def pack(paths: Sequence[str]) -> list[str]:
-    """Return the command that prints an archive of the existing ones among these paths below ROOT."""
+    """Return the command that prints an archive of those of these paths below ROOT that exist."""
     return ["sh", "-c", _PACK, "sh", *paths]

@@ -22,7 +22,7 @@ NOT_KEPT = "the files of the pod were not kept"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum total size in bytes, and maximum number, of one pod's files."""
+    """Maximum number and maximum total size in bytes of a pod's files."""
 
     size: int = 4 * 2**30
     files: int = 10_000
@@ -55,7 +55,10 @@ class FileCopies:
         self, pod_id: str, draft: Path, wanted: Wanted, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
-        """Make a draft the copy of the pod's files, unless one exists. The copy of a failure has no files."""
+        """Store a draft as the copy of the pod's files, unless one exists.
+
+        The copy for a failure contains no files.
+        """
         info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
         (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)
         (draft / INFO).write_text(json.dumps(info))

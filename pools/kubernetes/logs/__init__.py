@@ -1,1 +1,1 @@
-"""Logs of pods on Kubernetes."""
+"""Logs of Kubernetes pods."""

@@ -27,7 +27,7 @@ Fetch = Callable[[str, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """End of the copy: its size, the time of its last line, and the number of lines with that time."""
+    """End of a copy: its size, the time of its last line, and the number of lines with that time."""
 
     size: int = 0
     since: str = ""

@@ -30,7 +30,7 @@ def mps(
         ),
     ] = "",
 ) -> Plugin:  # fmt: skip
-    """The MPS daemon on each node, and the variables that processes need. Requires NVIDIA GPUs."""
+    """Run the MPS daemon on each node, and set the variables that processes need. Requires NVIDIA GPUs."""
 
     def transform(image: Image, cluster: Cluster) -> Image:
         if not cluster.cuda:

@@ -35,9 +35,7 @@ class FleetLaunch:
 
 
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
-    """Launch spot or on-demand instances, or as many spot instances as possible and the remaining instances
-    on demand.
-    """
+    """Launch spot or on-demand instances, or as many spot instances as possible and the rest on demand."""
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
     spot_result = _send_request(clients, settings, order, count, "spot")

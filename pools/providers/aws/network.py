@@ -10,7 +10,7 @@ ANY_PROTOCOL = "-1"
 
 
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Return the ID of the pool's group, which the first launch creates.
+    """Return the ID of the pool's security group, which the first launch creates.
 
     Idempotent: a repeated call returns the same group, even after a crash at any point.
     """

@@ -1,4 +1,4 @@
-"""Interface to a Slurm cluster. Each way to reach a cluster has an implementation."""
+"""Interface to a Slurm cluster, with one implementation for each way to reach a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Submission:
 class Examination:
     """Slurm's report about a cluster and a pilot job.
 
-    `refusal` is Slurm's message if it would reject the job. `findings` are about access to the cluster.
+    `refusal` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
     """
 
     source: str

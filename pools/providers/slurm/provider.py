@@ -66,7 +66,7 @@ class SlurmProvider:
             self.client.cancel(living)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition. If Slurm can validate a job without a submission, let it do so."""
+        """Examine the partition. If Slurm can validate a job without submitting it, have it do so."""
         shown = self.client.examine(LaunchRequest(pool, 1, "preview", 0, shape))
         preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.refusal)
         return replace(preview, findings=(*shown.findings, *preview.findings))

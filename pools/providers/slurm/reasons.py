@@ -1,4 +1,4 @@
-"""Describe why Slurm does not start a job, and why a job has ended."""
+"""Describe why Slurm does not start a job, or why a job has ended."""
 
 # Reasons why Slurm never starts a job unless the job or the cluster changes.
 HOPELESS_REASONS = frozenset({

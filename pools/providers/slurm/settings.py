@@ -60,7 +60,7 @@ def _check_option(option: str) -> str:
     return option
 
 
-# Additional options that every understood version of slurmrestd has under the same name.
+# Additional options that all supported versions of slurmrestd have under the same name.
 REST_OPTIONS = ("licenses", "reservation")
 _PATH = "provider_settings"
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@-]*$", max_length=200)]
@@ -181,7 +181,7 @@ class SlurmSettings(BaseModel):
 
     @property
     def rest_options(self) -> Mapping[str, str]:
-        """Additional options as keys of slurmrestd's job."""
+        """Additional options as keys of a slurmrestd job."""
         pairs = (option.removeprefix("--").partition("=") for option in self.options)
         return {name: value for name, _, value in pairs}
 
@@ -212,7 +212,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that does not apply to the way in which the pool reaches Slurm."""
+    """Yield a problem for each setting that does not apply to the pool's way of reaching Slurm."""
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:

@@ -89,7 +89,7 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
-    """Return the script with which Slurm validates a pilot job without submitting it."""
+    """Return the script that makes Slurm validate a pilot job without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
@@ -142,7 +142,7 @@ def _pilot_template() -> str:
 
 
 def shell_path(directory: str) -> str:
-    """Quote a directory for a shell. A tilde stands for the home directory on the machine."""
+    """Quote a directory for a shell. A tilde is replaced by the home directory on the machine."""
     home, _, rest = directory.partition("/")
     if home != "~":
         return shlex.quote(directory)
@@ -150,6 +150,6 @@ def shell_path(directory: str) -> str:
 
 
 def environment_lines(settings: SlurmSettings) -> str:
-    """Return lines that set the language of messages and put Slurm's programs on the PATH."""
+    """Return lines that set the message language and put Slurm's programs on the PATH."""
     path = "" if settings.bin is None else f'export PATH={shlex.quote(settings.bin)}:"$PATH"\n'
     return f"export LC_ALL=C\n{path}"

@@ -37,7 +37,7 @@ class SshError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """SSH server, with the user and the private key for the login.
+    """SSH server, with the user and private key for logging in.
 
     `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
     server without one. `private_key` is the text of the key. `bastion` is the server through which the

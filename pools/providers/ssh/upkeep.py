@@ -54,7 +54,7 @@ class SshUpkeep:
         self._digests: dict[int, str] = {}
 
     def step(self, pool_name: str) -> None:
-        """Store the outcomes of completed visits, and start the visits that are due."""
+        """Store the outcomes of completed tasks, and start the tasks that are due."""
         pool = NodePool.objects.filter(name=pool_name).first()
         if pool is None:
             return
@@ -115,7 +115,7 @@ class SshUpkeep:
         self._visitor.start(row.pk, task, visit)
 
     def _begin_installation(self, row: SshHost) -> bool:
-        """Record that files may now be on the host, and revoke previous join tokens.
+        """Record that the host may now contain files, and revoke previous join tokens.
 
         Return False if the host has just been removed.
         """
@@ -166,7 +166,7 @@ class SshUpkeep:
 
 
 def _import_visits() -> Any:
-    """Return the `visits` module. Only processes that visit hosts load asyncssh."""
+    """Return the `visits` module. Only processes that connect to hosts load asyncssh."""
     try:
         from pools.providers.ssh import visits
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Run visits to many hosts concurrently in a separate thread.
+"""Run SSH tasks on many hosts concurrently in a separate thread.
 
-A hanging host blocks only its own visit, which has time limits.
+A hanging host blocks only its own task, which has time limits.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from pools.engine.ssh_hosts import Task
 from pools.providers.ssh.endpoint import SshError, SshErrorKind
 from pools.providers.ssh.scripts import HostFacts
 
-VISITS_MAX = 200  # maximum number of concurrent visits; further visits wait
+VISITS_MAX = 200  # maximum number of concurrent tasks; further tasks wait
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a visit: the facts or the scanned key, or the error."""
+    """Outcome of a task: the host's properties, its scanned key, or the error."""
 
     task: Task
     facts: HostFacts | None = None
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Visitor:
-    """Running and completed visits, by host key. Each host has at most one."""
+    """Running and completed tasks, by host key. Each host has at most one."""
 
     def __init__(self) -> None:
         self._visits: dict[int, tuple[Task, Future[Any]]] = {}
@@ -37,7 +37,7 @@ class Visitor:
         self._slots: asyncio.Semaphore | None = None
 
     def start(self, host: int, task: Task, visit: Coroutine[Any, Any, Any]) -> None:
-        """Start a visit, unless the host already has one whose outcome has not been collected."""
+        """Start a task, unless the host already has one whose outcome has not been collected."""
         with self._lock:
             if host in self._visits:
                 visit.close()
@@ -50,7 +50,7 @@ class Visitor:
             return frozenset(self._visits)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Return and remove the completed visits to these hosts."""
+        """Return and remove the completed tasks of these hosts."""
         with self._lock:
             ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
             visits = {host: self._visits.pop(host) for host in ended}
@@ -75,6 +75,6 @@ def _outcome(task: Task, future: "Future[Any]") -> Outcome:
     except SshError as error:
         return Outcome(task, error=error)
     except Exception as error:
-        message = f"the visit failed: {type(error).__name__}: {error}"
+        message = f"the task failed: {type(error).__name__}: {error}"
         return Outcome(task, error=SshError(SshErrorKind.COMMAND, message))
     return Outcome(task, scanned_key=result) if task is Task.SCAN else Outcome(task, facts=result)

@@ -1,6 +1,6 @@
-"""Visits to a host: scan its key, measure it, install the agent, or uninstall the agent.
+"""SSH tasks on a host: scan its key, measure it, install the agent, or uninstall the agent.
 
-Each visit can be repeated at any time, even if an earlier one was interrupted.
+Each task can be repeated at any time, even if an earlier one was interrupted.
 """
 
 from collections.abc import Mapping

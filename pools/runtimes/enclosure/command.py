@@ -9,7 +9,7 @@ from pools.runtimes.enclosure.levels import Level
 
 # Program that keeps the namespaces alive. The program ends when the shim closes its standard input.
 HOLDER = "/bin/cat"
-# bubblewrap's option that copies a file. The shim replaces the path of the source by an open descriptor.
+# bubblewrap's option that copies a file. The shim replaces the source path with an open descriptor.
 COPY = "--file"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
@@ -95,7 +95,7 @@ def _readable_option(mount: Mount, view: View) -> str:
     others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
     others += view.hidden
     if is_inside(mount.target, others):
-        return "--ro-bind"  # nothing can be created in another mount
+        return "--ro-bind"  # no mount point can be created inside another mount
     if mount.is_copied:
         return COPY
     visible = [each.target for each in view.readable if each.source == each.target]

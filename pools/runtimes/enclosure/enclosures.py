@@ -29,7 +29,7 @@ _SERVED = ".project"
 
 
 class NotVisible(Exception):
-    """Raised if a pod's working directory is not visible to the pod."""
+    """Raised if a pod cannot see its own working directory."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return the directories that the operator made visible to pods, with those in `state` hidden."""
+    """Return the directories that the operator has made visible to pods. Those in `state` are hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
@@ -77,7 +77,7 @@ def _is_copyable(path: str) -> bool:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths under which these mounts make a path of this machine visible."""
+    """Yield the paths at which these mounts make a path of this machine visible."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]

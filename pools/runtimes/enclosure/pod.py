@@ -78,7 +78,7 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
-    """Return whether this path of the machine is visible in the pod or shadowed by a directory of the pod."""
+    """Return whether the pod sees this path of the machine, or a directory of its own in place of it."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]
@@ -101,7 +101,7 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Make the pod's user the owner of a directory and of files from before pods had separate users.
+    """Make the pod's user the owner of a directory and of files created before pods had separate users.
 
     The owner of a file with a hard link outside the directory is not changed, because the file may be one of
     Berth's own.

@@ -132,7 +132,7 @@ def _try_level(
 def probe_directory(root: Path) -> Iterator[Path]:
     """Yield a temporary directory for a probe pod.
 
-    Delete directories that killed processes have left behind.
+    Delete directories that killed processes left behind.
     """
     for stray in root.glob(f"{PREFIX}*"):
         with suppress(OSError):

@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# Calls whose first argument decides whether they are allowed.
+# Calls that are allowed depending on their first argument.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),
@@ -79,9 +79,9 @@ VIRTUAL_MACHINE_SOCKETS = 40
 PERSONALITIES = (
     0xFFFFFFFF,  # query
     0x0,  # Linux
-    0x8,  # Linux with 32 bits
+    0x8,  # 32-bit Linux
     0x20000,  # Linux that reports version 2.6
-    0x20008,  # Linux with 32 bits that reports version 2.6
+    0x20008,  # 32-bit Linux that reports version 2.6
     0x40000,  # Linux without address randomization, for debuggers
 )
 

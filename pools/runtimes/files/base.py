@@ -54,11 +54,11 @@ class PodFileReader(Protocol):
         ...
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
         ...
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return the regular files of an ended pod at and below a path, or all of them if it is empty.
+        """Return an ended pod's regular files at and below a path, or all of its files if the path is empty.
 
         Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
         are skipped. The files exist until the pod is forgotten. Raises FilesGone.
@@ -66,7 +66,7 @@ class PodFileReader(Protocol):
         ...
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
         ...
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
@@ -77,5 +77,5 @@ class PodFileReader(Protocol):
         ...
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or none at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
         ...

@@ -87,7 +87,7 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
 
 
 class _Walk:
-    """Walk that collects the regular files whose status changed after `since`, in nanoseconds."""
+    """Directory walk that collects the regular files whose status changed after `since`, in nanoseconds."""
 
     def __init__(self, since: int = -1) -> None:
         self._since = since

@@ -25,7 +25,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
 
 
 def read_file(directory: Path, volume: str, path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes of a file that is in the volume. Raises FilesGone."""
+    """Return at most `limit` bytes of a file in the volume. Raises FilesGone."""
     if not path:
         raise FilesGone("the path is empty")
     return reading.read_file(str(directory / DIRECTORY), volume, path, offset, limit)

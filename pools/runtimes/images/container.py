@@ -1,4 +1,4 @@
-"""Container of a pod that has an image.
+"""Container for a pod with an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
 namespaces, just as in bubblewrap's namespaces. A small process next to the shim ends the container if the
@@ -84,7 +84,7 @@ class Container(Namespaces):
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and environment, completed with the image's command and environment.
+        """Return the pod's command and environment, supplemented by the image's command and environment.
 
         A command replaces the image's entrypoint and arguments. A pod's variable overrides the image's, which
         overrides Berth's default.

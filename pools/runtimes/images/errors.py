@@ -54,7 +54,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class PullError:
-    """Error of a pull. `name` is a key of `_TEXTS`."""
+    """Error during a pull. `name` is a key of `_TEXTS`."""
 
     name: str
     text: str

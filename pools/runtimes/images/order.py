@@ -14,7 +14,7 @@ from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
 
-# Process that waits in a container and reaps orphans.
+# Program that waits in a container and reaps orphans.
 HOLDER = "/dev/berth-init"
 PAUSES = (2.0, 5.0, 15.0)  # seconds between pull attempts
 SILENCE = 90.0  # seconds after which a silent registry counts as failed

@@ -42,13 +42,13 @@ class Podman:
     ) -> None:
         self.store, self._directory, self._interrupts = store, directory, interrupts
         self.temporary = f"{directory}/podman"
-        # The runtime kills leftover processes that have BERTH_POD_DIR of the pod.
+        # The runtime kills leftover processes with the pod's BERTH_POD_DIR.
         own = [f"BERTH_POD_DIR={directory}/work", f"TMPDIR={self.temporary}"]
         self._environment = store.environment([*variables, *own])
         self._libc = ctypes.CDLL(None)
 
     def adopt_orphans(self) -> None:
-        """Make this process adopt orphaned descendants."""
+        """Make this process adopt its orphaned descendants."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def run(

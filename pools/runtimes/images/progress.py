@@ -33,7 +33,7 @@ class Progress:
         return f"pulling layer {complete + 1} of {total}, {received}"
 
     def has_advanced(self, pid: int) -> bool:
-        """Return whether this process and its children have written data since the last call."""
+        """Return whether this process or its children have written data since the last call."""
         written = sum(_written_bytes(each) for each in (pid, *descendants(pid)))
         has_advanced = abs(written - self._written) >= 1024
         if has_advanced:

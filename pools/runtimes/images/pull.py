@@ -172,7 +172,7 @@ class ImagePull:
 
 
 class StallTimer:
-    """Time since a pull last made progress, limited to `seconds`."""
+    """Time since a pull last made progress, with a limit of `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

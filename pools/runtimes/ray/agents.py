@@ -1,4 +1,4 @@
-"""Client of a node's agent."""
+"""Client for a node's agent."""
 
 import json
 import socket
@@ -87,7 +87,7 @@ class NodeAgent:
             offset = chunk.next_offset
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Return a connection that the agent has connected to a new channel of the pod.
+        """Return a connection through the agent to a new channel of the pod.
 
         Raises ChannelRefused or RuntimeFailure.
         """

@@ -200,7 +200,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process to end its pods and Ray. Kill both if they do not end in time."""
+    """Signal the process to stop its pods and Ray. Kill both if they do not stop in time."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX

@@ -46,7 +46,7 @@ from pools.runtimes.ray.watch import PodWatcher
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
-CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # short, because failed checks are repeated
+CHECK_TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # short timeout, because failed checks are repeated
 STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 
@@ -82,7 +82,7 @@ class RayRuntime(RayFiles):
         self._watch.request_poll()
 
     def begin_start(self, order: PodOrder) -> None:
-        """Send the pod's order in the background. `start` reports errors."""
+        """Send the pod to its node in the background. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._starts.has_begun(order.pod_id) and not self.ledger.has_ended(order.pod_id):
                 self._starts.begin(order.pod_id, self._send, order, self._place(order))
@@ -97,7 +97,7 @@ class RayRuntime(RayFiles):
         return node
 
     def _send(self, order: PodOrder, node: RayNode) -> None:
-        """Send the order to its node and submit its job. Does not access the database, for use in threads."""
+        """Send the pod to its node and submit its job. Does not access the database, for use in threads."""
         self.ledger.sync(order.pod_id)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
@@ -200,7 +200,7 @@ class RayRuntime(RayFiles):
         return self.ledger.ids()
 
     def begin_forget(self, pod_id: str) -> None:
-        """Do nothing, because pods are forgotten one at a time."""
+        """Do nothing, because this runtime forgets pods one at a time."""
 
     def forget(self, pod_id: str) -> None:
         if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:

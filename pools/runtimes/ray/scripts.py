@@ -61,7 +61,7 @@ left=$(alive)
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# The checksum is not part of the start script, because nodes apply changes of that script while they run.
+# The checksum is not part of the start script, because running nodes apply changes to that script.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1
@@ -198,14 +198,14 @@ def start_script(node: RayNode, head: RayNode) -> str:
 
 
 def update_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that connects a running node to another head without ending its pods."""
+    """Return the script that connects a running node to another head without stopping its pods."""
     return _UPDATE.format(
         place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
     )
 
 
 def upgrade_script() -> str:
-    """Return the script that loads this server's node code on a running node without ending its pods."""
+    """Return the script that loads this server's node code on a running node without stopping its pods."""
     verify = _VERIFY_CODE.format(sha256=hashlib.sha256(node_code()).hexdigest())
     return _UPGRADE.replace("@VERIFY@", verify)
 

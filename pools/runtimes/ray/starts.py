@@ -1,4 +1,4 @@
-"""Start several pods at a time in the background."""
+"""Start several pods concurrently in the background."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +9,7 @@ THREADS = 8
 
 
 class BackgroundStarts:
-    """Calls that start pods, at most one for each pod."""
+    """Calls that start pods, at most one per pod."""
 
     def __init__(self) -> None:
         # Use separate threads, so that unresponsive nodes do not delay reports.

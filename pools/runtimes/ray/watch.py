@@ -60,7 +60,7 @@ class PodWatcher:
                 self._fetch(pod_id)
 
     def _fetch(self, pod_id: str) -> None:
-        """Copy the log before the node's disk is deleted."""
+        """Copy the pod's log before the node's disk is deleted."""
         try:
             self._fetch_log(pod_id)
         except RuntimeFailure as failure:

@@ -22,7 +22,7 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Checks of `pod`. `message` is the reason for which the checks ended the pod, or empty."""
+    """Checks of `pod`. `message` is the reason why the checks ended the pod, or empty."""
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""
@@ -64,7 +64,7 @@ class Checks:
             self._warn(f"{processes} killed because the node ran out of memory")
 
     def _check_disk(self, disk: DiskUsage) -> None:
-        """Warn when the limit is nearly reached, and end the pod when it is."""
+        """Warn when the limit is nearly reached, and end the pod when the limit is reached."""
         used = disk.read()
         if used is None or self.pod.deadline is not None:
             return

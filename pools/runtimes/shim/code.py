@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DIRECTORY = "code"  # subdirectory of the pod's own directory
 VARIABLE = "BERTH_CODE_DIR"
 BLOCK = 256 * 1024
-# After a response that ended early, the next attempt requests that the server checks its files first, because
+# After a response that ended early, the next attempt asks the server to check its files first, because
 # the response cannot contain the server's error.
 _VERIFY = "?verify=true"
 

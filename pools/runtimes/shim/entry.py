@@ -20,7 +20,7 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
 class Entry:
-    """Steps by which a process enters the pod. `subject` names the object of the current step in error
+    """Steps that a process takes to enter the pod. `subject` names the object of the current step in error
     messages.
 
     `parent` is the ID of the process that adopts this process. If the parent dies, this process ends.
@@ -83,7 +83,7 @@ class Entry:
         os.write(fd, f"{self.subject}: {reason}".encode("utf-8", "replace")[:1000])
 
     def enter_directory(self) -> None:
-        """Change to the document's working directory, or else to the image's if it is accessible."""
+        """Change to the document's working directory, or otherwise to the image's if it is accessible."""
         self.subject = self._pod.order["working_dir"]
         if "create_dir" in self._pod.order:
             os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)

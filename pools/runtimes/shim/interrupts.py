@@ -16,14 +16,14 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """Descriptors that announce a stop record, a signal, or the end of the pod's anchor process."""
+    """Descriptors that signal a stop record, a signal, or the end of the pod's anchor process."""
 
     def __init__(self, directory: str, control: int, signals: int, anchor: int | None) -> None:
         self._stop = f"{directory}/stop"
         self._control, self._signals, self._anchor = control, signals, anchor
 
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
-        """Wait until the time is up or the other descriptor is readable. Raises Interrupted.
+        """Wait until the time is up or another descriptor is readable. Raises Interrupted.
 
         A stop record stays in place, so it is read again once the command runs.
         """

@@ -1,4 +1,4 @@
-"""Run one pod from its order to its exit record."""
+"""Run one pod from its specification to its exit record."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that announces stop records.
+    """Open the pipe that signals stop records.
 
     The pipe is also opened for writing, which prevents an end-of-file.
     """

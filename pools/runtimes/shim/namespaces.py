@@ -77,7 +77,7 @@ class Namespaces:
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and variables, completed with the command and variables of its image."""
+        """Return the pod's command and variables, supplemented by the command and variables of its image."""
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:
@@ -90,7 +90,7 @@ class Namespaces:
             raise OSError(number, os.strerror(number))
 
     def drop_privileges(self, libc: CDLL) -> None:
-        """Change to the pod's user, without capabilities or a way to gain any."""
+        """Change to the pod's user, without capabilities or any way to gain them."""
         for capability in range(_CAPABILITIES):
             if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
                 break  # the kernel has no capability with this number

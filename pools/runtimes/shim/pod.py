@@ -110,7 +110,7 @@ class Pod:
         """Download and unpack the pod's code. Return an error message or ""."""
         if "code_url" not in self.order:
             return ""
-        from pools.runtimes.shim.code import Download  # slow import that most pods do not need
+        from pools.runtimes.shim.code import Download  # slow import, not needed by most pods
 
         download = Download(self.directory, self.order, self.secrets.download, self.interrupts)
         failure = download.run()
@@ -169,7 +169,7 @@ class Pod:
         return ""
 
     def memory_report(self) -> str:
-        """Return the memory limit's effect on the pod as text, or an empty string if there was none."""
+        """Return a text about the memory limit's effect on the pod, or an empty string if there was none."""
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
@@ -188,7 +188,7 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the kernel killed the command, or apparently its child, at the memory limit."""
+        """Return whether the kernel killed the command, or apparently a child of it, at the memory limit."""
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -279,8 +279,8 @@ class Pod:
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
         """Send SIGTERM to all processes after the lead time, and kill them after the grace period.
 
-        At the start of the lead time, send the signal `number` to the processes that handle it. Of repeated
-        calls, the earliest times apply.
+        At the start of the lead time, send the signal `number` to the processes that handle it. After
+        repeated calls, the earliest times apply.
         """
         term_at = time.monotonic() + max(lead, 0.0)
         deadline = term_at + max(grace, 0.0)
@@ -340,7 +340,7 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the shim's own processes in a container. Otherwise, the container could not end.
+        """Kill and reap the shim's own processes in a container, which could not end otherwise.
 
         The shim adopts the processes of a channel once its relay has ended. A relay that has been killed may
         still be running.

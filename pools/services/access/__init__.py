@@ -1,1 +1,1 @@
-"""Access of pools to clusters, with the credentials that are stored for them."""
+"""Access of pools to their clusters, with the stored credentials."""

@@ -17,7 +17,7 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 KUBERNETES = NodePool.Provider.KUBERNETES.value
-# errors that invalid settings or credentials cause
+# errors caused by invalid settings or credentials
 UNUSABLE = (Invalid, UnsealError, LookupError, OSError, ValueError)
 COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
@@ -60,7 +60,7 @@ class KubernetesAccess:
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the cluster of each pool, or the reason that it cannot be used.
 
-        Clusters that no pool uses any longer are closed.
+        Clusters that are no longer used by any pool are closed.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}
@@ -75,7 +75,7 @@ class KubernetesAccess:
         return access
 
     def nodes_changed_at(self, pool: NodePool) -> datetime | None:
-        """Return when nodes of the pool's cluster last changed. None: no change has been noticed yet."""
+        """Return when nodes of the pool's cluster last changed, or None if no change has been noticed yet."""
         access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         return access.cluster.mirror.nodes_changed_at if isinstance(access, PoolAccess) else None
 

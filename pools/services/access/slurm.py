@@ -42,7 +42,7 @@ def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) ->
 
 
 def check_slurm_token(pool: NodePool) -> None:
-    """Raise Invalid unless the pool has a token exactly if it uses slurmrestd."""
+    """Raise Invalid if the pool uses slurmrestd without a token, or has a token without using slurmrestd."""
     if pool.provider != SLURM:
         return
     uses_rest = slurm_settings(pool.provider_settings).rest_url is not None

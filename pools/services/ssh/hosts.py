@@ -66,7 +66,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
 
 
 def remove_all_hosts(pool: NodePool) -> None:
-    """Delete the rows of hosts on which nothing was installed. Raises Conflict if other rows exist."""
+    """Delete the rows of hosts on which nothing was installed. Raises Conflict if there are other rows."""
     SshHost.objects.filter(pool=pool, touched_at=None).delete()
     if count := SshHost.objects.filter(pool=pool).count():
         raise Conflict(
@@ -105,7 +105,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
                 Problem(f"keys.{name}", "is not a host of this pool", format_value(name), allowed)
             )
         elif not key or presented[name] != key:
-            message = "is not the key that the host presented at the last visit"
+            message = "is not the key that the host presented at the last connection"
             problems.append(Problem(f"keys.{name}", message, format_value(key), presented[name]))
     if problems:
         raise Invalid(problems)
@@ -130,7 +130,10 @@ def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, appl
 
 
 def displayed_state(row: SshHost, now: datetime) -> HostState:
-    """Return the state that users see. An installation is running if it began after the last visit ended."""
+    """Return the state that users see.
+
+    An installation is running if it began after the last SSH task ended.
+    """
     is_visited = row.problem == INSTALLING
     return host_state(host_view(row, now, is_visited_now=is_visited))
 
@@ -141,7 +144,7 @@ CONFLICT = "conflict"  # the host could not join, because its machine is registe
 
 
 def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
-    """Return the digest of what an installation writes to the host."""
+    """Return the digest of the files that an installation writes to the host."""
     content = json.dumps([settings["home"], settings["env"], url, ca], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -154,7 +157,7 @@ def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _update(row: SshHost, host: dict[str, Any]) -> None:
-    """Store changed settings, and make the host due for an immediate visit."""
+    """Store changed settings, and make a connection to the host due immediately."""
     row.settings, row.address, row.port, row.through = (
         host,
         host["address"],

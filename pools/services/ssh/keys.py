@@ -1,4 +1,4 @@
-"""Connections to SSH hosts, with keys from the secrets of their pool."""
+"""Connections to SSH hosts, with keys from their pool's secrets."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -34,7 +34,7 @@ class DependencyResponse(ResponseModel):
 
 
 class DependentResponse(ResponseModel):
-    """Pending workload or array, and the state that it waits for the dependency to reach."""
+    """Pending workload or array, and the dependency state that it requires."""
 
     project: str
     name: str

@@ -356,7 +356,7 @@ def _workload_values(row: Any, cost: Decimal | None) -> dict[str, Any]:
             superseded=row.superseded,
             held=row.held,
         ),
-        # A workload that the last cycle reserved nodes for still has the position that it had before.
+        # A workload for which the last cycle reserved nodes still has its previous position.
         "queue_position": None if row.phase == Phase.RESERVED else explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCountResponse(running=row.pods_running, maximum=row.pods_maximum),

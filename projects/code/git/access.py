@@ -1,4 +1,4 @@
-"""Git settings for connecting to a checked address and authenticating."""
+"""Git settings for connecting to a validated address and authenticating."""
 
 import base64
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def build_environment(
         options = _ssh_options(spec, secret, address, policy, keys)
         return environment | {"GIT_SSH_COMMAND": ssh_command(options), "GIT_SSH_VARIANT": "ssh"}
     shown = f"[{address}]" if ":" in address else address
-    is_literal = ":" in target.host  # curl looks up no name for an IPv6 address
+    is_literal = ":" in target.host  # curl does not resolve names for an IPv6 address
     resolved = {"http.curloptResolve": f"{target.host}:{target.effective_port}:{shown}"}
     settings = {} if is_literal else resolved
     if policy.ca_file is not None:

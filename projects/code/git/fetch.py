@@ -137,7 +137,7 @@ class _Fetch:
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
-        """Return the ID of the directory that the document names, or of the top directory."""
+        """Return the object ID of the directory that the document names, by default the top directory."""
         directory = self.spec.directory
         name = f"{commit}^{{tree}}" if directory is None else f"{commit}:{directory}"
         status, output, _ = self.git.run(

@@ -12,12 +12,12 @@ from projects.code.git.errors import GitFailure, GitRefusal
 from projects.code.git.policy import GitPolicy
 from projects.code.git.program import GitProgram
 
-BATCH_BYTES = 16 * 2**20  # contents that are stored together
+BATCH_BYTES = 16 * 2**20  # maximum size of contents that are stored together
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 READ_BYTES = 64 * 1024
 MIB = 2**20
-RECORD_MAX = PATH_MAX * 4 + 200  # bytes of a path in UTF-8, with the mode, the ID and the size
-SHOWN = 200  # characters of a path in messages
+RECORD_MAX = PATH_MAX * 4 + 200  # maximum bytes of an entry: the path in UTF-8, the mode, the ID and the size
+SHOWN = 200  # maximum characters of a path in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Batch:
-    """Chunks that are stored together."""
+    """Batch of chunks that are stored together."""
 
     store: Callable[[Mapping[str, bytes]], None]
     chunks: dict[str, bytes] = field(default_factory=dict)

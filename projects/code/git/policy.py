@@ -30,7 +30,10 @@ class GitPolicy:
     files: int = 10_000
 
     def allows_private_address(self, address: GitAddress) -> bool:
-        """Return whether an admin lists the host. An entry without a port applies to the default port."""
+        """Return whether an admin has allowed the host.
+
+        An entry without a port applies to the default port.
+        """
         default = 443 if address.transport == "https" else 22
         entries = {f"{address.host}:{address.effective_port}"}
         if address.effective_port == default:

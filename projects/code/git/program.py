@@ -15,7 +15,7 @@ from berth.tied import tie_to_parent
 from projects.code.git.errors import GitFailure, GitRefusal
 
 POLL_SECONDS = 0.25
-MEMORY_KIB = 2 * 2**20  # address space of git and each of its helpers
+MEMORY_KIB = 2 * 2**20  # maximum address space of git and of each helper
 OUTPUT_MAX, ERRORS_MAX = 64 * 1024, 8 * 1024
 # Limits in the units of `ulimit`: CPU seconds, 512-byte blocks per file, KiB of memory, no core dumps.
 # If memory becomes scarce, the kernel kills git first. The shell kills git's helpers if Berth dies.

@@ -1,4 +1,4 @@
-"""Run the process of services and schedules until SIGTERM or SIGINT."""
+"""Run the process for services and schedules until SIGTERM or SIGINT."""
 
 import signal
 from pathlib import Path

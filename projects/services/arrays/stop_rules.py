@@ -25,7 +25,7 @@ from projects.services.notifications.deliveries import enqueue_stopped_tasks
 from projects.services.workloads.moves import Move, move_all
 
 ACTOR = "scheduler"
-TASKS_SHOWN = 5  # in notifications
+TASKS_SHOWN = 5  # maximum number of tasks listed in notifications
 STEPS_MAX = 100  # maximum number of steps that are compared in one round
 PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page shows the tasks to stop
 TASKS_PER_QUERY = 200
@@ -116,7 +116,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
 
 
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
-    """Return the indexes of the live tasks with a metric's worst values, the worst first.
+    """Return the indexes of the live tasks with a metric's worst values, worst first.
 
     Tasks whose latest value is not finite are the worst. Tasks without reports are omitted.
     """
@@ -143,7 +143,7 @@ def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Ite
         for row in batch:
             row.steps, row.values = points.get(row.pk, ([], []))
             reports = _to_reports(row)
-            row.steps = row.values = []  # bounds the memory to one batch
+            row.steps = row.values = []  # limits memory use to one batch
             yield reports
 
 
@@ -152,7 +152,7 @@ def _to_reports(row: Metric) -> TaskReports:
 
 
 def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
-    """Lock the tasks to stop. Return those that still run and have not reported since, by index."""
+    """Lock the tasks to stop. Return those that are still running and have not reported since, by index."""
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.RUNNING, array_index__in=indexes

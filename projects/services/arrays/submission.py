@@ -68,7 +68,7 @@ def submit(
     active array already has the name of the array or of one of its tasks.
     """
     spec = parse_workload(document)
-    with transaction.atomic():  # a savepoint, because inserting fails if a name is in use
+    with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use
         view = SubmissionView(with_roles(actor), locks=True)
         draft = prepare_array(view, document, spec, now=now)
         array = draft.array

@@ -63,9 +63,7 @@ def check_dependencies(
 
 
 def missing_dependencies(documents: Sequence[Document]) -> list[list[str]]:
-    """Return warnings for each document: one for each dependency that neither exists nor is among the
-    documents.
-    """
+    """Return warnings for each document, one per dependency that neither exists nor is being submitted."""
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
     if names - existing:

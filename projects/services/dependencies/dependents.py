@@ -20,7 +20,7 @@ SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Dependent:
-    """Pending workload or array, and the state that it waits for the dependency to reach."""
+    """Pending workload or array, and the dependency state that it requires."""
 
     id: uuid.UUID
     project: str
@@ -87,7 +87,7 @@ def _waits_for(owner: Workload | WorkloadArray) -> Q:
 def _requirement(
     owner: Workload | WorkloadArray, project: str, section: Iterable[dict[str, str]]
 ) -> tuple[str, str | None]:
-    """Return the state and `tasks` of the entry that refers to the owner."""
+    """Return the required state and the `tasks` value of the entry that refers to the owner."""
     names = {owner.handle} | ({owner.name} if project == owner.project.name else set())
     entry = next(entry for entry in section if entry["workload"] in names)
     return entry.get("state", "completed"), entry.get("tasks")

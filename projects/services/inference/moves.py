@@ -45,7 +45,7 @@ def transition_request(
 
 
 def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
-    """Move the inference engine to `to`. Return False if its state has changed since it was read."""
+    """Set the inference engine's state to `to`. Return False if its state has changed since it was read."""
     assert to in scaling.ENGINE_MOVES[engine.state], f"transition from {engine.state} to {to} is not allowed"
     if to in scaling.ENDED:
         columns["ended_at"] = now

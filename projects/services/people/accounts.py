@@ -31,7 +31,7 @@ def deactivate(*, actor: Actor, user: User) -> Deactivation:
 
     1. Deactivate the account.
     2. Revoke its tokens. Activating the account does not restore them.
-    3. Delete its browser sessions and visits to ports of workloads.
+    3. Delete its browser sessions and port sessions.
 
     Open connections of the user, such as commands in pods, then end within a second. Workloads keep running,
     and roles are kept. Raises Conflict for the acting user and for the last platform admin.

@@ -41,10 +41,10 @@ class PasswordChange:
 def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False) -> PasswordChange:
     """Replace the acting user's password.
 
-    Tokens created by sign-in are revoked. With `revoke_tokens`, all other tokens are also revoked. Visits to
-    workload ports end. Other browser sessions end, because each contains a hash of the password. The caller
-    renews the session of the current request. If the request used a token created by sign-in, a new token
-    with the same scopes and expiry replaces it.
+    Tokens created by sign-in are revoked. With `revoke_tokens`, all other tokens are also revoked. Port
+    sessions end. Other browser sessions end, because each contains a hash of the password. The caller renews
+    the session of the current request. If the request used a token created by sign-in, a new token with the
+    same scopes and expiry replaces it.
 
     Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """

@@ -19,7 +19,7 @@ from projects.models import OpenChannel, Phase, Pod, Project, Workload
 from projects.services import audit
 
 ABANDONED_AFTER = timedelta(minutes=5)  # web processes record about once a minute that a channel is open
-BATCH = 500  # channels that are loaded together
+BATCH = 500  # number of channels loaded at a time
 
 
 def require_channel(actor: Actor, workload: Workload) -> None:
@@ -52,7 +52,7 @@ USES: Mapping[str, ChannelUse] = {
 }
 
 
-PORT_TEXT_MAX = 15  # characters in the name or number of a port
+PORT_TEXT_MAX = 15  # maximum characters in a port's name or number
 
 
 def find_use(request: bytes) -> ChannelUse:

@@ -19,7 +19,7 @@ from projects.services.notifications import deliveries
 RESERVABLE = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 NEXT_VALUES = {
     "version": "current.version + 1",
-    # A run that has made progress ends the count of runs without progress, however the run ended.
+    # A run that has made progress resets the count of runs without progress, regardless of how it ended.
     "peer_failures": f"""
         CASE WHEN current.phase = 'stopping' AND (
                   current.last_checkpoint_at > current.started_at

@@ -1,8 +1,8 @@
-"""Issue one-time links to workload ports, exchange them for visits, and check visits.
+"""Issue one-time links to workload ports, exchange them for port sessions, and check these sessions.
 
-Every request in a visit is checked. A visit ends when the session or token that requested it ends,
-when the user loses permission to control the workload, when the password changes, when the account
-is deactivated, when the run that opened the port ends, and after twelve hours at the latest.
+Every request in a port session is checked. The port session ends when the browser session or token that
+requested it ends, when the user loses permission to control the workload, when the password changes, when the
+account is deactivated, when the run that opened the port ends, and after twelve hours at the latest.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class PortAddress:
 
 
 class InvalidVisit(Exception):
-    """Raised if the request is not part of a valid visit to a port."""
+    """Raised if the request is not part of a valid port session."""
 
 
 class PortClosed(Exception):
@@ -92,7 +92,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
 
 
 def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> str:
-    """Exchange a link for the secret of a visit. Each link works once. Raises InvalidVisit."""
+    """Exchange a link for the secret of a port session. Each link works once. Raises InvalidVisit."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
         digest=_hash_secret(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
@@ -103,7 +103,7 @@ def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> st
 
 
 def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
-    """Return the current address of a visited port. Raises InvalidVisit or PortClosed."""
+    """Return the current address of a port session's port. Raises InvalidVisit or PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
         .filter(cookie_digest=_hash_secret(cookie), workload=workload, port=port, visit_until__gt=at)
@@ -117,7 +117,7 @@ def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> 
 
 
 def end_visits(user: User) -> int:
-    """End all of a user's visits. Return the number ended."""
+    """End all of a user's port sessions. Return how many were ended."""
     return PortLink.objects.filter(user=user).delete()[0]
 
 

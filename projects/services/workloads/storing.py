@@ -113,7 +113,7 @@ def _role_rows(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
 
 
 def _leaves(node: GroupShape | RoleShape) -> Iterator[RoleShape]:
-    """Yield the roles of a role tree in document order."""
+    """Yield the roles of a tree in document order."""
     if isinstance(node, RoleShape):
         yield node
         return

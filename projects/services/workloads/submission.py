@@ -118,7 +118,7 @@ def is_one_statement(spec: WorkloadSpec) -> bool:
 
 @contextmanager
 def _detect_deleted_project() -> Iterator[None]:
-    """Raise NotFound if a statement of the block refers to a project that has been deleted."""
+    """Raise NotFound if a statement in the block refers to a deleted project."""
     try:
         yield
     except IntegrityError as error:
@@ -267,7 +267,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
-    """Return quota warnings. Return none if at least one of the workload's pools causes no warnings."""
+    """Return quota warnings, or none if at least one of the workload's pools causes no warnings."""
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:
         project, department, oversold = view.allowances(draft.workload.project, pool)

@@ -74,7 +74,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
 
 
 def may_change(actor: Actor, template: Template) -> bool:
-    """Return whether the user is a project admin, or the author and may still submit to the project."""
+    """Return whether the user is a project admin, or is the author and may still submit to the project."""
     return may_change_row(actor, template.project, template.made_by_id)
 
 

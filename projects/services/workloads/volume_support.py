@@ -70,7 +70,7 @@ def _capable_pools(
 def _absent_problems(
     spec: WorkloadSpec, pools: Sequence[NodePool], usable: Mapping[str, Mapping[str, Volume]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each volume that no node of any pool has, and that no new node would have."""
+    """Yield a problem for each volume that no existing or new node of any pool has."""
     labels = node_labels(pool.pk for pool in pools)
     allowed = "a volume that nodes have; platform admins label nodes and edit volumes"
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]

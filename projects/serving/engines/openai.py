@@ -57,7 +57,10 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number of requests from the inference engine's metrics. Return None if it is missing."""
+        """Read the number of requests from the inference engine's metrics.
+
+        Return None if the metric is missing.
+        """
         try:
             metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:

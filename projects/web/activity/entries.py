@@ -66,7 +66,7 @@ MAX_INLINE_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed value. A multi-line text has a diff."""
+    """A changed value. A multi-line value has a diff."""
 
     label: str
     before: str

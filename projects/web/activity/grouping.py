@@ -8,13 +8,13 @@ from itertools import groupby
 
 from projects.web.activity.entries import Entry
 
-MIN_GROUP = 3  # similar entries of one minute
-MAX_NAMES = 4  # objects that the sentence of a group names
+MIN_GROUP = 3  # minimum number of similar entries in a minute that form a group
+MAX_NAMES = 4  # maximum number of objects named in a group's sentence
 
 
 @dataclass(frozen=True, slots=True)
 class EntryGroup:
-    """Similar entries of one user and minute, shown as one sentence that unfolds."""
+    """Similar entries of one user within a minute, shown as one sentence that can be expanded."""
 
     entries: list[Entry]
 
@@ -39,10 +39,7 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
-    """Yield the entries in their order, with similar entries of one minute as a group.
-
-    A group stands in the place of its first entry.
-    """
+    """Yield the entries in order. Similar entries of one minute form a group, in place of its first entry."""
     for _, of_minute in groupby(entries, key=_minute_of_entry):
         yield from _group_minute(list(of_minute))
 

@@ -32,7 +32,7 @@ from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.filters import STATES
 
-CURRENT = "current"  # tasks that run, have failed or are queued, but not those that wait for earlier tasks
+CURRENT = "current"  # tasks that are running, failed or queued, but not those waiting for earlier tasks
 CURRENT_PHASES = (*LIVE_PHASES, Phase.FAILED)
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
@@ -218,7 +218,7 @@ def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
 
 
 def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> str:
-    """Return why no task of an active array runs, or an empty string if one runs."""
+    """Return why no task of an active array is running, or an empty string if one is."""
     counts = progress.counts
     if counts.starting + counts.running + counts.stopping:
         return ""

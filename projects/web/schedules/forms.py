@@ -165,7 +165,7 @@ class ScheduleForm(Form):
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the values, with only the chosen source: the template or the document."""
+        """Return the values with only the chosen source, which is the template or the document."""
         cleaned = self.cleaned_data
         text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(

@@ -1,4 +1,4 @@
-"""Frequencies of schedules, from which the form builds cron expressions."""
+"""Schedule frequencies, from which the form builds cron expressions."""
 
 from collections.abc import Mapping
 from typing import Any

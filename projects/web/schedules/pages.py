@@ -147,7 +147,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
-    """Ask for confirmation (GET), or perform the step (POST)."""
+    """Ask for confirmation (GET), or perform the action (POST)."""
     schedule = find_schedule(request, project, name)
     if step == "run":
         request.require("submit", schedule.project)
@@ -191,7 +191,7 @@ def _in_zone(schedule: Schedule, time: datetime | None) -> str:
 
 
 def _row_steps(actor: Actor, schedule: Schedule) -> list[tuple[str, str]]:
-    """Return the steps that the list offers for one schedule, with short labels."""
+    """Return the actions that the list offers for one schedule, with short labels."""
     return [
         (step, label.removesuffix(" schedule"))
         for step, label in _allowed_steps(actor, schedule)
@@ -200,7 +200,7 @@ def _row_steps(actor: Actor, schedule: Schedule) -> list[tuple[str, str]]:
 
 
 def _allowed_steps(actor: Actor, schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield the steps that the user may perform, with their labels."""
+    """Yield the actions that the user may perform, with their labels."""
     if may(actor, Action.SUBMIT, schedule.project):
         yield "run", STEPS["run"].label
     if schedules.may_change(actor, schedule):

@@ -34,7 +34,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Chart of one metric. `threshold` is drawn as a line. It and the latest value, `now`, have units."""
+    """Chart of one metric.
+
+    `threshold` is drawn as a line. Both the threshold and the latest value, `now`, include units.
+    """
 
     key: str
     title: str
@@ -53,7 +56,7 @@ class Chart:
 
     @property
     def names(self) -> str:
-        """Return labels of the chart's values for the readout. Gaps have no label."""
+        """Return the labels of the chart's values for the readout. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
@@ -95,7 +98,7 @@ def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) ->
 
 
 def format_percent(fraction: float) -> str:
-    """Return a fraction in percent, with three digits as in the conditions and charts."""
+    """Return a fraction as a percentage, with three digits as in the conditions and charts."""
     percent = 100 * fraction
     return f"{percent:,.3g}%" if percent >= 0.1 or not percent else "below 0.1%"
 
@@ -162,7 +165,7 @@ def _chart(
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
     )
-    last = pick(points[-1])  # of the same measurement as the conditions
+    last = pick(points[-1])  # from the same measurement as the conditions
 
     def show(value: float) -> str:
         if not unit:

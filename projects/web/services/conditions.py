@@ -33,7 +33,7 @@ def measured_at(window: Window, now: datetime) -> datetime | None:
 
 
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
-    """Return the table row of a condition: its state, and the latest value and threshold, with units.
+    """Return a condition's table row: its state, and the latest value and threshold with units.
 
     If the measurement is no longer fresh, the state is unknown and no engine counts as reporting.
     """

@@ -1,4 +1,4 @@
-"""Describe the states of services: how many inference engines serve, and why others do not."""
+"""Describe the states of services: how many inference engines are serving, and why others are not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ HEALTH_CHECK_FAILS = "health check fails"
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """An engine's status: its title, its chip's tone and, if the engine does not serve, the reason."""
+    """An engine's status: its title, its chip's tone and, if the engine is not serving, the reason."""
 
     title: str
     tone: str

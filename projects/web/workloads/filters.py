@@ -122,7 +122,7 @@ def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array, which represents the array in the list."""
+    """Return the rows, but only the first task of each array, which represents the array in the list."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
@@ -153,7 +153,7 @@ def _state_condition(state: str) -> Q:
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition that matches a label, written as key=value, or a part of a name."""
+    """Return a condition that matches a label, written as key=value, or part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
         return HAS_LABELS & Q(labels__contains={key: value})

@@ -43,7 +43,7 @@ from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
 CSV_CHUNK = 500
-NEW = timedelta(minutes=1)  # until then, the time in the state is about that since the submission
+NEW = timedelta(minutes=1)  # before that, the time in the state roughly equals the time since submission
 BULK_STEPS = ("suspend", "resume", "cancel")
 
 

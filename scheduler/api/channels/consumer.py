@@ -1,4 +1,4 @@
-"""Connect a user to a command or a program in a pod.
+"""Connect a user to a command or program in a pod.
 
 Each binary message is one frame: its kind and its payload (`pools.runtimes.shim.channels.frames`). This
 process only checks and forwards frames. The pod's relay enforces the protocol's limits.
@@ -58,7 +58,7 @@ MESSAGES = {
 class ChannelConsumer(SignedInConsumer):
     """Consumer that opens a channel to the pod `?pod=ROLE-INDEX`, or to the first pod by default.
 
-    The first message of the client is the request. If the connection is refused or ends early, a status
+    The first message of the client is the request. If the connection is rejected or ends early, a status
     message contains the reason.
     """
 

@@ -1,4 +1,4 @@
-"""Connect to ports of pods through their cluster."""
+"""Connect to pod ports through the pod's cluster."""
 
 import socket
 

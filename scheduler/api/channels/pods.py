@@ -1,4 +1,4 @@
-"""Find the pod of a channel, and open the channel."""
+"""Find the pod for a channel, and open the channel."""
 
 import socket
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Read any part of a log as if secrets had been masked in the whole log."""
+"""Read any part of a log as if secrets had been masked in the entire log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

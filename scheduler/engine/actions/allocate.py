@@ -80,7 +80,7 @@ def _try_to_start(board: Board, group: PendingGroup, gang: Gang, refused: Refusa
 
 
 def _refusal_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Return the cache key that is shared by groups with the same rejection."""
+    """Return the cache key shared by groups that are rejected for the same reason."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 

@@ -75,7 +75,7 @@ class Board:
     ) -> None:
         """Create a board without workloads.
 
-        All boards share `served`, the names of the workloads that this cycle placed or scaled.
+        All boards share `served`, the names of the workloads that were placed or scaled in this cycle.
         """
         self.pool = self.configured_pool = pool
         self.now = now
@@ -192,7 +192,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def attempt(self) -> int:
-        """Count another attempt within a trial. Return a mark to which the board can be rewound."""
+        """Count another attempt within a trial. Return a mark that the board can be rewound to."""
         self.cycle.trials += 1
         return len(self._log)
 
@@ -371,7 +371,7 @@ class Board:
         return {move.gang: None for move in self._new_placements.values()}
 
     def starts(self, gang: Gang) -> bool:
-        """Return whether the whole gang starts in this cycle."""
+        """Return whether the entire gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_newly_placed(pod) for part in gang.parts for pod in part.live.values()
         )

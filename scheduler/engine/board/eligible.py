@@ -75,8 +75,8 @@ def exceeded_bound(
 ) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and a project's before its department's. The default arrangement is the
-    gang's first.
+    Limits are checked before quotas, and a project's bounds before its department's. The default is the
+    gang's first arrangement.
     """
     return next(exceeded_bounds(gang, requested, arrangement), None)
 
@@ -186,7 +186,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers that explain an exceeded limit, for the entire group instead of one pool."""
+    """Return the numbers that explain an exceeded limit, for the entire quota group instead of one pool."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -194,7 +194,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers that explain an exceeded non-preemptible quota, for the entire group."""
+    """Return the numbers that explain an exceeded non-preemptible quota, for the entire quota group."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _in_group(numbers, allocated, group.entitlement.quota[kind] or 0)
 

@@ -212,7 +212,7 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a single-role gang (the usual case), or None for other gangs."""
+        """Return the missing resources of a gang with a single role, as is usual, or None for other gangs."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:

@@ -19,7 +19,7 @@ NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """A queue's decayed usage, divided by its weighted share of the total sibling usage."""
+    """A queue's decayed usage divided by its weighted share of the total usage of its siblings."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle

@@ -90,7 +90,7 @@ class Matcher:
         self._millis: dict[Hashable, tuple[int, int]] = {}
 
     def has_no_constraints(self, role: Role) -> bool:
-        """Return whether the role can use every node and avoids none."""
+        """Return whether the role can use every node and avoids no node."""
         return (
             self._accepts_all
             and not role.node_selector
@@ -129,11 +129,11 @@ class Matcher:
         return self._avoid_masks[key]
 
     def milli(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
-        """Return which share of the smallest matching device the role requests, in thousandths."""
+        """Return the role's requested share of the smallest matching device, in thousandths."""
         return self._shares(role, min_memory_mib, project)[0]
 
     def least_milli(self, role: Role, project: str = "") -> int:
-        """Return which share of the largest matching device the role requests, in thousandths."""
+        """Return the role's requested share of the largest matching device, in thousandths."""
         return self._shares(role, 0, project)[1]
 
     def _shares(self, role: Role, min_memory_mib: int, project: str) -> tuple[int, int]:

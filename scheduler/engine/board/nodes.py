@@ -98,7 +98,7 @@ class Nodes:
         self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
-        """Return the capacity of ready and booting nodes, which is divided into shares."""
+        """Return the capacity of ready and booting nodes, which is divided into fair shares."""
         if self._capacity is None:
             self._capacity = self._sum_capacity()
         return self._capacity
@@ -142,7 +142,7 @@ class Nodes:
         self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that the node no longer reports, without free capacity."""
+        """Add devices that the node no longer reports, with no free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

@@ -8,7 +8,7 @@ from scheduler.engine.board.nodes import Nodes
 
 
 class Topology:
-    """Domains of a pool's nodes, by level. A node without the level's label is in no domain.
+    """Topology domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
     Racks with the same name in two zones are separate domains. Racks with that name but without a zone label
     form a third domain.

@@ -156,7 +156,7 @@ def _bounded_sums(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many excluded gangs of each group are not before its first pending gang."""
+    """Return how many excluded gangs of each group do not precede its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

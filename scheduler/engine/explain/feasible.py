@@ -17,7 +17,7 @@ from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
-NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, with the number of such nodes
+NodeCounts = tuple[tuple[Node, int], ...]  # an example node of each size, and the number of such nodes
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the names in `request_and_capacity`
@@ -258,7 +258,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return a resource that is short even in the empty domain, with request and capacity, or None."""
+    """Return a resource that is insufficient even in the empty domain, with request and capacity, or None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

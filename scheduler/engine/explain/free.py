@@ -214,7 +214,7 @@ class FreeCapacity:
         return max(0, self.requested(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
-        """Return the resources that are short, in descending order of the missing fraction."""
+        """Return the insufficient resources, in descending order of the missing fraction."""
         short = [kind for kind in KINDS if self.missing(kind)]
         return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 

@@ -1,4 +1,4 @@
-"""Obstacles that keep a role off nodes, with the number of nodes for each."""
+"""Obstacles that prevent a role from using nodes, with the number of nodes for each."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ def mismatch_numbers(
 
 
 def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
-    """Return the obstacle that would last longest among those that keep the role off the node, or None."""
+    """Return the longest-lasting obstacle that prevents the role from using the node, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"
     for key, value in sorted(role.node_selector.items()):

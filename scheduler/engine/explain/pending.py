@@ -81,7 +81,7 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage, and the reason that evictions or moves do not make room."""
+        """Return the shortage, and the reason why evictions or moves do not make room."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -133,9 +133,9 @@ class PendingReasons:
         return ("preempted", own) if own != Reclaimable() else None
 
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Return why preempting the project's own workloads does not suffice to stay within a limit.
+        """Return why preempting the project's own workloads is not enough to stay within a limit.
 
-        Return an empty mapping if preemption would not suffice even if no workload were protected.
+        Return an empty mapping if preemption would not be enough even if no workload were protected.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -1,4 +1,4 @@
-"""Check whether only nodes' pod limits or roles' spread limits prevent a gang from starting."""
+"""Check whether a gang is prevented from starting only by pod limits of nodes or spread limits of roles."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest

@@ -12,7 +12,7 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
 def dominance(reason: Reason) -> int:
-    """Return the rank of a reason; 0 is the most dominant."""
+    """Return the rank of a reason. The most dominant reason has rank 0."""
     return _RANK[reason]
 
 
@@ -57,7 +57,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether the first blocker allows the workload to start later without a change."""
+    """Return whether, despite the first blocker, the workload may start later without a change."""
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
@@ -97,7 +97,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield placeholders with their texts, for texts that depend on several numbers or on the plural form."""
+    """Yield placeholders and their texts, for texts that depend on several numbers or on the plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

@@ -102,7 +102,7 @@ class PoolRefusals:
             yield gang.name
 
     def __len__(self) -> int:
-        """Return the number of workloads that `expand` yields, without visiting each workload."""
+        """Return the number of workloads that `expand` yields, without expanding them."""
         explained = sum(group.count for group in self.groups if group.reasons)
         others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
         own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
@@ -275,7 +275,7 @@ class Refusals(Sequence[Refusal]):
         self._left = self._expand_all()
 
     def expand(self, count: int) -> bool:
-        """Expand up to `count` more rejections. Return whether any may remain."""
+        """Expand up to `count` more rejections. Return whether there may be more."""
         before = len(self._ready)
         try:
             self._ready += islice(self._left, count)

@@ -23,7 +23,10 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle on the current board. If several resources are short, report the scarcest."""
+    """Return the first obstacle on the current board.
+
+    If several resources are insufficient, report the scarcest.
+    """
     never = permanent_obstacle(board, gang, _cache_key(gang))
     if never is not None:
         return never
@@ -149,7 +152,7 @@ def _combined_fragmentation_numbers(
 ) -> Numbers:
     """Return the numbers if each resource alone suffices, but no node has enough of all resources.
 
-    The numbers describe the resource without which the most replicas would fit. If there is a tie, GPUs come
+    The numbers describe the resource that, if ignored, would let the most replicas fit. In a tie, GPUs come
     last.
     """
 

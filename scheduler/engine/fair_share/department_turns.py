@@ -74,7 +74,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 def _has_both_sizes(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some of the department's workloads exceed the amount on their own, and others do not."""
+    """Return whether some, but not all, of the department's workloads exceed the amount on their own."""
 
     def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)

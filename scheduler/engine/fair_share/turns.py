@@ -1,8 +1,8 @@
 """Alternate between queues if workloads are too large to match their queues' shares.
 
-A queue's turn lasts while it runs a workload that exceeds its share. Its resources can be reclaimed once its
-relative usage is clearly above that of the preemptor's queue. The difference must outweigh the cost of the
-change.
+A queue's turn lasts as long as it runs a workload that exceeds its share. Its resources can be reclaimed once
+its relative usage is clearly above that of the preemptor's queue. The difference must outweigh the cost of
+the change.
 
 The required difference depends on the size of the change. Reallocating the whole pool shifts usage quickly
 and must not happen too often. A small change shifts usage slowly, but must happen eventually. The required

@@ -238,7 +238,10 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return the key that is shared by gangs with the same rejection. Its first item is the request key."""
+    """Return the key shared by gangs that are rejected for the same reason.
+
+    Its first item is the request key.
+    """
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     is_delayed = remaining_preemption_delay(board, workload) > 0

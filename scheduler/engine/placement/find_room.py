@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes, because it ends before the hold or the hold is its own."""
+    """Return whether the gang may use held nodes because it ends before the hold does, or owns the hold."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True

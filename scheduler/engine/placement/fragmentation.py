@@ -115,7 +115,7 @@ class Fragmentation:
         self._update_losses(np.arange(count))
 
     def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield nodes with room for a replica, best first, each with the device to share (-1 for any)."""
+        """Yield nodes with room for a replica, best first, each with the device to share or -1 for any."""
         kind = self._evaluated_kind(part)
         losses = kind.losses
         if among is not None:
@@ -194,7 +194,7 @@ class Fragmentation:
         return stale[fits], milli[fits]
 
     def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
-        """Evaluate devices with room, taking only one of each group with the same free capacity."""
+        """Evaluate devices with room, but only one from each group with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
         for device in range(self._width):
@@ -249,7 +249,7 @@ class Fragmentation:
 
 
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return how much a replica uses on each of the `count` fullest devices with room."""
+    """Return how much a replica would use on each of the `count` fullest devices with room."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

@@ -39,7 +39,7 @@ def equal_slots(
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.
 
-    The caller must use each slot before the next one is computed. Only the selected node changes between two
+    The caller must use each slot before requesting the next one. Only the selected node changes between two
     slots. With packing, the selected node remains the best node while it has room. With spreading, the order
     of all other nodes is unchanged.
     """

@@ -26,13 +26,13 @@ class _QueueTotals:
     # amounts of non-preemptible workloads; not included in `total`
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every victim frees a multiple of it
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # each victim frees a multiple of it
     # Amounts freed in addition to `total`: nodes are charged by limits, queues by requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
 def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return why evicting all possible victims would not suffice, or None if it might."""
+    """Return why evicting all possible victims would not be enough, or None if it might be."""
     return _find_shortfall(_pool_totals(selection), selection.policy.requested, least_request(arrangement))
 
 
@@ -69,7 +69,7 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
 def max_gpus_saved_by_moves(board: Board) -> int:
     """Return how many milli-GPUs would be saved if all pods ran on the largest devices.
 
-    A request by GPU memory uses a smaller share of a larger device.
+    A GPU memory request uses a smaller share of a larger device.
     """
     cache = board.nodes.static_cache
     if "larger devices" not in cache:

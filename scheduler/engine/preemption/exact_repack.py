@@ -70,10 +70,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
 
 
 def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
-    """Return the replicas to place.
-
-    Pods that must stay come first. All other replicas follow, largest first.
-    """
+    """Return the replicas to place. Pods that must stay come first, followed by all others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
     items += [
@@ -181,7 +178,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots for an item, each with whether the pod moves.
+        """Yield possible slots for an item, and for each slot whether the pod moves.
 
         The pod's current slot comes first, then slots on the fullest nodes.
         """

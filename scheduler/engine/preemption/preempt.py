@@ -94,7 +94,7 @@ def _all_refused(
 
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
+    """Try a policy for one gang. Return whether the gang was placed, or fits without evictions."""
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
     if is_holder:
@@ -110,7 +110,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 
 
 def _may_hold_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for this gang, or would be if a search ran now."""
+    """Return whether nodes are held for this gang, or would be if a search were run now."""
     cycle = board.cycle
     if cycle.find_hold is not None:
         return next(iter(PendingOrder(board, cycle.overdue)), (None, None))[1] is gang
@@ -238,7 +238,7 @@ def _find_outcome_by_policy(
 
 
 def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang for which the totals suffice but all attempts failed."""
+    """Return the rejection of a gang for which the totals are sufficient but all attempts failed."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

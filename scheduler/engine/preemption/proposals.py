@@ -229,7 +229,7 @@ class _Alternatives:
 def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
-    """Return whether evicting a single gang might make room for several replicas."""
+    """Return whether evicting a single gang could make room for several replicas."""
     policy, requested = selection.policy, least_request(arrangement)
     if policy.moves_only or not policy.evicts_gangs or sum(need.count for need in arrangement) < 2:
         return False
@@ -327,7 +327,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
 
 
 def _select_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Select victims until `goal` of them are selected. Return False if there are too few."""
+    """Select victims until there are `goal` of them. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
         for victim in selection.in_eviction_order(selection.candidates()):
@@ -340,7 +340,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Select victims in the given order until `goal` are selected. Return False if there are too few.
+    """Select victims in the given order until there are `goal` of them. Return False if there are too few.
 
     Call this function only if a selection does not change the order of the remaining victims.
     """

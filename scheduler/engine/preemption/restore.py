@@ -1,4 +1,4 @@
-"""Restore removed pods on their old nodes, or place them on others."""
+"""Restore removed pods on their previous nodes, or place them on others."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -20,7 +20,7 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
-        self._room: dict[Hashable, int] = {}  # never increases, because each restored pod uses capacity
+        self._room: dict[Hashable, int] = {}  # never increases, because restored pods use capacity
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Restore these pods. Return the pods that had to move.
@@ -46,7 +46,7 @@ class Restorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore pods on their old nodes if possible, then place the remaining pods."""
+        """Restore pods on their previous nodes if possible, then place the remaining pods."""
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []
@@ -82,7 +82,7 @@ class Restorer:
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Restore a pod on its old node if the node has room and topology allows the pod."""
+    """Restore a pod on its previous node if the node has room and topology allows the pod."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
     if part.replicas_by_node is not None and apart is not None and part.replicas_by_node.get(i, 0) >= apart:

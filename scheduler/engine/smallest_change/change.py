@@ -1,4 +1,4 @@
-"""Single changes to a snapshot that could start a pending workload."""
+"""Single changes to a snapshot that could let a pending workload start."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -48,12 +48,12 @@ class PendingCase:
 
     @property
     def is_blocked(self) -> bool:
-        """Return whether the workload is blocked by anything but queues and nodes."""
+        """Return whether the workload is blocked by anything other than queues and nodes."""
         return bool(self.reasons & HELD_BACK)
 
     @property
     def capacity_may_help(self) -> bool:
-        """Return whether more free nodes could help, because no limit or quota rules out the workload."""
+        """Return whether more free nodes could help because no limit or quota rules out the workload."""
         return not self.reasons & {*BOUNDS, Reason.CLUSTER_QUOTA}
 
     @cached_property
@@ -179,7 +179,7 @@ def pending_case(
 
 
 def _is_reserved(refusal: Refusal) -> bool:
-    """Return whether the workload only waits for its reserved capacity."""
+    """Return whether the workload is only waiting for its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
         for blocker in refusal.blockers

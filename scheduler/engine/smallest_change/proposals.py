@@ -1,4 +1,4 @@
-"""Proposed changes with their sizes, and ladders of changes to one amount, the smallest first."""
+"""Proposed changes with their sizes, and ladders of changes to one amount, smallest first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction

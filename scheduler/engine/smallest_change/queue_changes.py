@@ -1,4 +1,4 @@
-"""Candidate increases in the limits and quotas of the pending workload's project and department."""
+"""Candidate increases of the limits and quotas of the pending workload's project and department."""
 
 from collections.abc import Iterator
 

@@ -54,7 +54,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Numbers of other workloads that are evicted entirely, scaled down or moved to start the workload."""
+    """Number of other workloads that are fully evicted, scaled down or moved to start the workload."""
 
     evicted: int = 0
     scaled_down: int = 0

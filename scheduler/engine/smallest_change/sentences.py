@@ -23,7 +23,7 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         case Outcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
-    if result.change.kind is ChangeKind.BACKOFF_OVER:  # ends by itself, so it is no condition
+    if result.change.kind is ChangeKind.BACKOFF_OVER:  # it ends on its own, so it is not a condition
         left = result.change.before
         return (
             f"The workload would start when its backoff ends, in {left} s.{_effects_sentence(result.effects)}"

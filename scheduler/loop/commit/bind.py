@@ -37,12 +37,12 @@ class StartCommand:
     # ranks already assigned to the run's replicas
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
-    has_reservations: bool = True  # whether reservations of the workload may exist, which its start replaces
+    has_reservations: bool = True  # whether the workload may have reservations, which its start replaces
 
 
 @dataclass(slots=True)
 class NewRows:
-    """Rows that a commit inserts and updates. The number of statements that write them is constant."""
+    """Rows that a commit inserts and updates, with a constant number of statements."""
 
     now: datetime
     moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # keyed by workload

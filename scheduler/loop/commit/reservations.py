@@ -28,7 +28,7 @@ RESERVATION_EXPIRED = "The reserved resources did not become free in time."
 NODE_UNAVAILABLE = "A node with reserved resources was removed or no longer accepts pods."
 CLOSED_NODE_STATES = ("lost", "ended", "draining", "cordoned")
 RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("pk"))
-# Not joined with the reservations: for that, the database would read all workloads, including ended ones.
+# Do not join with the reservations, because the database would then read all workloads, even ended ones.
 WORKLOADS = compiled_once(
     lambda keys: Workload.objects.filter(pk__any=keys).defer("labels", "explanation", "pending_reasons")
 )

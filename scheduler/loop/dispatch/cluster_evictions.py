@@ -65,7 +65,7 @@ def find_cluster_evictions(
 
 
 def _pods_on_record(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Return failed pods' evicted peers that are already on record, as (workload, pod) pairs."""
+    """Return the evicted peers of failed pods that are already on record, as (workload, pod) pairs."""
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
     on_record = {

@@ -133,7 +133,7 @@ class Gang:
 def apply_gang_verdicts(
     workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
 ) -> None:
-    """Evaluate locked workloads' gangs, and change the phase of each gang that gets a verdict."""
+    """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict."""
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
@@ -220,7 +220,7 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why the cluster or Berth stops or has stopped this pod, or an empty string.
+    """Return why the cluster or Berth is stopping or has stopped this pod, or an empty string.
 
     Replicas whose start the cluster rejected never ran.
     """

@@ -5,8 +5,8 @@ devices. A workload also fails if it runs longer than `max_runtime` or past its 
 to the start timeout and the maximum runtime.
 
 An idle interactive workload completes. It is idle while its pods write nothing to their logs, which every
-runtime can report, and its ports have no visitors. The idle clock restarts when another scheduler takes over.
-A session is idle once its client stops sending requests, even if its pods write to their logs.
+runtime can report, and its ports receive no requests. The idle clock restarts when another scheduler takes
+over. A session is idle once its client stops sending requests, even if its pods write to their logs.
 """
 
 import logging
@@ -107,10 +107,7 @@ class IdleTracker:
 
 
 class DueLimits(NamedTuple):
-    """Whether any workload exceeds each limit.
-
-    For idle timeouts, whether any workload has an idle timeout.
-    """
+    """For each limit, whether any workload exceeds it. For idle timeouts, whether any workload has one."""
 
     start: bool
     runtime: bool
@@ -174,7 +171,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return the failure for retry rules of each workload that did not start in time.
+    """Return, for each workload that did not start in time, the failure to which retry rules apply.
 
     `pulling` contains the workloads whose pods are pulling their image.
     """
@@ -237,7 +234,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
         _, since = idle.sizes.get(row.pk, (0, now))
         since = max(since, last_visits.get(row.pk, since))
         if (now - since).total_seconds() >= timeout:
-            text = f"No log output and no port visits for {timeout} s."
+            text = f"No log output and no port requests for {timeout} s."
             overdue.append(OverdueWorkload(row.pk, "IdleTimeout", text, Phase.COMPLETED))
     idle.sizes = {pk: size for pk, size in idle.sizes.items() if pk in checked}
     idle.checked_at = {pk: at for pk, at in idle.checked_at.items() if pk in checked}
@@ -245,7 +242,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
 
 
 def _last_visits() -> dict[uuid.UUID, datetime]:
-    """Return the time of the last visit to any port, for each workload with an idle timeout."""
+    """Return the time of the last request to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
     )

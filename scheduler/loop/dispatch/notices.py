@@ -1,4 +1,4 @@
-"""Signals that announce an eviction or a suspension to pods, ahead of SIGTERM."""
+"""Signals that notify pods of an eviction or suspension, ahead of SIGTERM."""
 
 import uuid
 from collections import Counter

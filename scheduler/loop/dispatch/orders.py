@@ -1,4 +1,4 @@
-"""Build the order with which a runtime starts one pod: command, devices and environment.
+"""Build the specification from which a runtime starts a pod: command, devices and environment.
 
 Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
@@ -27,19 +27,19 @@ from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret_env
 from scheduler.loop.dispatch.secrets import SecretReader
 
-# kinds of workloads that get no more pods while they run
+# kinds of workloads that get no additional pods while running
 FIXED_KINDS = ("training", "interactive")
 
 
 def build_pod_order(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
 ) -> PodOrder:
-    """Return the order that starts a pod.
+    """Return the pod's specification.
 
     `gang` lists the run's pods. The run's rendezvous address must be set. Pods of idle roles run as plain
     processes on their node, even if the workload has an image, unless the runtime requires images.
     """
-    # Each access to a related object through the pod would pass Django's descriptors.
+    # Each access to a related object through the pod would go through Django's descriptors.
     workload, node, allocation = pod.workload, pod.node, pod.allocation
     pool, environment = node.pool, node.environment
     role = next(role for role in spec.all_roles if role.name == pod.role)
@@ -107,7 +107,7 @@ class DeclaredSecrets:
 
 
 def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
-    """Return the order fields with the URLs from which the node downloads the pod's code and volumes.
+    """Return the fields with the URLs from which the node downloads the pod's code and volumes.
 
     Raises ValueError if the code has expired.
     """

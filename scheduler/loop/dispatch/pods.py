@@ -35,10 +35,10 @@ from scheduler.loop.queries import PROJECTS
 
 log = logging.getLogger(__name__)
 
-RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating orders that had no effect
+RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating starts and stops that had no effect
 MAX_STARTS = 100  # maximum number of starts per tick, to bound the tick's duration
-STARTS_AHEAD = 32  # maximum number of starts that runtimes work on during the starts of a tick
-STARTS_BETWEEN = 64  # maximum number of starts that runtimes work on between the starts of two ticks
+STARTS_AHEAD = 32  # maximum number of starts that runtimes process while a tick starts pods
+STARTS_BETWEEN = 64  # maximum number of starts that runtimes process between the starts of two ticks
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
@@ -72,7 +72,7 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 
 
 def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows = PROJECTS) -> list[str]:
-    """Start the pods in state `starting`. `projects` returns rows of projects by ID.
+    """Start the pods in state `starting`. `projects` returns project rows by ID.
 
     Some may be left for the next tick. A starting workload that lacks a secret fails. Return a note for each
     failure.
@@ -271,7 +271,7 @@ Starts = Iterator[tuple[Pod, PodOrder | Exception]]
 def _begin_starts(
     pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodOrder], context: SchedulerContext
 ) -> Starts:
-    """Yield each pod with its order, or with the error that prevents one.
+    """Yield each pod with its specification, or with the error that prevents one.
 
     While the caller handles one pod, the runtimes start the following pods. They start the pods of the next
     tick while this tick does its other work. The next tick reads their results.

@@ -208,7 +208,7 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 def _pods_being_evicted(
     pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
 ) -> dict[uuid.UUID, str]:
-    """Return why pods that are still live are being evicted, for workloads with a pod that has just failed.
+    """Return why live pods are being evicted, for workloads with a pod that has just failed.
 
     Berth does not stop these pods itself.
     """
@@ -227,7 +227,7 @@ def _pods_being_evicted(
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that is unknown to its runtime.
 
-    A running pod is lost. A starting pod is unchanged, because its order may not have been sent yet.
+    A running pod is lost. A starting pod is unchanged, because it may not have been sent to its node yet.
     """
     if pod.state != PodState.RUNNING:
         return None

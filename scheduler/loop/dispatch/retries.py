@@ -82,7 +82,7 @@ def failure_columns(
 
 
 def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
-    """Return the columns of a workload that is requeued after `count` runs without progress ended like this.
+    """Return the columns of a workload that is requeued after `count` such runs without progress.
 
     The first time, it is requeued without a backoff, as after an eviction.
     """

@@ -1,4 +1,4 @@
-"""Show why starting pods are not running yet: their image is being resolved or pulled."""
+"""Show why starting pods are not running yet, for example because their image is being pulled."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def progress_messages(
 
 
 def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
-    """Return the progress of the first pod that reports any, and how many other pods are starting."""
+    """Return the progress of the first pod that reports it, and how many other pods are starting."""
     pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
     if pod is None:
         return ""

@@ -56,7 +56,7 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """Pod of a runtime that should have ended. `pool` is None if the pod has no row."""
+    """Pod that should have ended but that its runtime still lists. `pool` is None if the pod has no row."""
 
     pod_id: str
     pool: int | None

@@ -25,7 +25,7 @@ KINDS = {
 START_FAILURES = (kinds.START_FAILED, kinds.IMAGE_PULL)
 RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restarts
 NO_RULES = RetryState()
-# A program may notice only after this time that a peer no longer responds.
+# A program may take this long to notice that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
 # Maximum number of runs without progress that end when a pod fails after the loss of a peer. It
 # exceeds the number of nodes that a cluster usually drains one after the other within minutes.
@@ -81,7 +81,7 @@ class GangFacts:
 class Verdict:
     """Next transition of a gang.
 
-    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason that
+    If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason why
     the run ended, and `start_failure` says as a clause why the next run is delayed. `retry` is the restart
     that a retry rule requires. `peer_failures` is the new number of such runs.
     """
@@ -174,7 +174,7 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
 
 
 def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
-    """Return whether this run took long enough or stored a checkpoint."""
+    """Return whether this run lasted long enough or stored a checkpoint."""
     if gang.started_at is None or failed.ended_at is None:
         return False
     has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at

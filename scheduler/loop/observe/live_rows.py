@@ -95,7 +95,7 @@ PODS = MirroredRows(
     source="(projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id)",
     changed_in="pod.changed_in",
     is_live=f"({IS_LIVE_POD} OR {HAS_SUCCEEDED})",
-    # One condition for both kinds of pods would read the pods of all workloads that have ended.
+    # A single condition for both kinds of pods would read the pods of all ended workloads.
     ids=f"""
         SELECT pod.id FROM projects_pod AS pod WHERE {IS_LIVE_POD}
         UNION ALL

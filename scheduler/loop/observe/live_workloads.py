@@ -126,11 +126,11 @@ class LiveWorkloads:
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
-        """Return the pods' IDs by their names in the engine."""
+        """Return the pod IDs by the pods' names in the engine."""
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the names in the engine of those workloads that are live."""
+        """Return the engine's names of the live workloads."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def read_pods(self) -> Collection[PodRow]:
@@ -212,7 +212,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload if anything on which its entry depends has changed."""
+        """Convert a workload if anything that its entry depends on has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (

@@ -77,7 +77,10 @@ class Queues:
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
 
     def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
-        """Return the rows of these projects with their departments. Read those that were not observed."""
+        """Return the rows of these projects with their departments.
+
+        Read those that have not been observed.
+        """
         if all(pk in self.project_rows for pk in ids):
             return [self.project_rows[pk] for pk in ids]
         return PROJECTS_BY_ID(ids)

@@ -27,7 +27,7 @@ DOCUMENTS = """
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """Validated document with its engine tree, or the reason that the document can no longer be read."""
+    """Validated document with its engine tree, or the reason why the document can no longer be read."""
 
     spec: WorkloadSpec | None
     tree: Group
@@ -72,7 +72,7 @@ class SpecCache:
     def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
         """Return the parsed documents by workload ID. `edits` maps workload IDs to numbers of edits.
 
-        Read only documents that are not cached. A document may be newer than the given number.
+        Only documents that are not cached are read. A document may be newer than the given number.
         """
         missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
         for pk, number, name, text in _documents(missing):

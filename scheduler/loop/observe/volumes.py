@@ -1,4 +1,4 @@
-"""Find the volumes that nodes lack, and pools that no longer offer a workload's volumes."""
+"""Find volumes that nodes lack, and pools that no longer offer a workload's volumes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ class VolumeRefusals:
 
     @property
     def settings(self) -> Mapping[str, StoredVolumes]:
-        """All values that rejections depend on."""
+        """All values on which rejections depend."""
         return self._stored
 
     def refusals(self, project: str, names: Sequence[str]) -> Mapping[str, str]:

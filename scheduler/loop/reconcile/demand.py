@@ -88,7 +88,7 @@ def _allocated_by_pool() -> dict[int, Load]:
 def report_empty_drains(now: datetime) -> int:
     """Report draining nodes without live pods, which can be removed.
 
-    Return the number of nodes reported for the first time.
+    Return how many are reported for the first time.
     """
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)

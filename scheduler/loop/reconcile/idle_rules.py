@@ -1,4 +1,4 @@
-"""Warn and suspend workloads whose GPUs are idle, according to the rules of pools and projects.
+"""Warn about and suspend workloads with idle GPUs, according to the rules of pools and projects.
 
 All state is stored in rows: when each GPU was last busy, and which warnings were issued. A warning or a
 suspension is written in one transaction with its event, audit entry and notifications, so a restart at any
@@ -98,14 +98,14 @@ class DueStep:
 
     @property
     def idle(self) -> tuple[IdleRule, datetime]:
-        """The applicable rule, and the time at which all GPUs became idle."""
+        """Rule that applies, and the time at which all GPUs became idle."""
         rule, since = self.facts.rule, self.facts.idle_since
         assert rule is not None and since is not None, "unmeasured workloads are neither warned nor suspended"
         return rule, since
 
 
 def apply_idle_rules(now: datetime, context: SchedulerContext) -> int:
-    """Warn and suspend workloads according to their idle rules.
+    """Warn about and suspend workloads according to their idle rules.
 
     Return the number of warnings and suspensions.
     """

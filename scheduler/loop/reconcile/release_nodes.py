@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Releases unneeded nodes, and records when each pool was last searched."""
+    """Release of unneeded nodes, with a record of when each pool was last searched."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 

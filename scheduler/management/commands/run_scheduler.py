@@ -89,7 +89,7 @@ def build_scheduler() -> Scheduler:
                 work_to_lose=work_to_lose,
                 changed_at=changed_at,
             )
-            # If instances have changed during this pass, the next pass must follow at once.
+            # If instances have changed during this pass, the next pass must follow immediately.
             return has_changed or wiring.changed_at(pool) != changed_at
 
         # A pass over remote machines may block, so it runs in the background.

@@ -1,4 +1,4 @@
-"""Workloads and projects by which a user may filter evictions."""
+"""Workloads and projects that a user may use to filter evictions."""
 
 from uuid import UUID
 

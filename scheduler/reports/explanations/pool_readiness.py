@@ -48,7 +48,7 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Refusal, ...]:
-    """Replace the capacity blockers with a single one for pools with too few ready nodes. Keep all others."""
+    """If pools have too few ready nodes, replace all capacity blockers with a single one about the nodes."""
     return tuple(
         replace(refusal, blockers=_with_readiness(refusal.blockers, below_threshold[refusal.pool]))
         if refusal.pool in below_threshold
@@ -58,7 +58,7 @@ def with_pool_readiness(
 
 
 def _with_readiness(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
-    """Return the blockers with a single one about capacity, in place of the first one."""
+    """Return the blockers with a single capacity blocker, in place of the first one."""
     replaced = [blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY]
     if not replaced:
         return tuple(blockers)

@@ -1,4 +1,4 @@
-"""Explain a workload's state: its pending reasons, its queue position and its queues."""
+"""Explain a workload's state: its pending reasons, queue position and queues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

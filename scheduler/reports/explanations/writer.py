@@ -64,7 +64,7 @@ ANNOUNCED = compiled_once(
         .order_by("pk")
     )
 )
-QueueProgress = tuple[int, int, str]  # queue position, expected start and the reason for it
+QueueProgress = tuple[int, int, str]  # queue position, expected start and its explanation
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
 State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest of the explanation, and progress

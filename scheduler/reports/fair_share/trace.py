@@ -36,7 +36,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 
 @dataclass(frozen=True, slots=True)
 class ShareTrace:
-    """Trace that shows how a queue's share of one resource was computed, in GPUs, CPUs or MiB.
+    """Trace of how a queue's share of one resource was computed, in GPUs, CPUs or MiB.
 
     `rounds` lists the rounds that included the queue.
     """

@@ -95,7 +95,7 @@ class MetricsCollector(LeasedThread):
         self._stop_tasks(now, held)
 
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
-        """Apply the stop rules of arrays whose tasks have reported since the last time.
+        """Apply the stop rules of arrays whose tasks have reported since the last round.
 
         A new leader applies all rules, because its predecessor may have stored reports without applying the
         rules. An array whose rule fails does not delay the others.

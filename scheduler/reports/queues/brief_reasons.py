@@ -9,7 +9,7 @@ from berth.core.words import format_amount
 from projects.models import Workload
 from scheduler.engine.plan import Reason
 
-# reasons that concern a bound of a queue, with the name of the bound
+# reasons about a queue's bound, with the name of the bound
 BOUNDED: Mapping[Reason, str] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",
@@ -17,13 +17,13 @@ BOUNDED: Mapping[Reason, str] = {
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
     Reason.DEPARTMENT_OVERSOLD: "quota",
 }
-BACKOFF_END = re.compile(r"^Can start again at ")  # which the name of the reason says
+BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already states this
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason for one line of a list.
+    """Return the first pending reason as a short text for a list.
 
-    An example is "2 requested, 12 allocated of fair share 11". Another queue than the workload's project is
+    An example is "2 requested, 12 allocated of fair share 11". A queue other than the workload's project is
     named. For reasons that do not concern a queue's bounds, the text is the workload's message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]

@@ -96,12 +96,12 @@ def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], li
 
 
 def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
-    """Return the quota in milli-GPU, less the allocations outside the shown pools. None means unlimited."""
+    """Return the quota in milli-GPU, minus the allocations outside the shown pools. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota, less the allocations outside the shown pools.
+    """Return the quota, minus the allocations outside the shown pools.
 
     The prefix `limit_` selects the limit.
     """

@@ -1,4 +1,4 @@
-"""Describe in a few words where the parts of a queue key place a workload."""
+"""Describe in a few words how the parts of a queue key determine a workload's position."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -27,7 +27,7 @@ def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def order_in_words(ordering: Sequence[str]) -> str:
-    """Return how the queues of a workload stand, such as "exceeds quota" or "research exceeds quota".
+    """Return the state of a workload's queues, such as "exceeds quota" or "research exceeds quota".
 
     The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
 

@@ -1,4 +1,4 @@
-"""Pending GPUs of projects, as on the overview and on the pages of quotas and fair shares."""
+"""Pending GPUs of projects, as shown on the overview and on the quota and fair share pages."""
 
 from collections.abc import Iterable
 

@@ -15,7 +15,7 @@ class PendingCounts:
 
     total: int
     by_reason: list[tuple[str, int]]  # most frequent first
-    held_arrays: int  # arrays whose pending tasks all wait for earlier tasks, and so have no reason
+    held_arrays: int  # arrays without a reason, because all pending tasks wait for earlier tasks
 
 
 def count_by_reason(rows: QuerySet[Workload]) -> PendingCounts:

@@ -1,4 +1,4 @@
-"""The queues of pools, in the order of the last cycle."""
+"""Queues of pools in the order of the last cycle."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ QUEUE_POOL = Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField()))
 
 @dataclass(frozen=True, slots=True)
 class QueueLength:
-    """Length of the whole queue, including workloads that the user may not see.
+    """Length of the entire queue, including workloads that the user may not see.
 
     An array counts as one workload, as in lists of workloads. Its queued tasks are rows of the queue.
     """

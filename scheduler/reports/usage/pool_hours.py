@@ -17,9 +17,9 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours of one hour. The current hour is incomplete.
+    """GPU-hours in one hour. The current hour is incomplete.
 
-    `begin` is the time of the first node if it came during the hour, after hours without any GPUs, else `at`.
+    `begin` is the time at which the first node was added, if that was in this hour, else `at`.
     """
 
     at: datetime

@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationHour:
-    """GPU-hours of one hour. The current hour is incomplete.
+    """GPU-hours in one hour. The current hour is incomplete.
 
     `measured` is the part of `allocated` whose utilization was measured. `used` is the busy part of
     `measured`.
@@ -52,7 +52,7 @@ class UtilizationHour:
     allocated: float
     measured: float
     used: float
-    begin: datetime  # of the part of the hour since the first node
+    begin: datetime  # seconds of the hour since the first node was added
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class MeanGpus:
 
 
 def choose_step(since: datetime, until: datetime, now: datetime) -> int:
-    """Return the finest stored step, in seconds, that gives a readable number of points."""
+    """Return the finest stored step, in seconds, that yields a readable number of points."""
     retention = timedelta(days=settings.BERTH_KEEP_DAYS["utilization by minute"])
     return MINUTE if until - since <= MINUTE_STEP_LIMIT and since >= now - retention else HOUR
 

@@ -1,4 +1,4 @@
-"""Predict the start of a workload for which only nodes that have not booted yet are missing."""
+"""Predict the start of a workload that is only waiting for nodes to boot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.explanations.pool_readiness import PoolReadiness
 
 RECENT_BOOTS = 10
-# Reasons that no longer apply once the nodes have booted that the pool adds for the workload.
+# Reasons that no longer apply once the nodes that the pool adds for the workload have booted.
 ENDS_WITH_BOOT = frozenset({
     Reason.WOULD_EXCEED_FAIR_SHARE, Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY,
     Reason.WAITING_FOR_SCALE_UP, Reason.IN_PREEMPTION_DELAY, Reason.NO_RECLAIMABLE_RESOURCES,
@@ -29,13 +29,13 @@ ENDS_WITH_BOOT = frozenset({
 @dataclass(frozen=True, slots=True)
 class MissingNodes:
     pool: str
-    count: int  # nodes that boot or that the pool adds
+    count: int  # nodes that are booting or that the pool adds
 
 
 def missing_nodes(
     bundles: Sequence[Bundle], refusal: Refusal | None, view: ClusterView
 ) -> MissingNodes | None:
-    """Return the nodes after whose boot the workload would start, or None if anything else is missing.
+    """Return the nodes that must boot before the workload starts, or None if anything else is missing.
 
     `refusal` contains the engine's blockers.
     """
@@ -53,7 +53,7 @@ def missing_nodes(
 def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
     """Return the prediction with the number of missing nodes.
 
-    Its expected start becomes the one that earlier boots suggest, unless other workloads end before.
+    The expected start is based on earlier boots, unless other workloads end before that time.
     """
     prediction = replace(prediction, nodes_to_boot=missing.count)
     times = _boot_times(missing.pool)
@@ -86,7 +86,7 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return at least `count` nodes, and those that the pool needs before it accepts workloads."""
+    """Return at least `count` nodes, and as many as the pool needs before it accepts workloads."""
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))

@@ -1,4 +1,4 @@
-"""Preview a change of a quota group's pools with the real scheduler, without storing anything."""
+"""Preview a change to a quota group's pools with the real scheduler, without storing anything."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ class GroupImpact(PlanChanges):
 def preview_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], now: datetime | None = None
 ) -> GroupImpact:
-    """Return the effects of changing the group's pools to these.
+    """Return the effects of replacing the group's pools with these.
 
     Raises Forbidden, or Invalid if the group cannot have these pools.
     """

@@ -1,4 +1,4 @@
-"""Compare the next cycle's plan with the plan after a change of quotas."""
+"""Compare the next cycle's plan with the plan after a change to quotas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ class PlanChanges:
 def compare_plans(
     impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
 ) -> None:
-    """Decide both snapshots, and add the differences that the actor may see to `impact`."""
+    """Make the decisions for both snapshots, and add the differences that the actor may see to `impact`."""
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
     before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
     _compare_shares(impact, before, after, view, viewer, departments)

@@ -1,6 +1,6 @@
 """Cache of observations and layouts, shared by this process's dry runs.
 
-The cache does not change results. The cache only avoids reading unchanged rows again and rebuilding layouts.
+The cache does not affect results. It only avoids rereading unchanged rows and rebuilding layouts.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SPEC_CACHE = SpecCache()  # parsed documents, shared by all dry runs of this pro
 
 @dataclass(slots=True)
 class WhatIfCache:
-    """Caches that only one dry run may use at a time."""
+    """Caches that only one dry run at a time may use."""
 
     observations: ObservationCache = field(default_factory=ObservationCache)
     layouts: LayoutCache = field(default_factory=LayoutCache)

@@ -144,7 +144,7 @@ class ReplayRun:
         )
 
     def _record_changes(self) -> None:
-        """Record changed workloads, and remove ended workloads."""
+        """Record changed workloads, and remove those that have ended."""
         world = self.world
         for name in sorted(world.changed_workloads):
             workload = world.workloads[name]

@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and the time for which its quota had room for a job of each size."""
+    """A project's allocation, and how long its quota had room for a job of each size."""
 
     quota: float | None
     gpus: float = 0.0  # currently allocated amount

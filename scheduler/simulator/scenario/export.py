@@ -29,7 +29,7 @@ ANY_IMAGE = "localhost/image:latest"  # the engine only records whether a worklo
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """Return a scenario document from which an equal snapshot can be loaded."""
+    """Return a scenario document that loads as an equal snapshot."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}
@@ -169,7 +169,7 @@ def _child_documents(group: Group) -> Document:
 def _group_document(child: Group | Role) -> Document:
     """Return a group.
 
-    A role is wrapped in a group of its own, because a level cannot mix roles and groups.
+    A role is wrapped in its own group, because roles and groups cannot be mixed on the same level.
     """
     if isinstance(child, Role):
         return {"name": child.name, "roles": [_role_document(child)]}

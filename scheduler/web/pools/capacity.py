@@ -18,8 +18,8 @@ from scheduler.reports.queues.queue_totals import GPU, totals_by_queue
 class Capacity:
     """GPU capacity in milli-GPU.
 
-    `reserved` includes GPUs of booting nodes, and GPUs on which evicted pods still stop. `reserved_idle` is
-    the part on idle GPUs of ready nodes.
+    `reserved` includes GPUs of booting nodes, and GPUs on which evicted pods are still stopping.
+    `reserved_idle` is the part on idle GPUs of ready nodes.
     """
 
     total: int
@@ -70,7 +70,7 @@ class Capacity:
 
 
 def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
-    """Return the capacity of all pools together."""
+    """Return the total capacity of all pools."""
     return sum(capacity_by_pool(pools).values(), start=Capacity(0, 0, 0))
 
 

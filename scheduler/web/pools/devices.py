@@ -48,7 +48,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Each holder with the position of its top edge, from bottom to top."""
+        """Return each holder and the position of its top edge, from bottom to top."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -57,7 +57,7 @@ class DeviceMap:
 
     @property
     def workload(self) -> Workload | None:
-        """The device's workload. None if there is none, if there are several, or if it is hidden."""
+        """The device's workload, or None if there is none, if there are several, or if it is hidden."""
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
         return workloads.pop() if len(workloads) == 1 else None
 
@@ -93,7 +93,7 @@ class NodeMap:
 
     @property
     def reservations(self) -> list[tuple[str, int]]:
-        """The workloads that have reserved devices, with the number of devices."""
+        """Workloads that have reserved devices, each with the number of devices."""
         return list(Counter(device.reserved_for for device in self.devices if device.reserved_for).items())
 
 

@@ -56,7 +56,7 @@ FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE:
 
 @dataclass(frozen=True, slots=True)
 class FindingCounts:
-    """Number of errors and warnings in a pool's diagnosis, which its state shows."""
+    """Number of errors and warnings in a pool's diagnosis, shown with the pool's state."""
 
     errors: int = 0
     warnings: int = 0
@@ -93,7 +93,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, which the selector has added to the pool."""
+    """Return the number of ready nodes, with which the selector has annotated the pool."""
     return int(pool.nodes_ready)
 
 

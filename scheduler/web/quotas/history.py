@@ -1,4 +1,4 @@
-"""Page on which users list, preview and revert quota changes."""
+"""Page where users list, preview and revert quota changes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

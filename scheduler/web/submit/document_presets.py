@@ -64,7 +64,7 @@ roles:                 # started together or not at all
 """),
     "elastic": ("Elastic training", "my-training", """\
 kind: elastic
-# The number of replicas may change while it runs.
+# The number of replicas may change while the workload runs.
 command: >-
   torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
   --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py
@@ -80,7 +80,7 @@ roles:
 kind: interactive
 command: sleep 8h
 max_runtime: 28800     # seconds
-idle_timeout: 3600     # seconds without output or visits
+idle_timeout: 3600     # seconds without output or port requests
 roles:
   - name: session
     replicas: 1

@@ -33,7 +33,7 @@ FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 @dataclass
 class EditPage:
-    """Contents of the page: the edit as it would be stored, or the reason that it is rejected."""
+    """Contents of the page: the edit as it would be stored, or the reason for its rejection."""
 
     workload: Workload
     version: int

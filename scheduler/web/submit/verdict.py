@@ -1,4 +1,4 @@
-"""Verdict on a workload before its submission: what would happen, and which reason decides."""
+"""Verdict on a workload before its submission: what would happen, and the main reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 class Verdict:
     """Title and tone of a prediction, the sentence for screen readers, and the reasons.
 
-    `decisive` is the main reason that the workload would not start now. The `others` are folded.
+    `decisive` is the main reason that the workload would not start now. The `others` are collapsed.
     """
 
     title: str
@@ -50,7 +50,7 @@ def build_verdict(prediction: Prediction) -> Verdict:
 
 
 def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
-    """Return what happens to other workloads, such as "evict 2 workloads, scale down 1 workload"."""
+    """Return the effects on other workloads, such as "evict 2 workloads, scale down 1 workload"."""
     victims: dict[str, set[str]] = {"evict": set(), "scale down": set(), "move": set()}
     for each in evictions:
         verb = {MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")
@@ -60,7 +60,7 @@ def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:
-    """Return the verdict for a workload that only needs more nodes. Its other reasons end with their boot."""
+    """Return the verdict for a workload that only needs more nodes. Its other reasons end when they boot."""
     verb = "has" if prediction.nodes_to_boot == 1 else "have"
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"
     decisive = next((obstacle for obstacle in reasons if obstacle.reason == SCALES_UP), None)

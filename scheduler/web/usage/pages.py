@@ -132,7 +132,10 @@ def _usage_lines(
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageLine]:
-    """Return the lines, largest first. Projects have their own colours, other lines a colour per position."""
+    """Return the lines, largest first.
+
+    Projects have their own colours. Other lines are coloured by position.
+    """
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)

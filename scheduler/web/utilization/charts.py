@@ -1,4 +1,4 @@
-"""Charts and a table that compare the resources allocated to pods with those used."""
+"""Charts and a table that compare the resources allocated to pods with the resources used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

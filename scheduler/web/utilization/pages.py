@@ -81,7 +81,7 @@ class StripFigure:
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
-    """Return the figures above the log of a running workload, or an empty list without measurements."""
+    """Return the figures above the log of a running workload, or an empty list if nothing was measured."""
     pods = summary.summarize_pods(
         summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
     )
@@ -119,7 +119,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
 
 
 def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
-    """Return the chart's key, title, used and allocated amount of both GPU figures, if one was measured."""
+    """Return key, title, used and allocated amount of both GPU charts, if at least one was measured."""
     busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
     used_memory_text = "" if use.gpu_memory_mib is None else memory(use.gpu_memory_mib)
     if not use.allocated_gpu_milli or not (busy or used_memory_text):

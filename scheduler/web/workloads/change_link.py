@@ -1,4 +1,4 @@
-"""Links to the pages that make the smallest change that would start a workload."""
+"""Links to the pages for making the smallest change that would start a workload."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from scheduler.engine.smallest_change.change import ChangeKind
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
 ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
-URL_MAX = 4000  # proxies often accept no longer request line than 8 KiB, and this is only a part of it
+URL_MAX = 4000  # proxies often limit the request line to 8 KiB, and this is only a part of it
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 Change = Mapping[str, Any]
@@ -35,7 +35,7 @@ class ChangeLink:
 
 
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return the link to the page that makes the change, or None if the user may not make it.
+    """Return the link to the page for making the change, or None if the user may not make it.
 
     If the changed part of the document is too long for an address, or contains environment variables, which
     proxies would write to their logs, the form opens without the change.
@@ -109,7 +109,7 @@ def _drop_topology(part: Document, level: str) -> None:
 
 
 def _change_role(role: Document, change: Change) -> bool:
-    """Change the role in place. Return whether the change can be written into it."""
+    """Change the role in place. Return False if the role cannot express the change."""
     resource, after = str(change["resource"]), change["after"]
     match ChangeKind(change["kind"]):
         case ChangeKind.LABEL_DROPPED:

@@ -102,13 +102,13 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason and the others. That nothing can be reclaimed adds nothing to a shortage."""
+    """Return the decisive reason and the others. After a shortage, NothingToReclaim is left out."""
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     return next(iter(reasons), None), others
 
 
 def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers that the message does not contain, except zeros."""
+    """Return the nonzero numbers that the message does not contain."""
     in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
     return [
         (label, text)

@@ -1,4 +1,4 @@
-"""Which pod ended a failed workload, where and after how long."""
+"""Cause of a failed workload: which pod failed, on which node, and after how long."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Failure:
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
-    """Return the pod of the last run that failed first, which often makes the others fail."""
+    """Return the pod of the last run that failed first, because its failure often causes the others."""
     if workload.phase != Phase.FAILED:
         return None
     failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]
@@ -39,7 +39,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
 
 
 def _ending(pod: Pod) -> str:
-    """Return how the pod ended, with the words of the workload's message."""
+    """Return how the pod ended, in the words of the workload's message."""
     name = f"{pod.role[:1].upper()}{pod.role[1:]} {pod.index}"
     if pod.signal is not None:
         return f"{name} ended by signal {pod.signal}"
@@ -59,6 +59,6 @@ def _runtime(pod: Pod) -> str:
 
 
 def _detail(message: str, ending: str) -> str:
-    """Return what the workload's message says beyond the pod's end."""
+    """Return the part of the workload's message that is not about the pod's end."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

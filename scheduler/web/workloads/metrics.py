@@ -44,7 +44,7 @@ class MetricChart:
 @signed_in
 @require_GET
 def charts(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the part of the tab that the page refreshes while the workload runs."""
+    """Return the part of the tab that is refreshed while the workload runs."""
     workload = find_workload(request.actor, workload_id)
     return render(request, "scheduler/workloads/metrics_charts.html", load_metrics(request, workload))
 

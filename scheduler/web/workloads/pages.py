@@ -115,7 +115,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
     """Return whether a tab is shown. Before the first run, tabs about running pods would be empty.
 
-    A terminal needs a pod that runs now, or soon.
+    A terminal needs a pod that is running or about to run.
     """
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
@@ -137,7 +137,7 @@ def _header_context(request: Request, workload: Workload) -> Context:
 
 
 def _message(workload: Workload) -> str:
-    """Return the workload's message, unless it only says that a running workload runs."""
+    """Return the workload's message, unless it only says that the workload is running."""
     is_plain = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     return "" if is_plain else workload.message
 
@@ -169,7 +169,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "earlier": pod_table(earlier),
         "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
         "log_runs": pods_by_run([*current, *earlier]),
-        # The last eviction of a pending workload is told at the top of the page.
+        # The last eviction of a pending workload is described at the top of the page.
         "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),

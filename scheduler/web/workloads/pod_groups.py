@@ -49,7 +49,7 @@ class PodGroup:
 
     @property
     def limits(self) -> list[tuple[str, str]]:
-        """Return a line for each limit of the pods, with the highest peak of memory."""
+        """Return a line for each limit of the pods, with the highest memory peak."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
         highest = max((peak for peak in peaks if peak is not None), default=None)
         return limit_lines(limit_values(self.first.limits), highest)
@@ -67,7 +67,7 @@ class PodTable:
 
     @property
     def has_limits(self) -> bool:
-        """True if any pod has a limit. The peak of memory alone explains nothing."""
+        """True if any pod has a limit. A memory peak without a limit is not shown."""
         return any(row.has_limits for row in self.rows)
 
 

@@ -93,7 +93,7 @@ def timeline(
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
     entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
-    # Evictions before the first event are left out only if earlier events are, too.
+    # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
     entries += [
         _eviction_entry(eviction) for eviction in unmatched if since is None or eviction.row.at >= since
@@ -125,7 +125,7 @@ def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title for an event in which a gang lost replicas but kept running."""
+    """Return the title of an event in which a gang lost replicas but kept running."""
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 

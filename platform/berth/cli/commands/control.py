@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Change = WorkloadDetail | ArrayChange
 
-INDEXES_SHOWN = 20  # of the tasks that --worst chose
+INDEXES_SHOWN = 20  # indexes of the tasks selected by --worst
 Targets = Annotated[
     list[str],
     typer.Argument(

@@ -28,7 +28,7 @@ PathArgument = Annotated[
 def list_pods(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the failed pods of a workload whose files are kept.
+    """List a workload's failed pods whose files are kept.
 
     \b
     berth files pods train
@@ -101,7 +101,7 @@ def download(
     pod: PodOption = None,
     run: RunOption = None,
 ) -> None:
-    """Download files of a failed pod. Files with the same names are replaced.
+    """Download files of a failed pod. Existing files with the same names are overwritten.
 
     \b
     berth files download train --to failed

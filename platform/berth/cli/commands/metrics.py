@@ -100,7 +100,7 @@ def metrics(
 
 
 class View:
-    """Rows of a table that can be fetched again. `note` returns a line below the table."""
+    """Table rows that can be fetched again. `note` returns a line below the table."""
 
     def __init__(
         self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]
@@ -224,6 +224,6 @@ def sparkline(values: Sequence[float]) -> str:
     if not values:
         return ""
     low, high = min(values), max(values)
-    span = (high / 2 - low / 2) or 1.0  # halves, because the difference of large values may overflow
+    span = (high / 2 - low / 2) or 1.0  # halved first, because the difference of large values may overflow
     top = len(BLOCKS) - 1
     return "".join(BLOCKS[round((value / 2 - low / 2) / span * top)] for value in values)

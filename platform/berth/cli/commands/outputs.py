@@ -29,7 +29,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB")
 def list_outputs(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the pods of a workload that have outputs or a writable volume in S3, latest first.
+    """List a workload's pods with outputs or a writable volume in S3, latest first.
 
     \b
     berth outputs list train
@@ -93,7 +93,7 @@ def download(
     ] = None,
     goal: Annotated[Goal, typer.Option(help="Whether the lowest or the highest value is best.")] = Goal.MIN,
 ) -> None:
-    """Download the stored files of a pod. Files with the same names are replaced.
+    """Download the stored files of a pod. Existing files with the same names are overwritten.
 
     \b
     berth outputs download train

@@ -70,7 +70,7 @@ def edit_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOptio
 
 @app.command("preview")
 def preview_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Preview a change to a quota group's pools. Exit codes are those of `berth quota preview`.
+    """Preview a change to a quota group's pools. Exit codes are the same as for `berth quota preview`.
 
     \b
     berth quota group preview h100 metal cloud

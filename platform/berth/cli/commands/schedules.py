@@ -88,7 +88,7 @@ def create(
     project: ScheduleProjectOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a schedule of a document or a template. You become its owner.
+    """Create a schedule for a document or template. You become its owner.
 
     \b
     berth schedule create vision/weekly --cron @weekly --template evaluate --overlap queue
@@ -172,7 +172,7 @@ def resume(
 def run(
     schedule: ScheduleArgument, project: ScheduleProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Submit a run now, with your own rights.
+    """Submit a run now, with your own permissions.
 
     \b
     berth schedule run vision/nightly

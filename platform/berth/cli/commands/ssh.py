@@ -44,7 +44,7 @@ def ssh(
         ),
     ] = False,
 ) -> None:
-    """Connect to a pod of a running workload with the ssh of this machine.
+    """Connect to a pod of a running workload with this machine's ssh.
 
     \b
     berth ssh train

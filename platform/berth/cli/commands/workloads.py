@@ -46,7 +46,7 @@ EVENTS_SHOWN = 10
 
 @with_options_from(ListOptions)
 def list_workloads(options: ListOptions) -> None:
-    """List workloads. An array takes one row, with its progress.
+    """List workloads. An array is one row, with its progress.
 
     Use --all to include workloads that have ended, and --tasks for the tasks of arrays.
 
@@ -195,7 +195,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
     """Return the smallest change that would start the workload, or None if the server does not compute it.
 
-    An older server cannot compute the change, and a busy server may refuse to.
+    An older server cannot compute the change, and a busy server may decline to.
     """
     from berth.client.errors import Rejected
 

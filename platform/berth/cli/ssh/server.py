@@ -1,4 +1,4 @@
-"""SSH server for one pod, on the standard input and output of this process.
+"""SSH server for one pod, over this process's standard input and output.
 
 Only the program that started this process can connect, so the server requires no key. Berth's token in the
 user's settings determines the permissions.
@@ -22,7 +22,7 @@ from berth.client.channels import OUTPUT, STATUS
 from berth.client.errors import ClientError, Unreachable
 
 BLOCK = 256 * 1024
-# The connection is a pipe on this machine: the fastest ciphers are enough.
+# The connection is a pipe on this machine, so the fastest cipher is sufficient.
 CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"]
 
 
@@ -43,11 +43,11 @@ class _Server(asyncssh.SSHServer):
 
 
 async def serve(channels: PodChannels, files: SshFiles) -> None:
-    """Serve one SSH connection until either side ends it. Raises ClientError if access to the pod is refused.
+    """Serve one SSH connection until either side ends it. Raises ClientError if access to the pod is denied.
 
-    A channel stays open as long as the connection. If the channel ends, for example with the pod or the
-    user's permission, the connection ends with the reason. If the connection ends, the processes with this
-    channel's ID are killed.
+    One channel stays open as long as the connection does. If the channel ends, for example with the pod or
+    the user's permission, the connection ends with the reason. If the connection ends, the processes with
+    this channel's ID are killed.
     """
     async with channels.open({"ssh": True}) as channel:
         channels.mark = await _receive_mark(channel)
@@ -55,7 +55,7 @@ async def serve(channels: PodChannels, files: SshFiles) -> None:
         pumps = [_start(_copy_input, theirs), _start(_copy_output, theirs)]
         try:
             connection = await _accept(ours, channels, files)
-        except (OSError, asyncssh.Error):  # the client has left before the handshake was complete
+        except (OSError, asyncssh.Error):  # the client disconnected before the handshake was complete
             ours.close()
             return
         watcher = asyncio.create_task(_watch(channel, connection, channels))

@@ -23,8 +23,8 @@ from berth.client.channels import (
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-MARK = "BERTH_CHANNEL"  # variable with the mark of the channel whose end also ends the process
-# Runs the user's command in bash, if the pod has it. The mark is that of the connection, so a process in the
+MARK = "BERTH_CHANNEL"  # variable with the ID of the channel; the process ends with this channel
+# Runs the user's command in bash, if the pod has it. The ID is that of the connection, so a process in the
 # background outlives its session, but not the connection.
 _LAUNCH = f"""
 shell=$(command -v bash || command -v sh)
@@ -37,7 +37,7 @@ exec "$shell" -c "$1"
 """
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # shells refuse to set them
-_REASON_SECONDS = 2.0  # time that the end of the connection may take
+_REASON_SECONDS = 2.0  # time limit for closing the connection
 _FAILED = 255  # exit code of ssh if it cannot connect
 
 
@@ -159,7 +159,7 @@ class _Session:
                 break
         if self._channel.failure:
             self._process.stderr.write(f"{message_line(self._channel.failure)}\r\n".encode())
-        # Commands also end by these signals when their pod ends. The connection then ends with the reason.
+        # Commands also receive these signals when their pod ends. The connection then ends with the reason.
         if self._channel.signal in ("TERM", "KILL"):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait_closed(), _REASON_SECONDS)

@@ -1,4 +1,4 @@
-"""Settings that connect the user's OpenSSH client to pods, stored next to those of `berth`."""
+"""Settings that connect the user's OpenSSH client to pods, stored next to Berth's own settings."""
 
 import os
 import shlex
@@ -12,13 +12,13 @@ from berth.cli.exits import BadInput
 from berth.cli.ssh.hosts import SUFFIX
 from berth.core.reasons import plain_reason
 
-KEY_ALIAS = "berth"  # host name of all pods in the file of known hosts
+KEY_ALIAS = "berth"  # host name that stands for all pods in known_hosts
 KEY_TYPE = "ssh-ed25519"
 _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 
 
 class SshFiles:
-    """This user's files: the host key of all pods, the known hosts, and the settings of `ssh`.
+    """This user's files: the host key for all pods, the known hosts, and the `ssh` settings.
 
     Only this user's processes serve SSH with the host key, on pipes to `ssh`. The key never changes, so that
     `ssh` prints no warnings.
@@ -41,7 +41,7 @@ class SshFiles:
             new = self.directory / f".host_key.{os.getpid()}"
             key = asyncssh.generate_private_key(KEY_TYPE)
             _write(new, key.export_private_key().decode())
-            with suppress(FileExistsError):  # another process was faster
+            with suppress(FileExistsError):  # another process has already created it
                 os.link(new, self.host_key)
             new.unlink()
         public = asyncssh.read_private_key(self.host_key).export_public_key().decode()
@@ -57,7 +57,7 @@ class SshFiles:
         _replace(self.config, f'{_HEADER}Host *{SUFFIX} "!*\'*"\n{"".join(lines)}')
 
     def options(self) -> Mapping[str, str]:
-        """Return the options of `ssh` for the host names of pods."""
+        """Return the `ssh` options for the host names of pods."""
         command = " ".join(shlex.quote(part).replace("%", "%%") for part in own_command())
         return {
             "ProxyCommand": f"{command} ssh --stdio -- '%h'",
@@ -91,7 +91,7 @@ def include(config: Path, user_config: Path) -> bool:
             return False
         user_config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = user_config.resolve()  # the file may be a link into a repository
-        # Below a Host line, the Include would only apply to that host.
+        # Below a Host line, the Include would apply only to that host.
         _replace(
             target, f"{line}\n\n{text}", mode=target.stat().st_mode & 0o777 if target.exists() else 0o600
         )

@@ -127,7 +127,7 @@ class AsyncArrays(AsyncResource):
         return await self._change(array_id, "resume", indexes, dry_run)
 
     async def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
-        """Set the maximum number of an active array's tasks that use resources at the same time, or None."""
+        """Set how many tasks of an active array may use resources at the same time. None means no maximum."""
         body = {"max_running": max_running}
         return await self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 

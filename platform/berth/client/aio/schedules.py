@@ -65,7 +65,10 @@ class AsyncSchedules(AsyncResource):
         return await self._post(ScheduleDetail, f"{schedule_path(project, name)}/resume")
 
     async def run(self, project: str, name: str) -> ScheduleRun:
-        """Submit a run now, with your own rights. Raises Conflict while the previous run has not ended."""
+        """Submit a run now, with your own permissions.
+
+        Raises Conflict while the previous run has not ended.
+        """
         return await self._post(ScheduleRun, f"{schedule_path(project, name)}/run")
 
     def runs(self, project: str, name: str, *, limit: int | None = None) -> AsyncIterator[ScheduleRun]:

@@ -72,7 +72,7 @@ class AsyncWorkloads(AsyncResource):
         return await self._post(Batch, BATCH_PATH, body, key=key)
 
     async def dry_run(self, document: Document) -> DryRun:
-        """Return what would happen if the workload were submitted now, without storing it."""
+        """Predict what would happen if the workload were submitted now, without storing it."""
         return await self._post(DryRun, "workloads", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
@@ -242,7 +242,7 @@ class AsyncWorkloads(AsyncResource):
     ) -> CommandResult:
         """Run a command in a pod (ROLE-INDEX, by default the first) with this input. Return its result.
 
-        The whole output is held in memory.
+        The entire output is held in memory.
         """
         from berth.client.aio.channels import run_command  # slow to import, and rarely needed
 

@@ -35,7 +35,7 @@ class PreviewFinding(Model):
 
 
 class PoolPreview(Model):
-    """Nodes that the provider offers to a new pool, and findings about these nodes."""
+    """Nodes that the provider offers to a new pool, with findings about them."""
 
     source: str = ""
     """The system that was examined, for example a cluster with its version and address."""

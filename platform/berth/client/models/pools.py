@@ -145,7 +145,7 @@ class Isolation(Model):
 
 
 class ForeignUsage(Model):
-    """Requests of pods that Berth does not own. The node's capacity excludes them."""
+    """Resource requests of pods that Berth does not own. The node's capacity excludes them."""
 
     gpus: int = 0
     cpu: float = 0

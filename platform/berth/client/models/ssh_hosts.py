@@ -15,9 +15,9 @@ class SshHost(Model):
     bastion: str | None = None
     """Address of the server through which the host is reached."""
     state: str = ""
-    """`unverified`: its key has not been accepted; `pending`: not visited yet; `silent`: its agent no
-    longer reports; `failing`: the last visit failed, see `message`; `removing`: its node is drained, then
-    the agent is uninstalled."""
+    """`unverified`: its key has not been accepted; `pending`: not connected yet; `silent`: its agent no
+    longer reports; `failing`: the last attempt failed, see `message`; `removing`: its node is drained,
+    then the agent is uninstalled."""
     problem: str | None = None
     """Kind of the problem: unreachable, timeout, host_key, login, key, command or unsuitable."""
     message: str = ""
@@ -28,9 +28,9 @@ class SshHost(Model):
     """Public key that the host presented and that is not pinned."""
     presented_fingerprint: str | None = None
     failures: int = 0
-    """Consecutive failed visits."""
+    """Consecutive failed connections."""
     visited_at: datetime | None = None
-    """Time of the last visit over SSH."""
+    """Time of the last SSH connection."""
     retry_at: datetime | None = None
     last_seen_at: datetime | None = None
     """Time of the last report of the host's agent."""

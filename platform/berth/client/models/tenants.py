@@ -184,7 +184,7 @@ class QuotaInPool(Model):
 
 
 class OverQuota(Model):
-    """Running workload with pods that are within quota now, but would be over quota."""
+    """Running workload with pods that are within quota now but would be over quota after the change."""
 
     kind: str = ""
     """Kind of the queue whose quota they would exceed."""
@@ -197,7 +197,7 @@ class OverQuota(Model):
 
 
 class QuotaGroupImpact(Model):
-    """Predicted changes in the next cycle if the group had other pools."""
+    """Predicted changes in the next cycle if the group contained other pools."""
 
     changes_nothing: bool = False
     shares: list[ShareChange] = []
@@ -281,7 +281,7 @@ class SecretUse(Model):
 
 
 class ShareRound(Model):
-    """One round of the fair-share division in which the queue took part."""
+    """Round of the fair-share division that included the queue."""
 
     phase: str = ""
     rank: int = 0

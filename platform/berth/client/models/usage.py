@@ -72,7 +72,7 @@ class PoolUtilization(Model):
 
 
 class HourlyUtilization(Model):
-    """GPU-hours of one hour. The current hour is incomplete."""
+    """GPU-hours in one hour. The current hour is incomplete."""
 
     at: datetime
     total: float = 0

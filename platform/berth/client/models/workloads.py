@@ -170,7 +170,7 @@ class Dependency(Model):
 
 
 class Dependent(Model):
-    """Pending workload or array, and the state that it waits for the dependency to reach."""
+    """Pending workload or array, and the dependency state that it requires."""
 
     project: str = ""
     name: str

@@ -189,7 +189,10 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return the results in node order, or the first error. Return None until all results are there."""
+        """Return the results in node order, or the first error.
+
+        Return None until all results have arrived.
+        """
         expected = pending_broadcast.expected
         if expected is None or not expected.keys() <= pending_broadcast.received.keys():
             return None

@@ -23,7 +23,7 @@ WORKER_HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_proc
 
 
 class SessionOptions(TypedDict, total=False):
-    """Options of a session.
+    """Session options.
 
     `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its
     own process (`executor="process"`) or in threads of one process. A call whose node is lost is

@@ -128,7 +128,7 @@ class Arrays(Resource):
         return self._change(array_id, "resume", indexes, dry_run)
 
     def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
-        """Set the maximum number of an active array's tasks that use resources at the same time, or None."""
+        """Set how many tasks of an active array may use resources at the same time. None means no maximum."""
         body = {"max_running": max_running}
         return self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 

@@ -16,7 +16,7 @@ KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 class PodFiles(Resource):
     """Files of the pods of a workload. `pod` is ROLE-INDEX."""
 
-    _folder: str  # the part of the path that says which files
+    _folder: str  # part of the URL that selects the kind of files
 
     def read(
         self, workload_id: str, path: str, *, pod: str | None = None, run: int | None = None
@@ -33,9 +33,9 @@ class PodFiles(Resource):
         pod: str | None = None,
         run: int | None = None,
     ) -> Sequence[str]:
-        """Write a pod's files, or only those at and below `path`, to a directory. Return their paths.
+        """Write a pod's files, or only those at and below `path`, to a directory.
 
-        Files with the same names are replaced.
+        Return their paths. Existing files with the same names are overwritten.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Outputs(PodFiles):
     _folder = "outputs"
 
     def list(self, workload_id: str, *, limit: int | None = None) -> Iterator[PodOutputs]:
-        """Iterate over the pods that have outputs, the latest first."""
+        """Iterate over the pods that have outputs, latest first."""
         return self._iterate(PodOutputs, f"workloads/{workload_id}/outputs", None, limit)
 
     def files(

@@ -127,10 +127,7 @@ class NodePools(Resource):
     def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token with which a limited number of machines can join.
-
-        The token cannot be read again.
-        """
+        """Issue a token that lets a limited number of machines join. The token cannot be read again."""
         body: dict[str, Any] = {"comment": comment, "max_machines": machines}
         body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)

@@ -21,7 +21,7 @@ class Subscriptions(Resource):
         platform_wide: bool = False,
         pending_minutes: int = 60,
     ) -> Subscription:
-        """Subscribe to your own workloads, a project, a department or the whole platform."""
+        """Subscribe to your own workloads, a project, a department or the entire platform."""
         body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
         body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}

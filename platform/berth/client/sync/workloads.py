@@ -73,7 +73,7 @@ class Workloads(Resource):
         return self._post(Batch, BATCH_PATH, body, key=key)
 
     def dry_run(self, document: Document) -> DryRun:
-        """Return what would happen if the workload were submitted now, without storing it."""
+        """Predict what would happen if the workload were submitted now, without storing it."""
         return self._post(DryRun, "workloads", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
@@ -242,7 +242,7 @@ class Workloads(Resource):
     ) -> CommandResult:
         """Run a command in a pod (ROLE-INDEX, by default the first) with this input. Return its result.
 
-        The whole output is held in memory.
+        The entire output is held in memory.
         """
         from berth.client.sync.channels import run_command  # slow to import, and rarely needed
 

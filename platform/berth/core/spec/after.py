@@ -63,7 +63,7 @@ Dependencies = Annotated[tuple[Dependency, ...], Field(max_length=DEPENDENCIES_M
 def check_after(
     dependencies: Sequence[Dependency], *, name: str, project: str | None, is_array: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of the `after` section of the document `name`."""
+    """Yield the problems in the `after` section of the document `name`."""
     first: dict[str, int] = {}
     for number, dependency in enumerate(dependencies):
         path, reference = f"after[{number}]", dependency.workload

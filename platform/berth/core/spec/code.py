@@ -27,7 +27,7 @@ def _refuse_path(value: Any) -> Any:
 
 
 class CodeSpec(Document):
-    """Files with which each pod starts, from either `tree` or `git`.
+    """Files that each pod starts with, from either `tree` or `git`.
 
     `tree` is the ID of files that the project has stored. `commit`, `branch` and `dirty` describe the Git
     checkout of these files. With `git`, Berth fetches the files from a Git server.

@@ -1,4 +1,4 @@
-"""Git repositories with workloads' code: addresses, refs, and the document's section."""
+"""Git repositories with workload code: addresses, refs, and the document's section."""
 
 import posixpath
 import re
@@ -146,7 +146,7 @@ def _validate_url(text: str) -> str:
     try:
         parse_git_url(text)
     except InvalidUrl as error:
-        # An address with a password is not repeated: responses, logs and pages would show it.
+        # Do not repeat an address with a password, because responses, logs and pages would show it.
         raise PydanticCustomError(
             "git_url",
             "{message}",
@@ -175,7 +175,7 @@ def _validate_host_key(text: str) -> str:
 
 
 class GitSpec(Document):
-    """Git repository with whose files each pod starts.
+    """Git repository whose files each pod starts with.
 
     Berth resolves `ref` once after the submission; the default is the repository's default branch. `secret`
     names a secret of the project, or of the submitter if `personal` is true: a private key for SSH, or a

@@ -17,7 +17,7 @@ ALLOWED = "the name of a signal that a program can handle, such as USR1"
 
 
 def parse_notice_signal(value: object) -> str:
-    """Return the full name of a signal that announces a stop."""
+    """Return the full name of a signal that is sent before a stop."""
     name = full_name(value) if isinstance(value, str) else ""
     message, allowed = "is not a signal", ALLOWED
     if name in UNSUITABLE:

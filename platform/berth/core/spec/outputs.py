@@ -1,4 +1,4 @@
-"""The `outputs` section of a workload document: which of a pod's files to store after it ends."""
+"""The `outputs` section of a workload document: the files to store after a pod ends."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -27,7 +27,7 @@ Outputs = Annotated[tuple[OutputPath, ...], Field(max_length=OUTPUTS_MAX, strict
 
 
 def check_outputs(paths: Sequence[str], kind: str) -> Iterator[Problem]:
-    """Yield the problems of the `outputs` section."""
+    """Yield the problems in the `outputs` section."""
     path, reason = nesting_problem(paths)
     if path:
         reason = "is inside another path" if reason.startswith("is below") else reason

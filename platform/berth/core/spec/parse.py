@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of each role that can be parsed separately, for a document that cannot be parsed."""
+    """Yield the problems in each role that can be parsed separately, if the document cannot be parsed."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -90,7 +90,7 @@ def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
 
 
 def _role_problems(path: str, child: object) -> Iterator[Problem]:
-    """Yield contradictions between the valid fields of a role."""
+    """Yield the contradictions between the valid fields of a role."""
     context = {"free_names": True}
     try:
         role = RoleSpec.model_validate(child, context=context)

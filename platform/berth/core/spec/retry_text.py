@@ -20,7 +20,10 @@ class InvalidRetryText(ValueError):
 
 
 def parse_retry_text(text: str) -> dict[str, Any]:
-    """Return the rule in the form of a document. Its values are validated later. Raises InvalidRetryText."""
+    """Return the rule as it would appear in a document.
+
+    Its values are validated later. Raises InvalidRetryText.
+    """
     kinds, *settings = text.split() or [""]
     if not kinds or "=" in kinds:
         raise InvalidRetryText("does not start with kinds of failure", text[:80], EXAMPLE)

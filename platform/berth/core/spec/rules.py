@@ -67,7 +67,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
 
 
 def check_role(path: str, role: RoleSpec) -> Iterator[Problem]:
-    """Yield the problems of a single role."""
+    """Yield the problems in a single role."""
     prefix = f"{path}." if path else ""
     yield from _check_counts(prefix, role)
     yield from _check_gpus(prefix, role)
@@ -119,7 +119,7 @@ def _check_gpus(prefix: str, role: RoleSpec) -> Iterator[Problem]:
 
 
 def _check_tree(path: str, node: WorkloadSpec | GroupSpec, roles: RolesWithPaths) -> Iterator[Problem]:
-    """Yield the problems of the tree. Append its roles and their paths to `roles`."""
+    """Yield the problems in the tree. Append its roles and their paths to `roles`."""
     prefix = f"{path}." if path else ""
     if (node.roles is None) == (node.groups is None):
         received = "both" if node.roles is not None else "neither"

@@ -151,7 +151,7 @@ class WorkloadSpec(Document):
 
     @property
     def stop_seconds(self) -> int:
-        """Longest time from the decision to stop a pod until SIGKILL."""
+        """Maximum time between the decision to stop a pod and SIGKILL."""
         return self.grace_period_seconds + (self.preemption.lead if self.preemption else 0)
 
     @property

@@ -1,1 +1,1 @@
-"""Back up a whole installation to one file, and restore it from that file."""
+"""Back up an entire installation to one file, and restore it from that file."""

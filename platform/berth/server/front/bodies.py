@@ -25,7 +25,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[["Sender"], Awaitable[bool]]
 
-FIRST_SECONDS = 30.0  # seconds allowed for any body, no matter how short
+FIRST_SECONDS = 30.0  # seconds allowed for any body, regardless of its size
 BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after FIRST_SECONDS
 DRAIN_SECONDS = 30.0
 LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential

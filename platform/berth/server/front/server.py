@@ -81,7 +81,7 @@ def replace_closed_connection(connection: Any, **more: object) -> None:
 
 
 def is_open(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether PostgreSQL has left the connection open.
+    """Return whether PostgreSQL has kept the connection open.
 
     Checking an idle connection takes no round trip.
     """

@@ -1,4 +1,4 @@
-"""At the start of Berth, describe how this machine isolates the pods of local pools."""
+"""When Berth starts, describe how this machine isolates the pods of local pools."""
 
 import os
 from pathlib import Path

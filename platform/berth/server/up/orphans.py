@@ -26,7 +26,7 @@ def reap_orphans(own_pids: Collection[int | None]) -> None:
 
 
 def process_identity() -> str:
-    """Return this process's ID together with its start time, because the kernel reuses process IDs."""
+    """Return this process's ID with its start time, because the kernel reuses process IDs."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return f"{os.getpid()}:{fields[19]}"
 

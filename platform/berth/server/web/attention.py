@@ -17,7 +17,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.reports.queues.starved import Shortfall
 
 OWN_MAX, OF_EACH_MAX = 100, 3
-UNSCHEDULABLE_MAX = 2  # own workloads that are listed one by one
+UNSCHEDULABLE_MAX = 2  # maximum number of own workloads that are listed individually
 RECENTLY = timedelta(days=1)
 
 
@@ -51,7 +51,7 @@ def attention_items(
     own = _own_workloads(actor)
     impossible = list(_unschedulable(own))
     in_pools = [workload for workload in impossible if not set(pools).isdisjoint(workload.pools)]
-    if len(in_pools) > UNSCHEDULABLE_MAX:  # nearly equal rows say no more than their number
+    if len(in_pools) > UNSCHEDULABLE_MAX:  # similar rows are replaced by their number
         impossible = [workload for workload in impossible if workload not in in_pools]
         in_pools = []
     impossible = impossible[:OF_EACH_MAX]

@@ -19,7 +19,7 @@ def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator
 
 
 def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:
-    """Add each problem to its form field, or to the whole form if it has no field."""
+    """Add each problem to its form field, or to the entire form if it has no field."""
     if not isinstance(error, Invalid):
         form.add_error(None, error.detail)
         return

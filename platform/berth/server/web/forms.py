@@ -1,4 +1,4 @@
-"""Base class of forms. Error messages state the value, what is allowed and what to do."""
+"""Base class of forms. Error messages state the value, the allowed values and what to do."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
     (forms.DateField, "a date, for example 2026-11-30"),
     (forms.URLField, "an address, for example https://example.com/hook"),
 )
-# limits of what the head of a closed section says about its fields
+# limits on the summary of a collapsed section's fields
 MAX_VALUES_SHOWN, MAX_VALUE_LENGTH = 3, 24
 UNIT = re.compile(r"(.+) \((.+)\)")  # label with a unit
 

@@ -84,12 +84,12 @@ CHAPTERS = (
 )
 
 
-# Paths of objects whose list has another path.
+# Paths of objects whose list page has a different path.
 LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 
 def list_entry(path: str) -> NavigationEntry | None:
-    """Return the page with the list to which the page at `path` belongs, or None if there is none."""
+    """Return the list page that the page at `path` belongs to, or None if there is none."""
     first = path.strip("/").partition("/")[0]
     start = LISTS.get(first, f"/{first}")
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)

@@ -1,4 +1,4 @@
-"""Words that find pages besides their titles, and corrections of misspelt searches."""
+"""Additional words that find pages, and corrections of misspelt searches."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -35,9 +35,9 @@ SYNONYMS = {
 
 
 def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
-    """Return the words, each replaced by the nearest word of a page, an action or a visible name.
+    """Replace each word with the most similar word of a page, an action or a visible name.
 
-    A word that is contained in such a word, or that resembles none, is returned as it is.
+    A word that is part of such a word, or that resembles none, is unchanged.
     """
     known_words = set(chain(_words_of_pages(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

@@ -55,12 +55,12 @@ EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 # Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
 REASON_HEIGHT = 36
-EMPTY_HEIGHT = 220  # of a card that says that there is nothing to show
+EMPTY_HEIGHT = 220  # height of an empty card
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """Number of pending workloads with a reason. `is_held` stands for arrays that wait for earlier tasks."""
+    """Number of pending workloads with a reason. `is_held` is True for arrays that wait for earlier tasks."""
 
     reason: str
     count: int
@@ -122,7 +122,7 @@ def index(request: Request) -> HttpResponse:
             is_admin=is_admin,
             now=now,
         ),
-        # Users who only read are here for what was decided.
+        # Users who can only read are mainly interested in decisions.
         "evictions_first": not is_admin and not request.may_submit,
         "devices_per_node": max((len(node_map.devices) for node_map in shown_maps), default=0),
         "course": list(reversed(hourly_means)),
@@ -155,7 +155,7 @@ def balance_columns(
     reasons: Sequence[ReasonCount],
     maps: Sequence[NodeMap],
 ) -> dict[str, bool]:
-    """Choose the columns of the chart and of the pending reasons so that both columns end close together.
+    """Assign the chart and the pending reasons to columns so that both columns end close together.
 
     The chart grows if its column is shorter. If its column is longer, the other column ends with a gap.
     """

@@ -1,4 +1,4 @@
-"""Respond with a whole page, or with the fragment that an open page requested."""
+"""Respond with an entire page, or with the fragment that an open page requested."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def page(
     inner: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """Return the whole page, or the fragment `inner` if an open page requests it."""
+    """Return the entire page, or the fragment `inner` if an open page requests it."""
     part = inner if request.htmx and not request.htmx.history_restore_request else ""
     response = render(request, part or template, dict(context or {}), status=status)
     patch_vary_headers(response, ["HX-Request", "Cookie"])

@@ -1,6 +1,6 @@
-"""Actions in the search dialog, and pages of one project or pool.
+"""Actions in the search dialog, and pages about one project or pool.
 
-Actions are forms that create objects, steps on a workload or schedule, and quotas to edit.
+Actions are forms that create objects, actions on a workload or schedule, and quotas to edit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +119,7 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
-    """Yield the steps that the workload's phase and the user's role allow."""
+    """Yield the actions that the workload's phase and the user's role allow."""
     project = workload.project.name
     if may(actor, Action.OPERATE, workload):
         for step in steps_for(workload):
@@ -135,7 +135,7 @@ def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
-    """Yield the steps that the schedule's state and the user's role allow."""
+    """Yield the actions that the schedule's state and the user's role allow."""
     steps = []
     if may(actor, Action.SUBMIT, schedule.project):
         steps.append("run")
@@ -196,7 +196,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 
 def _other_words(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words that do not begin a word of the title, without prepositions."""
+    """Return the words that do not match the beginning of a word in the title, without prepositions."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

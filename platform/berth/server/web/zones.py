@@ -26,8 +26,7 @@ def reader_zone(request: HttpRequest) -> ZoneInfo:
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     """Parse a time from a URL. Return None if the text is not a time.
 
-    A time without an offset is in `zone`. A date stands for the start of the day, or for its end if `end` is
-    set.
+    A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is set.
     """
     try:
         if day := parse_date(text):  # try this first, because a date would also parse as a time at midnight

@@ -164,7 +164,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline of this many calls, so that other pools do not wait."""
+    """Return the monotonic deadline for this many calls, so that other pools do not have to wait."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

@@ -11,7 +11,7 @@ import httpx
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 
-RESPONSE_BYTES_MAX = 64 * 1024 * 1024  # parsed, a response takes several times its size
+RESPONSE_BYTES_MAX = 64 * 1024 * 1024  # a parsed response takes several times as much memory
 UNIX = "unix:"
 Kind = ProviderErrorKind
 
@@ -60,7 +60,7 @@ class Connection:
         self, method: str, path: str, *, params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, seconds: float,
     ) -> Response:  # fmt: skip
-        """Return the response, whatever its status, except for redirects.
+        """Return the response regardless of its status, except for redirects.
 
         Raises ProviderError. After a TIMEOUT, the call may still have taken effect.
         """

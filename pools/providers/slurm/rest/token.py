@@ -1,4 +1,4 @@
-"""Tokens (JWT) with which Slurm authenticates a user."""
+"""JWT tokens that Slurm uses to authenticate a user."""
 
 import base64
 import binascii
@@ -34,7 +34,7 @@ def parse_token(text: str) -> str | None:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """Return when the token expires, or None if it does not contain the time."""
+    """Return when the token expires, or None if it contains no expiry time."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

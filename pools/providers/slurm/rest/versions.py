@@ -31,7 +31,7 @@ class Api:
 
 
 def negotiate(connection: Connection) -> Api:
-    """Return the newest version that both sides understand. Raises ProviderError if there is none."""
+    """Return the newest version that both sides support. Raises ProviderError if there is none."""
     server = connection.server
     response = connection.call("GET", DESCRIPTION, seconds=SECONDS)
     answer = response.json()

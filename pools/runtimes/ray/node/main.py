@@ -62,7 +62,7 @@ def main(path: str) -> int:
 
 
 def _run_new_code(ray: RayProcess, path: str) -> None:
-    """Replace this process's code. The process remains the parent of Ray and the anchor of the pods.
+    """Replace the code of this process. The process remains the parent of Ray and the anchor of the pods.
 
     The new code reads the settings again.
     """

@@ -1,4 +1,4 @@
-"""Pods on a Ray node. Unlike local pods, Ray starts them."""
+"""Pods on a Ray node, which are started by Ray, unlike local pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NodePods(LocalRuntime):
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def entrypoint(self, order: PodOrder) -> str:
-        """Record the order. Return the command for the pod's job, or "" if the pod must not start."""
+        """Record the specification. Return the command for the pod's job, or "" if the pod must not start."""
         self.start(order)
         pod = self._pod_dir(order.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):

@@ -79,7 +79,7 @@ class AdoptedProcess:
 
 
 class RayProcess:
-    """Ray on this node. `pod_processes()` returns the processes that keep running when Ray stops."""
+    """Ray on this node. `pod_processes()` returns the processes that keep running after Ray stops."""
 
     def __init__(self, node: NodeSettings, pod_processes: Callable[[], set[int]]) -> None:
         self._node, self._pod_processes = node, pod_processes

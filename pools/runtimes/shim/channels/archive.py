@@ -1,4 +1,4 @@
-"""Common parts of packing and unpacking files for copies to and from pods.
+"""Code shared by packing and unpacking files that are copied to and from pods.
 
 Both sides of a copy use these modules, so they use only the standard library. Archives are streamed: neither
 side holds more than a block of a file in memory.
@@ -19,7 +19,7 @@ class CopyError(Exception):
 
 
 def base_name(source: str) -> str:
-    """Return the name for a source's copy: that of the file or directory, or CONTENTS."""
+    """Return the name for the copy of a source: the name of the file or directory, or CONTENTS."""
     name = source.rstrip("/").rpartition("/")[2]
     return CONTENTS if name in ("", "..") else name
 
@@ -31,7 +31,7 @@ def describe(path: str, error: OSError) -> str:
 def stays_inside(link: str, depth: int) -> bool:
     """Return whether a link in a directory `depth` levels below the root stays inside the root.
 
-    ".." is allowed only at the beginning, because it could lead anywhere after the name of another link.
+    ".." is allowed only at the beginning, because after the name of another link it could lead anywhere.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = 0

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 SIZE_MAX = 10_000  # rows or columns
-HANG_UP_SECONDS = 2.0  # time for a command to end after the connection broke
-TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, also on a busy machine or a slow disk
-SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command has exited
+HANG_UP_SECONDS = 2.0  # time for a command to end after the connection is lost
+TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, even on a busy machine or a slow disk
+SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command exits
 _PR_SET_DUMPABLE = 4
 _SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
 _NUMBERS_BY_NAME = {each.name[3:]: each.value for each in signal.Signals}
@@ -44,7 +44,7 @@ class Command:
     def __init__(self, pid: int, input_fd: int, outputs: dict[int, int], has_terminal: bool) -> None:
         self.pid, self.outputs, self.has_terminal = pid, outputs, has_terminal
         self.failure = ""
-        self.reports_ends = False  # whether the client is told when one of the outputs has ended
+        self.reports_ends = False  # whether the client is notified when one of the outputs has ended
         self.hang_up_seconds = HANG_UP_SECONDS
         self._input = input_fd
         self._status: int | None = None
@@ -119,9 +119,7 @@ class Command:
         return data
 
     def write(self, data: bytes | bytearray) -> int:
-        """Write input, and return how many bytes the command accepted. Input that it will never read counts
-        as accepted.
-        """
+        """Write input. Return the number of accepted bytes, which includes bytes that will never be read."""
         if self._input < 0:
             return len(data)
         try:
@@ -191,7 +189,7 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
 
 
 def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
-    from pools.runtimes.shim.channels import programs  # slow import that commands do not need
+    from pools.runtimes.shim.channels import programs  # slow import, not needed for commands
 
     program = programs.find_program(request, pod.env, mark)
 
@@ -208,7 +206,7 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
 
 class Terminal:
-    """New terminal of the pod, which the command's process opens and sends to the relay."""
+    """New pod terminal, which the command's process opens and sends to the relay."""
 
     def __init__(self, size: dict[str, object]) -> None:
         self._size = size

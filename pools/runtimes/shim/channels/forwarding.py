@@ -22,7 +22,7 @@ class NotListening(Exception):
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return the number of a port, given as its number or as its name in the workload's document.
+    """Return the port number for a number or a name in the workload's document.
 
     Raises ValueError.
     """
@@ -89,7 +89,10 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
 
 
 class _Flow:
-    """One direction of the connection. Data from the source is written to the target before more is read."""
+    """One direction of the connection.
+
+    Data from the source is written to the target before more data is read.
+    """
 
     def __init__(self, source: int, target: int) -> None:
         self._source, self.target = source, target

@@ -32,7 +32,7 @@ class Channels:
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._socket: _socket.socket | None = None
-        self._relays: dict[int, str] = {}  # marks of channels by the process ID of the relay
+        self._relays: dict[int, str] = {}  # channel IDs by the process ID of the relay
         self._ended: list[str] = []
 
     @property
@@ -68,7 +68,7 @@ class Channels:
                 connection.send(encode_frame(STATUS, TOO_MANY % MAX_CHANNELS))
                 return
             self._fork(connection)
-        except OSError:  # no memory for a process, or the client has disconnected
+        except OSError:  # not enough memory for a process, or the client has disconnected
             return
         finally:
             connection.close()

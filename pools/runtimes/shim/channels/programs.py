@@ -37,9 +37,9 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
     if kinds == [SSH]:
         return lambda: _hold_connection(mark)
     if kinds == [SFTP]:
-        from pools.runtimes.shim.channels.sftp import server, wire  # slow import that most do not need
+        from pools.runtimes.shim.channels.sftp import server, wire  # slow import, not needed by most programs
 
-        wire.long_name(b"", os.lstat("/"))  # loads the names of months before the process enters the pod
+        wire.long_name(b"", os.lstat("/"))  # load the month names before the process enters the pod
         return lambda: _serve_files(server.serve, env.get("HOME", "."))
     path = request[kinds[0]]
     if not isinstance(path, str) or "\0" in path:
@@ -55,7 +55,7 @@ def run_program(program: Callable[[], int]) -> None:
     try:
         os.closerange(3, OPEN_FILES_SOFT)  # files of the relay
         for number in (signal.SIGPIPE, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # closed pipes end the program, which then tidies up
+            signal.signal(number, signal.SIG_IGN)  # closing the pipes ends the program, which then cleans up
         code = program()
     except BaseException as error:  # the forked process must exit here, even after an unexpected error
         _report(repr(error))
@@ -107,7 +107,7 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
     os.close(2)
     try:
         forward(connection)
-    except OSError:  # one of the sides has reset the connection
+    except OSError:  # one side has reset the connection
         return 1
     return 0
 

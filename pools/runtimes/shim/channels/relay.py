@@ -61,13 +61,13 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
     relay = Relay(socket.socket(fileno=connection), signals)
     try:
         relay.serve(lambda request: start_command(pod, libc, request, mark))
-    except (OSError, BrokenFrames):  # sending may fail before the end of the connection is seen
+    except (OSError, BrokenFrames):  # sending may fail before the end of the connection is detected
         relay.hang_up()
     os._exit(0)
 
 
 def _own_files_and_signals(connection: int) -> int:
-    """Close the shim's files and replace its signal handlers. Return a pipe that announces SIGCHLD."""
+    """Close the shim's files and replace its signal handlers. Return a pipe that signals SIGCHLD."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for name in os.listdir("/proc/self/fd"):
@@ -217,7 +217,7 @@ class Relay:
             pass
 
     def hang_up(self) -> None:
-        """End a running command as if its terminal was closed, and give it time to exit."""
+        """End a running command as if its terminal had been closed, and give it time to exit."""
         if self._command is None or self._command.failure or self._command.has_exited:
             return
         self._command.hang_up()

@@ -31,11 +31,11 @@ class _Container:
         self.cgroups = self
 
     def join(self) -> None:
-        """Do nothing, because processes of the container are in its control groups."""
+        """Do nothing, because the container's processes are already in its control groups."""
 
 
 class _NoCalls:
-    """Stand-in for the C library, whose calls protect the shim. The container has no shim."""
+    """Stand-in for the C library, whose calls protect the shim. The container has no shim to protect."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

@@ -16,9 +16,9 @@ from pools.runtimes.shim.channels.archive import (
 )
 
 EXTENDED_MAX = 1024 * 1024  # bytes of a member's extended header
-KEYS = (b"path", b"linkpath", b"size", b"mtime")  # values of the extended header that are used
-NUMBER_MAX = 2**62  # bytes of a file, or seconds since 1970
-DIGITS_MAX = 20  # characters of such a number
+KEYS = (b"path", b"linkpath", b"size", b"mtime")  # keys of the extended header that are used
+NUMBER_MAX = 2**62  # maximum file size in bytes, or time in seconds since 1970
+DIGITS_MAX = 20  # maximum number of characters in such a number
 
 
 class Unpacker:
@@ -31,7 +31,7 @@ class Unpacker:
     def __init__(self, target: str, name: str = "") -> None:
         self._target, self._name = target or CONTENTS, name
         self._root = ""  # name of the archive's first member
-        self._prefix: list[str] = []  # directories between the first level and the root
+        self._prefix: list[str] = []  # directories between the archive's top level and the root
         self._levels: list[_Level] = []  # open directories
         self._file: _File | None = None
         self._extended: bytearray | None = None  # extended header that is being received
@@ -39,7 +39,7 @@ class Unpacker:
         self._block = bytearray()
         self._left = self._padding = 0
         self.files = self.size = 0
-        self.total: int | None = None  # size of a file that is copied alone, once it is known
+        self.total: int | None = None  # size of a file that is copied on its own, once known
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
@@ -65,7 +65,10 @@ class Unpacker:
                 self._end_member()
 
     def close(self) -> None:
-        """Set the times of the last directories. Raises CopyError if the archive is incomplete."""
+        """Set the modification times of the last directories.
+
+        Raises CopyError if the archive is incomplete.
+        """
         if not self.is_complete:
             raise CopyError("The connection was lost before the copy was complete")
         while self._levels:
@@ -312,7 +315,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def _parse_extended(data: bytearray) -> dict[str, str]:
-    """Return the used values of an extended header, whose records have the form LENGTH KEY=VALUE.
+    """Return the values of an extended header that are used, whose records have the form LENGTH KEY=VALUE.
 
     Raises CopyError.
     """

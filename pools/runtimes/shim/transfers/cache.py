@@ -16,8 +16,8 @@ TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes millise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-DISK_SHARE = 0.2  # share of the disk that objects without a pod may take
-RESERVE_BYTES = 256 * 2**20  # space that a fetch leaves free for logs and records
+DISK_SHARE = 0.2  # share of the disk that unused objects may take
+RESERVE_BYTES = 256 * 2**20  # space that a transfer leaves free for logs and records
 LOCK_SECONDS = 0.2
 _LOCK, _DRAFT = ".lock", ".new"
 
@@ -30,8 +30,9 @@ class Cache:
         self._lock = -1
 
     def lock(self, wait: Callable[[float], None]) -> None:
-        """Lock the cache against other processes. While another process has the lock, call `wait` with
-        seconds.
+        """Lock the cache against other processes.
+
+        While another process holds the lock, call `wait` with a number of seconds.
         """
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
@@ -54,11 +55,11 @@ class Cache:
         return os.path.exists(self.path(entry))
 
     def draft(self, entry: Object) -> str:
-        """Return the path of an object's draft, which `store` turns into a file of the cache."""
+        """Return the path of an object's draft, which `store` turns into a cache file."""
         return self.path(entry) + _DRAFT
 
     def store(self, entry: Object) -> None:
-        """Turn the draft into a file that everyone on the machine with access to a volume may read."""
+        """Turn the draft into a file that everyone with access to a volume on this machine may read."""
         draft = self.draft(entry)
         os.chmod(draft, 0o444)
         os.utime(draft, (entry.modified, entry.modified))
@@ -79,7 +80,7 @@ class Cache:
         return free
 
     def trim(self) -> None:
-        """Delete unused objects, least recently used first, until the rest fits their share of the disk."""
+        """Delete unused objects, least recently used first, until the cache fits its share of the disk."""
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
         unused = sum(size for _, size, _, _ in _unused(self._root))
@@ -126,7 +127,8 @@ def _unused(root: str) -> Iterator[tuple[float, int, str, str]]:
                 except FileNotFoundError:
                     continue
                 if status.st_nlink == 1:
-                    # The time of the last change of the number of links is the time of the last use.
+                    # The status change time is that of the last change to the number of links, and thus of
+                    # the last use.
                     yield status.st_ctime, status.st_size, directory.path, entry.path
 
 
@@ -138,7 +140,7 @@ def _size_of(entry: os.DirEntry[str]) -> int:
 
 
 def _try_lock(directory: str) -> int:
-    """Return a descriptor that holds the lock, or -1 if another process has the lock."""
+    """Return a descriptor that holds the lock, or -1 if another process holds it."""
     fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,8 +34,8 @@ class Transfer:
     BROKEN, the next attempt gets `is_broken`.
     """
 
-    progress = ""  # beginning of progress messages, such as "downloading the code"
-    failure = ""  # beginning of error messages
+    progress = ""  # prefix of progress messages, such as "downloading the code"
+    failure = ""  # prefix of error messages
     stopped = ""  # message if the pod was stopped
 
     def __init__(self, directory: str, order: dict[str, str], secret: str, interrupts: Interrupts) -> None:
@@ -45,14 +45,14 @@ class Transfer:
         self.cause = ""
 
     def prepare(self) -> None:
-        """Delete what an earlier attempt left behind."""
+        """Delete the remains of an earlier attempt."""
 
     def work(self, output: int, is_broken: bool) -> None:
-        """Do the transfer in the child process. Raises Failure and OSError."""
+        """Perform the transfer in the child process. Raises Failure and OSError."""
         raise NotImplementedError
 
     def run(self) -> str:
-        """Do the transfer. Return an error message or "". Raises OSError."""
+        """Perform the transfer. Return an error message or "". Raises OSError."""
         try:
             kind = ""
             for number, pause in enumerate((*PAUSES, None), 1):
@@ -120,7 +120,7 @@ class Transfer:
         wake_listeners(self._order["wake_dir"])
 
     def _run_child(self, output: int, is_broken: bool) -> None:
-        """Do the transfer in this forked process. Never return."""
+        """Perform the transfer in this forked process, and never return."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -137,7 +137,7 @@ class Transfer:
         os._exit(0)
 
     def describe_error(self, reason: str) -> str:
-        """Return the message for an unexpected error or an error of the operating system."""
+        """Return the message for an unexpected error or an operating system error."""
         return reason
 
 

@@ -1,4 +1,4 @@
-"""The pod's own copy of a writable volume, and the record that shows later what the pod has changed.
+"""The pod's own copy of a writable volume, and the record that later shows what the pod has changed.
 
 A file has been changed if its status is newer than that of the record. A pod cannot set the time of this
 change, unlike the modification time, and cannot see the record.
@@ -46,9 +46,9 @@ def write_copied(objects: list[Object], place: str) -> None:
     """Write the record of the objects that have been copied to the directory `place`. Raises OSError."""
     with open(f"{copied_record(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
         json.dump([[entry.path, entry.etag] for entry in objects], file)
-    time.sleep(TICK_SECONDS)  # all copies are older than the record
+    time.sleep(TICK_SECONDS)  # all copies must be older than the record
     os.rename(file.name, copied_record(place))
-    time.sleep(TICK_SECONDS)  # and everything that the pod does is newer
+    time.sleep(TICK_SECONDS)  # all changes by the pod must be newer than the record
 
 
 def copied_record(place: str) -> str:

@@ -1,4 +1,4 @@
-"""Download objects of an object store with signed URLs, several at a time."""
+"""Download objects from an object store with signed URLs, several at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
 THREADS = 8
-BATCH = 200  # URLs that are signed at a time, because they expire
+BATCH = 200  # maximum number of URLs signed at once, because they expire
 BLOCK = 1024 * 1024
 REPORT_WAIT = 0.5
 _CHANGED = (404, 412)
@@ -50,7 +50,7 @@ def download_objects(
 
 
 class _Downloads:
-    """State that the threads share. The first error ends all of them."""
+    """State shared by the threads. The first error ends all of them."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache, self._lock = cache, threading.Lock()
@@ -60,7 +60,7 @@ class _Downloads:
         self.count = self.received = 0
 
     def work(self) -> None:
-        """Download objects of the queue until it is empty."""
+        """Download objects from the queue until it is empty."""
         while True:
             with self._lock:
                 if not self.queue or self.error is not None:
@@ -69,7 +69,7 @@ class _Downloads:
                 self._opener = self._opener or build_opener(url, "")
             try:
                 self._download(entry, url, self._opener)
-            except BaseException as error:  # reported by the thread that waits for all of them
+            except BaseException as error:  # the thread that waits for all others reports the error
                 self.error = self.error or error
                 return
             with self._lock:
@@ -131,5 +131,5 @@ def _raise_answer(error: Exception) -> None:
 
 
 def _is_expired(text: str) -> bool:
-    """Return whether a URL has expired while it waited for its turn."""
+    """Return whether a URL expired while waiting for its turn."""
     return "Request has expired" in text or "ExpiredToken" in text

@@ -1,4 +1,4 @@
-"""HTTP requests that a node sends for one of its pods."""
+"""HTTP requests that a node sends on behalf of one of its pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 def build_opener(url: str, ca: str) -> OpenerDirector:
     """Return an opener for the server of this URL that follows no redirects.
 
-    `ca` contains the certificates that verify the server, or is empty for those of the node.
+    `ca` contains the certificates that verify the server, or is empty to use the node's own.
     """
     import ssl
     import urllib.request

@@ -1,4 +1,4 @@
-"""Fetch the volumes of a pod that are stored in S3.
+"""Fetch a pod's volumes that are stored in S3.
 
 Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
 from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
@@ -22,8 +22,8 @@ from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
 DIRECTORY = "volumes"  # below the pod's directory of records, which the pod cannot see
-LISTINGS_MAX = 3  # times that changing objects are listed again
-WAIT_SECONDS = 2.0  # between questions whether the changes of earlier pods are stored
+LISTINGS_MAX = 3  # maximum number of listings while objects keep changing
+WAIT_SECONDS = 2.0  # seconds between checks whether the changes of earlier pods are stored
 _MB = 1e6
 
 
@@ -40,7 +40,7 @@ def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interr
 
 
 class _ChangesPending(Exception):
-    """Raised with a message while changes of earlier pods to the volume are not stored yet."""
+    """Raised with a message while earlier pods' changes to the volume are not stored yet."""
 
 
 class VolumeFetch(Transfer):
@@ -96,7 +96,7 @@ class VolumeFetch(Transfer):
         time.sleep(seconds)
 
     def _lock_and_list(self) -> list[Object]:
-        """Lock the cache, and return the objects once the changes of earlier pods are stored.
+        """Lock the cache. Return the objects once the changes of earlier pods are stored.
 
         Raises Failure and UnusableListing.
         """

@@ -43,12 +43,12 @@ class PreemptionPolicy:
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        """Return whether a gang over its fair share cannot have any victims."""
+        """Return whether a gang over its fair share can never have victims."""
         del board, gang
         return False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
-        """Return whether workloads of this project may be evicted now."""
+        """Return whether this project's workloads may be evicted now."""
         raise NotImplementedError
 
     @property

@@ -127,7 +127,7 @@ class NodeCosts:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        """Add a queue to the heap, unless the heap already contains it at the same or a lower cost."""
+        """Add a queue to the heap, unless the heap already contains it at the same cost or a lower one."""
         if not self._offers[name][1]:
             self._queue_costs.pop(name, None)
             return
@@ -241,7 +241,7 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with chosen ones, or its gang cannot lose all of these victims."""
+    """Return whether the victim overlaps with those already chosen, or its gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:

@@ -32,8 +32,7 @@ class ShownCode:
 def code_context(
     actor: Actor, data: Mapping[str, Any] | None, git: ShownPart | None, selected: str
 ) -> dict[str, Any]:
-    """Return the template context for the code card: the document's code, and the fields of the selected
-    source.
+    """Return the template context for the code card: the document's code, and the selected source's fields.
 
     Without a selection, the source is that of the document's code.
     """

@@ -31,7 +31,7 @@ from scheduler.web.submit.form.fields import (
 )
 
 PREFIX = "f:"
-CODE = "code"  # key of the section that names the files of pods
+CODE = "code"  # key of the section that specifies the pods' files
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
 TEXT_ONLY_HINT = "This value can only be edited in the document."
 

@@ -65,7 +65,7 @@ class Field:
     hint: str = ""
     choices: Choices = ()
     suggestions: str = ""  # name of the list of suggestions
-    default: str = ""  # what an empty field means
+    default: str = ""  # meaning of an empty field
     many: bool = False
     wide: bool = False
     unfolds: bool = True  # whether a value opens the further options that contain the field
@@ -84,7 +84,7 @@ class FormPart:
     more: tuple[Field, ...] = ()
     at: Location | None = None
     add: str = ""  # list to which another group of this kind can be added
-    summary: str = ""  # what a group is for that is folded until it has values
+    summary: str = ""  # purpose of a group that is collapsed until it has values
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Find programs that commands name but that no pod will have.
+"""Find programs that commands refer to but that no pod will contain.
 
 A pod without code, an image or a workspace starts in an empty directory.
 """
@@ -24,7 +24,7 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # the program is in the command itself o
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     """Map the path of each command to the program file that it starts and that is not part of the workload.
 
-    Only commands that start with the program are understood. A command that could create or find the
+    Only commands that begin with the program are recognized. A command that could create or find the
     file itself, such as one that changes the directory first, is left out.
     """
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):

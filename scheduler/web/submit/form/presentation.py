@@ -90,7 +90,7 @@ class ShownPart:
     more: list[ShownField]
     remove: str = ""
     add: str = ""
-    summary: str = ""  # a section with a summary is folded until it has values
+    summary: str = ""  # a section with a summary is collapsed until it has values
 
     @property
     def expanded(self) -> bool:

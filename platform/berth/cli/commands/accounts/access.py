@@ -162,8 +162,8 @@ def describe_user(*, user: UserArgument, output: OutputOption = Output.TABLE) ->
 def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
     """Deactivate a user, who can then no longer sign in.
 
-    Their browser sessions, tokens and open connections, such as commands in pods, end. Their workloads keep
-    running, and their roles and their history are kept.
+    Their browser sessions, tokens and open connections, such as commands in pods, are ended. Their workloads
+    keep running, and their roles and their history are kept.
 
     \b
     berth user deactivate dave

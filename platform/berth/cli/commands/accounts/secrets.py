@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from berth.client.models.tenants import SecretUse, StoredSecret
 
 app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools, and your own.")
-USES_SHOWN = 20  # number of uses shown after a secret was set
+USES_SHOWN = 20  # maximum number of uses shown after setting a secret
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
 SecretProjectOption = Annotated[
     str | None,

@@ -53,7 +53,7 @@ def create(
     ] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Subscribe to the events of your workloads, a project, a department or the whole platform.
+    """Subscribe to the events of your workloads, a project, a department or the entire platform.
 
     \b
     berth subscription create me@example.org --on preempted,failed,pending --minutes 30

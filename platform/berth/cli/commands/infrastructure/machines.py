@@ -190,7 +190,7 @@ def _print_removal(machine: Any) -> None:
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
-    """Return titles and values of the inventory that the machine's agent reported, or nothing."""
+    """Return the titles and values of the inventory that the machine's agent reported, or nothing."""
     if inventory is None:
         return []
     gpus = Counter(f"{gpu.model} with {gpu.memory_mib} MiB" for gpu in inventory.gpus)

@@ -33,7 +33,7 @@ Name = PoolArgument
 # Providers that cannot preview their nodes before the pool exists.
 WITHOUT_PREVIEW = (None, "local", "static")
 SCALABLE = ("local", "aws")  # providers that start and stop nodes on demand
-# Fields whose change can remove nodes.
+# Changing these fields can remove nodes.
 NODE_COUNT_FIELDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}
 
 
@@ -202,7 +202,7 @@ def scale(
 
 
 def _print_created_pool(pool: Any) -> None:
-    """Print what was created, and how to change what GPU workloads may need."""
+    """Print what was created, and how to change the settings that GPU workloads may need."""
     name = safe(pool.name)
     print(f"{name}: {format_state(pool)}")
     if not pool.gpus_per_node:

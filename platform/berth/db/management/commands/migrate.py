@@ -1,4 +1,4 @@
-"""Django's command `migrate`, which ignores changes that leave the database as it is."""
+"""Django's `migrate` command, except that it ignores changes that do not affect the database."""
 
 from django.core.management.commands import migrate
 

@@ -14,7 +14,7 @@ from django.utils.http import content_disposition_header
 from rest_framework.request import Request
 
 PART_BYTES = 256 * 1024
-MEMORY_BYTES = 1024 * 1024  # larger CSV files are in a temporary file while they are sent
+MEMORY_BYTES = 1024 * 1024  # larger CSV files are buffered in a temporary file
 # Initial characters that make a spreadsheet evaluate a cell, including full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 

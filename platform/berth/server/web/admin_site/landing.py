@@ -146,7 +146,7 @@ def _cycles_table() -> Card:
 
 
 def _changes_table(actor: Actor) -> Card:
-    """Return the latest changes in the words of the activity page."""
+    """Return the latest changes, worded as on the activity page."""
     changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
         (

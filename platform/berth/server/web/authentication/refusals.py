@@ -1,4 +1,4 @@
-"""Pages for requests that Django rejects: missing permissions and forms that can no longer be checked."""
+"""Pages for requests that Django rejects: missing permissions and forms without a valid CSRF token."""
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse

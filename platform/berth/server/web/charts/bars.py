@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 WIDTH = 1000
-BREAK = 20  # width of the gap, and of the end, of a bar that exceeds the scale
+BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Bar:
     quota: int | None = None  # position of the mark; None if unlimited or missing
     share: int | None = None
     label: str = ""
-    continues: bool = False  # whether the end is drawn broken, because the amount exceeds the scale
+    continues: bool = False  # whether the bar has a gap near its end because the amount exceeds the scale
 
 
 def quota_bar(
@@ -76,7 +76,7 @@ def bar_scale(longest: int) -> int:
 
 
 def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
-    """Return a bar that shows amounts one after another on a track of length `total`."""
+    """Return a bar that shows amounts side by side on a track of length `total`."""
     parts, at = [], 0
     for amount, kind in amounts:
         start, end = _x(at, total), _x(at + amount, total)

@@ -1,6 +1,6 @@
 """Colours of projects, the same on all pages."""
 
-HUES = 14  # projects that follow one another have different colours
+HUES = 14  # projects with consecutive numbers have different colours
 OTHER_PROJECTS_HUE = "hue-other"
 
 

@@ -62,7 +62,7 @@ def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float]]]]) -
 
 
 def _y(value: float, low: float, high: float) -> float:
-    # Halves, because the difference of two large numbers may overflow.
+    # Halve the numbers first, because the difference of two large numbers may overflow.
     return HEIGHT - HEIGHT * ((value / 2 - low / 2) / (high / 2 - low / 2))
 
 
@@ -81,7 +81,7 @@ def _marks(low: float, high: float) -> list[float]:
 def _is_round(low: float, high: float) -> bool:
     """Return whether the axis can have marks at round numbers.
 
-    It cannot if the marks would overflow, or would all be the same number.
+    This is impossible if the marks would overflow or would all be the same number.
     """
     largest = max(abs(low), abs(high))
     return largest < 1e300 and high - low > max(largest * 1e-9, 1e-300)

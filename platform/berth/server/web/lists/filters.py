@@ -1,4 +1,4 @@
-"""Describe a page's filters that name objects hidden from the user."""
+"""Describe the filters of a page that refer to objects hidden from the user."""
 
 from berth.core.problems import Problem
 

@@ -58,7 +58,7 @@ class Announcer:
                 self._pending[(kind, (project, department))] = None
             elif ids is not None:
                 ids.update(object_ids)
-            # a forked process does not have the thread
+            # a forked process does not inherit the thread
             if self._sender is not None and self._sender.is_alive():
                 if is_first:
                     self._changed.notify_all()
@@ -121,7 +121,7 @@ class Announcer:
 
 
 def build_notes(pending: dict[tuple[str, NoteScope], set[str] | None]) -> Iterator[dict[str, Any]]:
-    """Yield one note per kind and scope. A note without IDs stands for all objects of its kind."""
+    """Yield one note per kind and scope. A note without IDs refers to all objects of its kind."""
     for (kind, (project, department)), ids in sorted(pending.items(), key=str):
         listed_ids = sorted(ids) if ids is not None and len(ids) <= IDS_MAX else None
         yield {"kind": kind, "project": project, "department": department, "ids": listed_ids}

@@ -188,7 +188,7 @@ def currency() -> str:
 
 @register.simple_tag
 def section_of(path: str) -> NavigationEntry | None:
-    """Return the page with the list to which the page at `path` belongs."""
+    """Return the list page that the page at `path` belongs to."""
     return list_entry(path)
 
 
@@ -231,7 +231,7 @@ def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any
 
 @register.filter
 def commands(text: str) -> SafeString:
-    """Render text in which commands are enclosed in backticks."""
+    """Render text with commands in backticks as HTML."""
     parts = enumerate(text.split("`"))
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", part) if place % 2 else part,) for place, part in parts)
@@ -257,7 +257,7 @@ def current(place: Any, path: str) -> bool:
 def sortable_header(
     context: Context, key: str, title: str, classes: str = "", rowspan: int = 1
 ) -> dict[str, Any]:
-    """Render a column header that sorts by its column. Sorting again reverses the order."""
+    """Render a column header that sorts the list by its column. Sorting again reverses the order."""
     current_sort = context["sort"]
     down = current_sort == f"-{key}"
     query = context["request"].GET.copy()

@@ -27,7 +27,7 @@ READ, WRITE, APPEND, CREATE, TRUNCATE, EXCLUSIVE = 1, 2, 4, 8, 16, 32  # flags o
 HANDLES_MAX = 1024
 DATA_MAX = PACKET_MAX - 1024
 NAMES_PER_REPLY = 100
-EXTENSIONS = {  # names with versions
+EXTENSIONS = {  # extension names and their versions
     b"posix-rename@openssh.com": b"1", b"hardlink@openssh.com": b"1", b"fsync@openssh.com": b"1",
     b"lsetstat@openssh.com": b"1", b"statvfs@openssh.com": b"2", b"limits@openssh.com": b"1",
     b"expand-path@openssh.com": b"1",
@@ -40,7 +40,7 @@ BLOCK = 256 * 1024
 
 
 class SftpServer:
-    """Server for one client. `write` sends a packet. `home` is the directory that `~` stands for."""
+    """Server for one client. `write` sends a packet. `home` is the directory that replaces `~`."""
 
     def __init__(self, write: Callable[[bytes], None], home: bytes) -> None:
         self._write, self._home = write, home

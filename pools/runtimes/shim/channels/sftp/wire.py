@@ -43,7 +43,7 @@ class Reader:
         return self.take(self.uint32())
 
     def path(self) -> bytes:
-        """Return a path. An empty path is the current directory."""
+        """Return a path. An empty path means the current directory."""
         path = self.text() or b"."
         if b"\0" in path:
             raise BrokenPacket("a path contains NUL")
