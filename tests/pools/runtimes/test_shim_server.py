@@ -57,8 +57,8 @@ def channel_sockets() -> set[str]:
     return {f"socket:[{row[6]}]" for row in rows if row[3] == LISTENING and row[-1].endswith(f"/{SOCKET}")}
 
 
-def is_only_the_channel(found: set[str]) -> bool:
-    return len(found) == 1 and found <= channel_sockets()
+def is_only_the_channel(sockets: set[str]) -> bool:
+    return len(sockets) == 1 and sockets <= channel_sockets()
 
 
 def memory(pid: int) -> bytes:
@@ -223,7 +223,7 @@ def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStag
         stage.runtime.start(order(f"p-{number}", "true"))
     for number in range(5):
         ended(stage.runtime, f"p-{number}")
-    poll_until(lambda: servers(stage.root), lambda found: found == [server(stage)])
+    poll_until(lambda: servers(stage.root), lambda running: running == [server(stage)])
     poll_until(lambda: not descendants(server(stage)))
     stage.restart()
     poll_until(lambda: not servers(stage.root))
