@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded import EmbeddedCluster, run_server
+from tests import prepared
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until
 from tests.open_files import open_files
@@ -141,6 +143,26 @@ def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> N
     assert refused.returncode == 1
     assert (
         "BERTH_WEB_PROCESSES is 'many'. Set it to a number of web processes from 1 to 32." in refused.stderr
+    )
+
+
+def test_database_of_another_development_version_prevents_the_start(prepared_home: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
+        home = Path(place) / "home"
+        prepared.copy_directory(prepared_home, home)
+        cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS)
+        with run_server(cluster, log=Path(place) / "log"), psycopg.connect(cluster.url()) as database:
+            database.execute("ALTER TABLE projects_workload DROP COLUMN peer_failures")
+        rejected = subprocess.run(
+            [sys.executable, "-m", "berth.server.up"],
+            env=Installation(home).env(), cwd="/", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert rejected.returncode == 1
+    assert rejected.stderr == (
+        f"Berth did not start. The database of this home ({home}) was created by another development version "
+        "of Berth, and this version cannot use it. Set BERTH_HOME to a new directory, or delete all data "
+        "with `make demo-reset`, or continue with that version. Differences: table projects_workload has no "
+        "column peer_failures.\n"
     )
 
 

@@ -1,5 +1,7 @@
 """Error that prevents Berth from starting."""
 
+FOREIGN_DATABASE = 3  # exit code of the preparation if another development version created the database
+
 
 class StartupError(Exception):
     """Raised if Berth failed to start. No process is left running. The message states a remedy."""

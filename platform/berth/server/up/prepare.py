@@ -5,9 +5,12 @@ This module runs in a separate process, so that the supervisor never loads Djang
 
 import argparse
 import secrets
+import sys
 from pathlib import Path
 
 import django
+
+from berth.server.up.errors import FOREIGN_DATABASE
 
 ADMIN = "admin"
 
@@ -21,7 +24,13 @@ def main() -> None:
     from django.conf import settings
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0, interactive=False)
+    from berth.db.management.commands.migrate import ForeignDatabaseError
+
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except ForeignDatabaseError as error:
+        print(error, file=sys.stderr)
+        sys.exit(FOREIGN_DATABASE)
     ensure_admin(password_file(settings.BERTH_HOME))
     if options.demo:
         call_command("demo", verbosity=0)

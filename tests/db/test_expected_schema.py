@@ -1,0 +1,49 @@
+"""Tests for databases that an earlier development version of Berth created."""
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+
+from berth.db.expected_schema import LISTED, schema_differences
+
+pytestmark = pytest.mark.django_db
+
+
+def run_sql(*statements: str) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def test_migrated_database_has_the_tables_of_the_models() -> None:
+    assert schema_differences() == []
+    call_command("migrate", verbosity=0)
+
+
+def test_database_without_a_column_of_the_models_is_rejected() -> None:
+    run_sql("ALTER TABLE projects_workload DROP COLUMN peer_failures")
+    with pytest.raises(CommandError, match="created by another development version of Berth") as rejected:
+        call_command("migrate", verbosity=0)
+    assert "Differences: table projects_workload has no column peer_failures." in str(rejected.value)
+
+
+def test_column_that_new_rows_would_not_set_is_a_difference() -> None:
+    run_sql(
+        "ALTER TABLE projects_workload ADD COLUMN former_name varchar(8) NOT NULL DEFAULT 'x'",
+        "ALTER TABLE projects_workload ALTER COLUMN former_name DROP DEFAULT",
+        "ALTER TABLE projects_workload ADD COLUMN former_note varchar(8)",
+    )
+    assert schema_differences() == ["column former_name of table projects_workload must not be empty"]
+
+
+def test_message_lists_a_few_of_many_differences() -> None:
+    run_sql(
+        *(
+            f"ALTER TABLE projects_workload DROP COLUMN {name} CASCADE"
+            for name in ("name", "run", "phase", "kind")
+        )
+    )
+    assert len(schema_differences()) == LISTED + 1
+    with pytest.raises(CommandError, match="; and 1 more"):
+        call_command("migrate", verbosity=0)
