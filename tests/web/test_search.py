@@ -1,5 +1,6 @@
 """Tests for the search dialog: results of each kind, and nothing that the user may not see."""
 
+import html
 import re
 from uuid import UUID
 
@@ -38,7 +39,8 @@ def links(client: Client, words: str) -> list[str]:
 
 def titles(client: Client, words: str) -> set[str]:
     text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
-    return set(re.findall(r"<span>([^<]+)</span>", text))
+    titles = re.findall(r'<span class="title">(.*?)</span>', text)
+    return {html.unescape(re.sub("</?mark>", "", title)) for title in titles}
 
 
 def test_search_results_include_pages_objects_and_projects(
@@ -174,6 +176,28 @@ def test_misspelt_words_find_the_latest_of_many_workloads(
     make.workload(cast.vision, "brightness", id=UUID(int=1), submitted_at=make.ago(minutes=1))
     make.workload(cast.vision, "older", id=UUID(int=2), submitted_at=make.ago(hours=9))
     assert "brightness" in titles(sign_in("alice"), "brihgtness")
+
+
+def test_matches_of_names_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -> None:
+    boom = make.workload(cast.vision, "boom", phase="failed")
+    alice = sign_in("alice")
+    assert links(alice, "bo")[0] == f"/workloads/{boom.pk}"
+    assert "/" not in links(alice, "bo"), "dashboard contains bo but does not start with it"
+    assert links(alice, "dash")[0] == "/"
+
+
+def test_prefix_matches_come_before_newer_workloads_with_other_matches(cast: Cast, sign_in: SignIn) -> None:
+    first = make.workload(cast.vision, "grid-search", submitted_at=make.ago(hours=9))
+    for number in range(9):
+        make.workload(cast.vision, f"hypergrid-{number}")
+    assert links(sign_in("alice"), "grid")[0] == f"/workloads/{first.pk}"
+
+
+def test_results_show_the_state_and_mark_the_match(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "boom", phase="failed")
+    text = sign_in("alice").get("/search", {"q": "OO"}, headers=HTMX).content.decode()
+    assert '<span class="title">b<mark>oo</mark>m</span>' in text
+    assert '<span class="chip bad">Failed</span>' in text
 
 
 def test_pages_are_found_by_synonyms(cast: Cast, sign_in: SignIn) -> None:

@@ -36,7 +36,7 @@ VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Search result: the target of its link, and the project or pool to which it belongs.
+    """Search result: the target of its link, the project or pool to which it belongs, and its state.
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
     `switches_theme` has no target.
@@ -48,6 +48,7 @@ class Hit:
     place: str = ""
     in_dialog: bool = False
     switches_theme: bool = False
+    state: str = ""
 
 
 def _everyone(actor: Actor) -> bool:
@@ -91,9 +92,9 @@ def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
     """Yield the forms whose titles contain all words, if the user may fill them in."""
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
-            yield Hit(title, reverse(route), icon, "Action", in_dialog=route not in PAGES_OF_FORMS)
+            yield Hit(title, reverse(route), icon, in_dialog=route not in PAGES_OF_FORMS)
     if all(word.lower() in SWITCH_THEME.lower() for word in words):
-        yield Hit(SWITCH_THEME, "#", "theme", "Action", switches_theme=True)
+        yield Hit(SWITCH_THEME, "#", "theme", switches_theme=True)
 
 
 def page_actions(actor: Actor, url: str | None) -> list[Hit]:
@@ -185,7 +186,6 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
             f"{EDIT_QUOTA} of {project.name} in {pool.name}",
             reverse("quota", args=["projects", project.name, pool.name]),
             "quotas",
-            "Action",
         )
         for project in named or all_projects[:MAX_CANDIDATES]
         for pool in pools

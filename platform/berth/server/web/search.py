@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import Any
 
@@ -26,11 +27,14 @@ from berth.server.web.palette import (
     split_verb,
     workload_actions,
 )
+from berth.server.web.search_rank import rank, starts_any
 from pools.models.node import NodeState
 from projects.access import may_submit_anywhere, visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
+from projects.models import Phase
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
@@ -53,22 +57,18 @@ def search(request: Request) -> HttpResponse:
         nearest_words = nearest(actor, words)
         groups = _find_nonempty(actor, nearest_words, url) if nearest_words != words else []
         corrected = " ".join(nearest_words) if groups else ""
-    return render(request, "web/search.html", {"groups": groups, "words": words, "corrected": corrected})
+    context = {"groups": groups, "words": words, "corrected": corrected, "marked": corrected.split() or words}
+    return render(request, "web/search.html", context)
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
-    return _exact_first([group for group in find_groups(actor, words, url) if group.hits], words)
-
-
-def _exact_first(groups: list[HitGroup], words: list[str]) -> list[HitGroup]:
-    """Return the groups, starting with those that contain an object with exactly this name."""
-    name = " ".join(words).lower()
-
-    def has_exact(group: HitGroup) -> bool:
-        is_object = group.title not in ("Actions", "Pages")
-        return is_object and any(hit.title.lower() == name for hit in group.hits)
-
-    return sorted(groups, key=lambda group: not has_exact(group))
+    """Return the groups with hits. Groups, and the hits in a group, are ordered by their best match."""
+    groups = [group for group in find_groups(actor, words, url) if group.hits]
+    if not words:
+        return groups
+    for group in groups:
+        group.hits.sort(key=lambda hit: rank(hit, words))
+    return sorted(groups, key=lambda group: rank(group.hits[0], words))
 
 
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
@@ -84,18 +84,10 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         yield HitGroup("Pages", list(_pages(actor, words)))
         return
     verb, rest = split_verb(words)
-    if verb:
-        yield HitGroup("Actions", list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND])
-    yield HitGroup("Actions", quota_actions(actor, words))
-    yield HitGroup("Pages", [*_pages(actor, words), *page_phrases(actor, words), *form_actions(actor, words)])
-    found_workloads = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
-    yield HitGroup(
-        "Workloads",
-        [
-            Hit(row.name, reverse("workload", args=[row.pk]), "workloads", f"{row.project.name}, {row.phase}")
-            for row in found_workloads.order_by("is_other", "-submitted_at")[:MAX_OF_A_KIND]
-        ],
-    )
+    of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
+    yield HitGroup("Actions", [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)])
+    yield HitGroup("Pages", [*_pages(actor, words), *page_phrases(actor, words)])
+    yield HitGroup("Workloads", list(_workloads(actor, words)))
     yield HitGroup(
         "Arrays",
         [
@@ -103,20 +95,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
             for row in _matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
         ],
     )
-    yield HitGroup(
-        "Services",
-        [
-            Hit(
-                row.workload.name,
-                reverse("service", args=[row.workload_id]),
-                "services",
-                row.workload.project.name,
-            )
-            for row in _matches(services(actor), words, "workload__name", "workload__project__name").order_by(
-                "is_other", "-created_at"
-            )[:MAX_OF_A_KIND]
-        ],
-    )
+    yield HitGroup("Services", list(_services(actor, words)))
     yield HitGroup(
         "Schedules",
         [
@@ -125,6 +104,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 reverse("schedule", args=[row.project.name, row.name]),
                 "schedules",
                 row.project.name,
+                state="" if row.next_at else "paused",
             )
             for row in _matches(schedules(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
         ],
@@ -153,7 +133,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Nodes",
         [
-            Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name)
+            Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
             for row in _matches(visible_nodes(actor), words, "name", "pool__name")
             .exclude(state=NodeState.ENDED)
             .select_related("pool")[:MAX_OF_A_KIND]
@@ -173,6 +153,21 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
 
 
+def _workloads(actor: Actor, words: list[str]) -> Iterator[Hit]:
+    matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
+    for row in matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND]:
+        can_start = row.phase != Phase.PENDING or row.reason != UNSCHEDULABLE
+        state = row.phase if can_start else "unschedulable"
+        yield Hit(row.name, reverse("workload", args=[row.pk]), "workloads", row.project.name, state=state)
+
+
+def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
+    matching = _matches(services(actor), words, "workload__name", "workload__project__name")
+    for row in matching.order_by("match", "-created_at")[:MAX_OF_A_KIND]:
+        path, project = reverse("service", args=[row.workload_id]), row.workload.project.name
+        yield Hit(row.workload.name, path, "services", project, state=row.workload.phase)
+
+
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
     """Yield the actions with this verb on the open page and on matching workloads and schedules."""
     hits = page_actions(actor, url) if not words else []
@@ -187,10 +182,12 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 
 
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
+    """Yield the pages. A word may be part of the title, or the start of a keyword."""
     for group, entries in navigation_groups(may_submit=may_submit_anywhere(actor)):
         for entry in entries:
-            names = f"{entry.title} {' '.join(SYNONYMS.get(entry.path, ()))}".lower()
-            if all(word.lower() in names for word in words):
+            title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
+            starts = tuple(chain.from_iterable(each.split() for each in keywords))
+            if all(word.lower() in title or starts_any(word, starts) for word in words):
                 yield Hit(entry.title, entry.path, entry.icon, group)
 
 
@@ -199,12 +196,16 @@ def _workload_list_url(project: str) -> str:
 
 
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
-    """Return the rows in which each word occurs in one of the columns.
+    """Return the rows in which each word occurs in one of the columns, the best matches first.
 
-    `is_other` is 0 for rows whose first column equals the search text, and 1 for others.
+    Their `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 for others.
     """
     words = [*words]
     for word in words:
         rows = rows.filter(reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns)))
-    exact = When(**{f"{columns[0]}__iexact": " ".join(words)}, then=0)
-    return rows.annotate(is_other=Case(exact, default=1)).order_by("is_other", columns[0])
+    name, text = columns[0], " ".join(words)
+    is_exact, is_start = (
+        When(**{f"{name}__iexact": text}, then=0),
+        When(**{f"{name}__istartswith": text}, then=1),
+    )
+    return rows.annotate(match=Case(is_exact, is_start, default=2)).order_by("match", name)

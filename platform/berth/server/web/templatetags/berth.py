@@ -22,6 +22,7 @@ from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
+from berth.server.web.search_rank import mark_words
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
@@ -55,6 +56,7 @@ register.filter("order_by_queue", order_by_queue)
 register.filter("order_in_words", order_in_words)
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
+register.filter("mark_words", mark_words)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 TONES = {

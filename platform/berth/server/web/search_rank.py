@@ -1,0 +1,48 @@
+"""How well a result of the search matches the words, and which parts of its title they match."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from berth.server.web.palette import Hit
+
+MIN_KEYWORD_LETTERS = 2  # of a hidden keyword; otherwise one letter would find most pages
+EXACT, STARTS_TITLE, STARTS_WORD, IN_TITLE, ELSEWHERE = range(5)
+PARTS = re.compile(r"[\s\-_./]+")
+
+
+def rank(hit: Hit, words: Sequence[str]) -> int:
+    """Return how well the hit matches the words; less is better.
+
+    The visible title counts most: equal to the words, starting with them, one of its words starting with each
+    of them, or containing them. Hits whose project, pool or hidden keywords match come last.
+    """
+    title, text = hit.title.lower(), " ".join(words).lower()
+    if title == text:
+        return EXACT
+    if title.startswith(text):
+        return STARTS_TITLE
+    return max(_rank_of_word(title, word.lower()) for word in words)
+
+
+def _rank_of_word(title: str, word: str) -> int:
+    if any(part.startswith(word) for part in PARTS.split(title)):
+        return STARTS_WORD
+    return IN_TITLE if word in title else ELSEWHERE
+
+
+def starts_any(word: str, keywords: Iterable[str]) -> bool:
+    """Return whether one of the hidden keywords starts with the word."""
+    return len(word) >= MIN_KEYWORD_LETTERS and any(each.startswith(word.lower()) for each in keywords)
+
+
+def mark_words(title: str, words: Sequence[str]) -> SafeString:
+    """Render the title with the words marked, longer ones first."""
+    if not words:
+        return format_html("{}", title)
+    choices = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    parts = re.split(f"({choices})", title, flags=re.IGNORECASE)
+    rendered = [format_html("<mark>{}</mark>" if at % 2 else "{}", part) for at, part in enumerate(parts)]
+    return format_html_join("", "{}", ((part,) for part in rendered))
