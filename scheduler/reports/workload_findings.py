@@ -46,7 +46,7 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
     by_reason: dict[str, list[str]] = {}
     for pod in rows.select_related("workload").order_by("workload__name", "rank", "pk"):
         reason = pod.message.removeprefix(START_FAILED)
-        by_reason.setdefault(reason, []).append(f"{pod.workload.name} {pod.role} {pod.index}")
+        by_reason.setdefault(reason, []).append(pod.name)
     for reason, names in sorted(by_reason.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:MAX_NAMED]:
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         yield Finding(

@@ -146,11 +146,11 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
     pods[0].workload.pods.update(state="stopped", ended_at=make.ago(minutes=1))
     Pod.objects.filter(pk=pods[3].pk).update(state="failed", exit_code=1, ended_at=make.ago(minutes=2))
     Workload.objects.filter(pk=pods[0].workload_id).update(
-        phase="failed", message="worker 3 ended with exit code 1.", ended_at=make.ago(minutes=1)
+        phase="failed", message="Pod worker-3 ended with exit code 1.", ended_at=make.ago(minutes=1)
     )
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}")
-        expect(page.get_by_role("heading", name="Worker 3 ended with exit code 1 on train-0")).to_be_visible()
+        expect(page.get_by_role("heading", name="Pod worker-3 ended with exit code 1 on train-0")).to_be_visible()
         expect(page.locator("#failure-line")).to_have_text("RuntimeError: no CUDA device")
         expect(page.locator("#log .error")).to_have_text("RuntimeError: no CUDA device\n")
         expect(page.get_by_label("Follow")).to_be_hidden()

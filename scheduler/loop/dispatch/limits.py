@@ -196,7 +196,7 @@ def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
     rows = pods.order_by("workload_id", "-rank").values_list(
         "workload_id", "role", "index", "node__name", "message"
     )
-    return {pk: f": {role} {index} on {node} {message}" for pk, role, index, node, message in rows}
+    return {pk: f": pod {role}-{index} on {node} {message}" for pk, role, index, node, message in rows}
 
 
 def _exceeded_runtimes(now: datetime) -> list[OverdueWorkload]:

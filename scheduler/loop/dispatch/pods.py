@@ -16,6 +16,7 @@ from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
 from pools.runtimes.base import PodOrder, RuntimeFailure, StartRefused, StopNotice
+from projects.engine.pod_sentences import pod_subject
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.moves import Move
@@ -121,7 +122,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     accepted = {pk for pk, failure in failures.items() if not failure}
     handle_refusals(starting_pods, accepted, attempts.refused, now, context)
     context.start_messages.failures = earlier_failures | {
-        pod.workload_id: f"{pod.role} {pod.index} {failures[pod.pk]}."
+        pod.workload_id: f"{pod_subject(pod.role, pod.index)} {failures[pod.pk]}."
         for pod in reversed(due_pods)
         if failures[pod.pk]
     }
@@ -152,9 +153,8 @@ def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _
         first, count = failed[0], len(failed) - 1
         others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
         log.warning("pod %s%s could not be started: %s", first.pk, others, error)
-        attempts.notes.append(
-            f"Pod {first.role} {first.index} of {first.workload.handle}{others} could not be started: {error}"
-        )
+        name = f"{pod_subject(first.role, first.index)} of {first.workload.handle}{others}"
+        attempts.notes.append(f"{name} could not be started: {error}")
     return attempts
 
 

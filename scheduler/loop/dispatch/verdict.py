@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from berth.core.signals import signal_name
 from berth.core.spec import retry as kinds
 from projects.engine.lifecycle import PROGRESS_TIME
+from projects.engine.pod_sentences import as_clause, pod_ending, pod_subject
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from scheduler.engine.model import Group, Role
 
@@ -185,10 +186,7 @@ def _failure_verdict(gang: GangFacts, pod: PodFact, note: str = "") -> Verdict:
     code = 128 + pod.signal if pod.signal is not None else pod.exit_code
     if code == 0:  # the pod was stopped because its workspace was full, and its command ended normally
         code = 1
-    ending = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
-    message = f"{pod.role} {pod.index} ended {ending}"
-    if pod.exit_code is None and pod.signal is None:
-        message = f"{pod.role} {pod.index} could not be started"
+    message = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
     message += f": {pod.message.removesuffix('.')}." if pod.message else "."
     message = f"{message} {note}".rstrip()
     reason = pod.stop_reason if pod.stop_reason in KINDS else "PodFailed"
@@ -249,7 +247,7 @@ def _command_pod_states(gang: GangFacts) -> list[str]:
 
 def _restart_verdict(retry: Retry, cause: str) -> Verdict:
     text = f"{cause} {retry.sentence}"
-    start_failure = cause.removesuffix(".") if retry.failure.kind in START_FAILURES else ""
+    start_failure = as_clause(cause) if retry.failure.kind in START_FAILURES else ""
     return Verdict(
         "stopping", RESTARTING, text, next_phase="pending", failure=retry.failure,
         start_failure=start_failure, retry=retry,
@@ -272,7 +270,8 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
         action = "was lost" if pod.state == "lost" else "was stopped"
         if pod.state in LIVE_STATES:
             action = "is being stopped"
-        cause = f"{pod.role} {pod.index} {action}: {pod.eviction or pod.message}".rstrip(".: ") + "."
+        end = f"{pod_subject(pod.role, pod.index)} {action}: {pod.eviction or pod.message}"
+        cause = f"{end.rstrip('.: ')}."
     failure = Failure(kinds.NODE_LOST, node=pod.node if pod else None)
     if _has_loss_rule(gang):
         return _restart_or_fail(gang, failure, "PodsLost", cause)

@@ -9,6 +9,7 @@ from berth.db.moves import RowChange, change_rows
 from berth.db.set_writes import write_in_halves
 from pools.runtimes.base import PodReport
 from pools.runtimes.base import PodState as Reported
+from projects.engine.pod_sentences import pod_subject
 from projects.models import Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler.loop.dispatch.gangs import ACTOR
@@ -61,7 +62,7 @@ def _write(warnings: Sequence[PodWarning]) -> None:
         events.build(
             KIND,
             rows[each.pod.workload_id],
-            f"{each.pod.role} {each.pod.index}: {each.text}.",
+            f"{pod_subject(each.pod.role, each.pod.index)}: {each.text}.",
             actor=ACTOR,
             data={"pod": str(each.pod.pk), "role": each.pod.role, "index": each.pod.index},
         )

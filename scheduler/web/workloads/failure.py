@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from berth.server.web.numbers import duration
+from projects.engine.pod_sentences import pod_ending
 from projects.models import Phase, Pod, Workload
 from scheduler.web.workloads.details import PodPlacement
 
@@ -34,18 +35,8 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     pod = first_failed_pod(workload, placements)
     if pod is None:
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
-    ending = _ending(pod)
+    ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
     return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _detail(message, ending), pod)
-
-
-def _ending(pod: Pod) -> str:
-    """Return how the pod ended, in the words of the workload's message."""
-    name = f"{pod.role[:1].upper()}{pod.role[1:]} {pod.index}"
-    if pod.signal is not None:
-        return f"{name} ended by signal {pod.signal}"
-    if pod.exit_code is None:
-        return f"{name} could not be started"
-    return f"{name} ended with exit code {pod.exit_code}"
 
 
 def _end_order(pod: Pod) -> tuple[datetime, int]:

@@ -31,7 +31,7 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
         phase="completed", reason="", message="All pods succeeded.", **ended
     )
     tasks.filter(array_index__in=(12, 30)).update(
-        phase="failed", reason="Failed", message="worker-0 exited with code 1.", exit_code=1, **ended
+        phase="failed", reason="Failed", message="Pod worker-0 ended with exit code 1.", exit_code=1, **ended
     )
     tasks.filter(array_index=31).update(
         phase="cancelled", reason="Cancelled", message="Cancelled by dave.", **ended

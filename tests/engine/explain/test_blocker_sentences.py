@@ -112,8 +112,8 @@ def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
      "Can start again at 1970-01-01 00:00:09 UTC, after 2 evictions."),
     ({"preemptions": 0, "restarts": 1, "until": 9},
      "Can start again at 1970-01-01 00:00:09 UTC, after 1 failed run."),
-    ({"preemptions": 0, "restarts": 1, "until": 9, "refusal": "worker 0 could not be started: no disk"},
-     "Can start again at 1970-01-01 00:00:09 UTC, after worker 0 could not be started: no disk."),
+    ({"preemptions": 0, "restarts": 1, "until": 9, "refusal": "pod worker-0 could not be started: no disk"},
+     "Can start again at 1970-01-01 00:00:09 UTC, after pod worker-0 could not be started: no disk."),
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip
@@ -130,7 +130,9 @@ def test_amounts_include_their_units() -> None:
     assert [format_amount("gpu", milli) for milli in (0, 500, 1000, 2000, None)] == [
         "no GPU", "0.5 GPUs", "1 GPU", "2 GPUs", "any number of GPUs",
     ]  # fmt: skip
-    assert format_amount("memory_mib", 1) == "1 MiB of memory"
+    assert [format_amount("memory_mib", mib) for mib in (0, 1, 4096, 4097, 6656)] == [
+        "no memory", "1 MiB of memory", "4 GiB of memory", "4097 MiB of memory", "6.5 GiB of memory",
+    ]  # fmt: skip
     assert format_amount("memory_mib", None) == "any amount of memory"
     assert format_count(1, "entry", "entries") == "1 entry"
     assert format_count(2, "entry", "entries") == "2 entries"

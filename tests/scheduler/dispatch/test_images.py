@@ -217,12 +217,12 @@ def test_pull_progress_is_updated_at_most_once_a_second(stage: Stage) -> None:
         stage.tick(seconds=0.3)
         workload.refresh_from_db()
         messages.append(workload.message)
-    assert messages[0] == "worker 0: pulling layer 1 of 9; 1 more starting."
+    assert messages[0] == "Pod worker-0: pulling layer 1 of 9; 1 more starting."
     assert len(set(messages)) == 3
     stage.clock.advance(1)
     stage.tick()
     workload.refresh_from_db()
-    assert workload.message == "worker 0: pulling layer 9 of 9; 1 more starting."
+    assert workload.message == "Pod worker-0: pulling layer 9 of 9; 1 more starting."
     stage.runtime.run(first)
     stage.runtime.run(second)
     stage.tick(2)
@@ -246,4 +246,4 @@ def test_progressing_pull_may_exceed_the_start_timeout(stage: Stage) -> None:
     stage.clock.advance(61)
     stage.tick(3)
     assert (stage.phase(workload), workload.reason) == (Phase.FAILED, "StartTimeout")
-    assert workload.message.endswith(": worker 0: pulling layer 1 of 2, 78 MB.")
+    assert workload.message.endswith(": Pod worker-0: pulling layer 1 of 2, 78 MB.")

@@ -15,7 +15,7 @@ def test_warning_about_a_running_pod_creates_one_workload_event(stage: Stage) ->
         stage.runtime.warn(str(pod.pk), text)
         stage.tick(2)
     events = Event.objects.filter(workload_id=workload.pk, kind="pod_warning")
-    assert [event.message for event in events] == [f"worker 0: {text}."] * 2, "one for each warning"
+    assert [event.message for event in events] == [f"Pod worker-0: {text}."] * 2, "one for each warning"
     (changed, *_) = stage.pods(workload)
     assert (changed.message, changed.warnings) == (text, 2)
     assert (changed.state, changed.since) == ("running", pod.since)
@@ -33,7 +33,7 @@ def test_workload_with_a_full_workspace_fails_with_the_reason(stage: Stage) -> N
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
     assert (workload.reason, workload.exit_code) == ("WorkspaceFull", 1)
-    assert workload.message == f"worker 0 ended with exit code 0: {text}."
+    assert workload.message == f"Pod worker-0 ended with exit code 0: {text}."
     assert stage.pods(workload)[0].stop_reason == "WorkspaceFull"
 
 

@@ -30,7 +30,7 @@ def test_rejected_gang_shows_the_rejection_and_is_retried_every_few_seconds(stag
     stage.tick(3, seconds=1)
     assert starts(stage) == 4
     assert stage.phase(workload) == Phase.STARTING
-    assert workload.message == f"worker 0 could not be started yet: {WEBHOOK}."
+    assert workload.message == f"Pod worker-0 could not be started yet: {WEBHOOK}."
     stage.tick(1, seconds=5)
     stage.tick()
     assert starts(stage) == 8
@@ -171,7 +171,7 @@ def test_workload_restarted_after_failed_starts_explains_why(stage: Stage) -> No
     assert stage.phase(workload) == Phase.PENDING
     until = present(workload.backoff_until)
     assert workload.message == (
-        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after worker 0 could not be started: {missing}."
+        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after pod worker-0 could not be started: {missing}."
     )
     stage.clock.advance(600)
     stage.tick(3)

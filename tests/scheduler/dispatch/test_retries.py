@@ -75,7 +75,7 @@ def test_first_matching_rule_applies(stage: Stage) -> None:
     assert fail(stage, workload, exit_code=2) == Phase.FAILED
     assert (
         workload.message
-        == "worker 0 ended with exit code 2. A retry rule ends the workload after exit code 2."
+        == "Pod worker-0 ended with exit code 2. A retry rule ends the workload after exit code 2."
     )
 
 
@@ -114,7 +114,7 @@ def test_timeline_states_the_failure_before_each_restart(stage: Stage) -> None:
     event = Event.objects.get(workload_id=workload.pk, kind="stopping")
     assert event.data["failure"] == "SIGKILL"
     assert (event.data["restart"], event.data["max_restarts"], event.data["run"]) == (1, 2, 1)
-    assert event.message == "worker 0 ended by signal 9. Restarting the gang: restart 1 of at most 2."
+    assert event.message == "Pod worker-0 ended by signal 9. Restarting the gang: restart 1 of at most 2."
 
 
 def test_restart_avoids_the_failed_node_and_states_the_reason(stage: Stage) -> None:

@@ -72,7 +72,7 @@ def test_failed_start_does_not_prevent_the_starts_that_began_after_it(
     stage.tick()
     assert len(recording.running()) == 4
     workload.refresh_from_db()
-    assert workload.message == "worker 0 could not be started yet: the API server rejected a request."
+    assert workload.message == "Pod worker-0 could not be started yet: the API server rejected a request."
 
 
 def test_pods_with_the_same_error_share_one_warning(

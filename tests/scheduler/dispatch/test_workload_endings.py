@@ -55,7 +55,7 @@ def test_failure_reason_names_a_pod_killed_at_its_memory_limit(stage: Stage) -> 
     assert stage.phase(workload) == Phase.FAILED
     assert (workload.reason, workload.exit_code) == ("OutOfMemory", 137)
     assert stage.pods(workload)[0].memory_peak_mib == 64
-    assert workload.message == f"worker 0 ended by signal 9: {text}."
+    assert workload.message == f"Pod worker-0 ended by signal 9: {text}."
     assert stage.pods(workload)[0].stop_reason == "OutOfMemory"
 
 
@@ -169,7 +169,7 @@ def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_re
     stage.clock.advance(301)
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
-    assert workload.message.startswith(f"The pods did not start within 300 s: worker 0 on local-0 {reason}")
+    assert workload.message.startswith(f"The pods did not start within 300 s: pod worker-0 on local-0 {reason}")
     assert not DeviceClaim.objects.exists()
 
 

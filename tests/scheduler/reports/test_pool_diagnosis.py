@@ -172,7 +172,7 @@ def test_pods_that_the_cluster_rejects_are_named_with_the_reason(stage: Stage) -
     finding = findings(stage.cast.pool)["failed starts"]
     assert finding.severity is Severity.WARNING
     assert finding.finding == (
-        f"train-1 worker 0, train-1 worker 1, train-1 worker 2 and 1 more cannot be started: {reason}."
+        f"train-1-worker-0, train-1-worker-1, train-1-worker-2 and 1 more cannot be started: {reason}."
     )
 
 

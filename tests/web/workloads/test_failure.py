@@ -22,7 +22,7 @@ def end(pod: Pod, seconds: int, **columns: object) -> None:
 
 def test_page_of_a_failed_workload_leads_with_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(
-        cast, "worker 1 ended with exit code 3. A retry rule ends the workload after exit code 3."
+        cast, "Pod worker-1 ended with exit code 3. A retry rule ends the workload after exit code 3."
     )
     node = make.node(cast.pool, gpus=2)
     pods = [
@@ -32,7 +32,7 @@ def test_page_of_a_failed_workload_leads_with_the_pod_that_failed_first(cast: Ca
     end(pods[0], 40, exit_code=143)
     end(pods[1], 30, exit_code=3)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert f"Worker 1 ended with exit code 3 on {node.name} after 30 s</h2>" in page
+    assert f"Pod worker-1 ended with exit code 3 on {node.name} after 30 s</h2>" in page
     assert page.count("A retry rule ends the workload after exit code 3.") == 1, "only in the card"
     assert f'<option value="{pods[1].pk}" selected data-ended>' in page
     assert f'href="/workloads/{workload.pk}/logs">Show log' in page
@@ -51,15 +51,15 @@ def test_failure_without_a_failed_pod_shows_the_message(cast: Cast, sign_in: Sig
 
 
 def test_failure_by_signal_or_before_the_start_names_its_cause(cast: Cast, sign_in: SignIn) -> None:
-    workload = failed(cast, "worker 0 could not be started: the image was not found.")
+    workload = failed(cast, "Pod worker-0 could not be started: the image was not found.")
     node = make.node(cast.pool, gpus=2)
     pod = make.place(workload, node, [0], state="failed", ended_at=make.ago())
     Pod.objects.filter(pk=pod.pk).update(started_at=None)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert f"Worker 0 could not be started on {node.name}</h2>" in page
+    assert f"Pod worker-0 could not be started on {node.name}</h2>" in page
     assert '<p class="wrap">The image was not found.</p>' in page
-    Workload.objects.filter(pk=workload.pk).update(message="worker 0 ended by signal 9.")
+    Workload.objects.filter(pk=workload.pk).update(message="Pod worker-0 ended by signal 9.")
     end(pod, 7, signal=9, started_at=pod.started_at)
-    assert f"Worker 0 ended by signal 9 on {node.name} after 7 s" in (
+    assert f"Pod worker-0 ended by signal 9 on {node.name} after 7 s" in (
         sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     )

@@ -70,7 +70,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
 def test_pod_warning_does_not_end_the_running_period_in_the_timeline(cast: Cast, sign_in: SignIn) -> None:
     ours = make.workload(cast.vision, "ours", phase="running")
     record_event(ours, "running", "All pods run.", 29, reason="AllPodsRun")
-    record_event(ours, "pod_warning", "worker 0: 1 process was killed at the memory limit.", 9)
+    record_event(ours, "pod_warning", "Pod worker-0: 1 process was killed at the memory limit.", 9)
     warning, _ = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").context["timeline"].entries
     assert (warning.title, warning.tone, warning.lasted) == ("Pod warning", "warn", None)
 

@@ -1,0 +1,20 @@
+"""The words with which messages and pages name a pod and how it ended."""
+
+
+def pod_subject(role: str, index: int) -> str:
+    """Return a pod as the subject of a sentence: `Pod worker-0`."""
+    return f"Pod {role}-{index}"
+
+
+def pod_ending(role: str, index: int, exit_code: int | None, signal: int | None) -> str:
+    """Return how a pod ended, without a full stop: `Pod worker-0 ended with exit code 3`."""
+    if signal is not None:
+        return f"{pod_subject(role, index)} ended by signal {signal}"
+    if exit_code is None:
+        return f"{pod_subject(role, index)} could not be started"
+    return f"{pod_subject(role, index)} ended with exit code {exit_code}"
+
+
+def as_clause(sentence: str) -> str:
+    """Return a sentence as a part of another one, without its capital and its full stop."""
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
