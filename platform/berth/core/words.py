@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from berth.core.amounts import MILLI
 
 MINUTE, HOUR = 60, 3600
-_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
-          "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica"}
 _WHOLE = ("pods", "replicas")
-_MIB = ("memory_mib", "gpu_memory_mib")
+_MEMORY = {"memory_mib": "memory", "gpu_memory_mib": "GPU memory"}
+MIB_PER_GIB = 1024
 
 
 def format_count(number: float, singular: str, plural: str = "") -> str:
@@ -17,15 +17,24 @@ def format_count(number: float, singular: str, plural: str = "") -> str:
 
 
 def format_amount(resource: str, value: int | None) -> str:
-    """Format an amount in the engine's units, such as "2.5 CPUs" or "300 MiB of memory"."""
+    """Format an amount in the engine's units, such as "2.5 CPUs", "4 GiB of memory" or "no GPU"."""
+    if memory := _MEMORY.get(resource):
+        if value is None:
+            return f"any amount of {memory}"
+        return f"{format_mib(value)} of {memory}" if value else f"no {memory}"
     unit = _UNITS.get(resource, resource)
     if value is None:
-        return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
+        return f"any number of {unit}s"
     if not value:
-        return f"no {unit.partition(' of ')[2] or unit}"
-    if resource in _MIB:
-        return f"{format_number(value)} {unit}"
+        return f"no {unit}"
     return format_count(value if resource in _WHOLE else value / MILLI, unit)
+
+
+def format_mib(mib: int) -> str:
+    """Format an amount of memory in GiB if at most three decimals are needed, else in MiB."""
+    if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
+        return f"{format_number(mib / MIB_PER_GIB)} GiB"
+    return f"{format_number(mib)} MiB"
 
 
 def format_gpus(milli: int | None) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import AMOUNTS
-from berth.core.words import format_amount, format_count
+from berth.core.words import format_amount, format_count, format_mib
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -80,11 +80,16 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
 
 
 def _in_units(key: str, value: object, numbers: Numbers) -> object:
-    """Convert thousandths to GPUs or CPUs, and None to text. Return other values unchanged."""
+    """Convert thousandths to GPUs or CPUs, MiB to text with a unit, and None to text. Return other values
+    unchanged.
+    """
     if value is None:
         return "unlimited" if key in ("bound", "quota") else "-"
-    if key in AMOUNTS and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
-        return f"{value / MILLI:g}"
+    if key in AMOUNTS and isinstance(value, int):
+        if numbers.get("resource") in ("gpu", "cpu"):
+            return f"{value / MILLI:g}"
+        if value and numbers.get("resource") in ("memory_mib", "gpu_memory_mib"):
+            return format_mib(value)
     return value
 
 
@@ -152,15 +157,14 @@ def _group_sentence(numbers: Numbers) -> str:
 
 def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
     resource, name = numbers.get("resource"), str(numbers.get("cluster_resource"))
-    unit = " MiB" if resource == "memory_mib" else ""
     bound, used, requested = (
         _in_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
     )
     allowed = f"{_with_unit('bound', numbers)} ({name})"
     if resource == "gpu":
         allowed = f"{bound} {name.removeprefix('requests.')}"
-    yield "allowance", f"{allowed}; {used}{unit} {'is' if str(used) == '1' else 'are'} used"
-    yield "request", f"{requested}{unit}"
+    yield "allowance", f"{allowed}; {used} {'is' if str(used) == '1' else 'are'} used"
+    yield "request", str(requested)
 
 
 def _get_integer(numbers: Numbers, key: str) -> int:

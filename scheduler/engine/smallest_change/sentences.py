@@ -5,12 +5,10 @@ from collections.abc import Callable
 from berth.core.amounts import MILLI
 from berth.core.dependencies import PAST_VERBS
 from berth.core.durations import format_duration
-from berth.core.words import format_amount, format_count, format_number
+from berth.core.words import format_amount, format_count, format_mib, format_number
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
-
-MIB_PER_GIB = 1024
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
@@ -112,15 +110,7 @@ def _amount_phrase(change: Change) -> str:
     if not resource.endswith("memory_mib"):
         old = before if resource == "replicas" else before / MILLI
         return f"{format_amount(resource, after)} instead of {format_number(old)}"
-    unit = format_amount(resource, 1).partition(" MiB")[2]
-    return f"{_format_memory(after)}{unit} instead of {_format_memory(before)}"
-
-
-def _format_memory(mib: int) -> str:
-    """Format an amount in GiB if at most three decimals are needed, else in MiB."""
-    if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
-        return f"{format_number(mib / MIB_PER_GIB)} GiB"
-    return f"{mib} MiB"
+    return f"{format_amount(resource, after)} instead of {format_mib(before)}"
 
 
 def _format_count(value: Value, noun: str) -> str:
