@@ -1,7 +1,10 @@
 """Tests that every command has an example, machine-readable output and no tracebacks."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +136,20 @@ def test_invalid_arguments_exit_with_code_2(words: tuple[str, ...], terminal: Te
     done = terminal.run(*words)
     assert done.exit_code == 2
     assert "Traceback" not in done.output
+
+
+def test_bash_completes_commands_with_the_printed_script(tmp_path: Path) -> None:
+    complete = """source <(berth completion bash)
+        COMP_WORDS=(berth sus) COMP_CWORD=1
+        _berth_completion berth && echo "${COMPREPLY[@]}"
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", complete],
+        env={**os.environ, "PATH": path, "BERTH_CONFIG": str(tmp_path / "config.toml")},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.stdout.split() == ["suspend"], done.stderr

@@ -273,7 +273,6 @@ def test_selected_evictions_are_exported_as_csv(admin_client: Client, running_wo
     assert lines[0]["preemptor_project"] == "ads"
 
 
-@pytest.mark.heavy
 def test_replay_action_compares_a_cycle_with_its_replay(admin_client: Client) -> None:
     train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
     snapshot = load(

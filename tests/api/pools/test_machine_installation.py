@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from datetime import timedelta
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +125,15 @@ def test_invalid_report_is_rejected(secret: str, booted: dict[str, Any], path: s
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
 
 
-@pytest.mark.heavy
-def test_machine_downloads_the_worker_code(client: Any, db: None) -> None:
-    answer = client.get("/api/v1/machines/worker.tar")
+@pytest.mark.parametrize(
+    ("archive", "member"),
+    [("worker.tar", "pools/plugins/base.py"), ("node.tar.gz", "pools/runtimes/shim/main.py")],
+)
+def test_machine_downloads_its_code(client: Any, db: None, archive: str, member: str) -> None:
+    answer = client.get(f"/api/v1/machines/{archive}")
     assert answer.status_code == 200
-    assert b"pools/plugins/base.py" in answer.content
+    with tarfile.open(fileobj=BytesIO(answer.content)) as content:
+        assert content.getmember(member).size > 0
 
 
 @pytest.mark.heavy

@@ -159,7 +159,6 @@ def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, si
     assert not QuotaGroup.objects.exists()
 
 
-@pytest.mark.heavy
 def test_change_of_pools_is_previewed_in_its_form(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     alice = sign_in("alice")
     assert 'formaction="/quota-groups/h100/preview"' in alice.get("/quota-groups/h100/edit").content.decode()
