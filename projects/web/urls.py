@@ -48,6 +48,7 @@ urlpatterns = [
     path("activity", activity.index, name="activity"),
     path("account", account.index, name="account"),
     path("account/password", account.password, name="password"),
+    path("account/sessions/end", account.end_other_sessions, name="end-sessions"),
     path("access", access.index, name="access"),
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),

@@ -75,7 +75,7 @@ def test_expired_session_shows_a_notice_without_leaving_the_page(opened: Open) -
 @pytest.mark.heavy
 def test_form_input_is_restored_after_login_without_javascript(opened: Open) -> None:
     with opened("dave") as (page, _):
-        page.goto("/access")
+        page.goto("/account")
         page.get_by_role("link", name="Create token").click()
         page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
         end_session()
@@ -130,7 +130,7 @@ def test_quota_grid_draft_in_rows_loaded_later_is_restored_with_conflicts(opened
 @pytest.mark.heavy
 def test_input_of_a_dialog_form_is_restored_on_a_full_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
-        page.goto("/access")
+        page.goto("/account")
         page.get_by_role("link", name="Create token").click()
         page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
         page.get_by_role("dialog").get_by_label("Expires after").select_option("30")

@@ -30,7 +30,7 @@ def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
     browser = Client()
     browser.force_login(User.objects.get(username="admin"))
     text = browser.get("/account").content.decode()
-    assert "Superuser" in text and "<dt>Roles</dt><dd><span" not in text
+    assert "Superuser" in text and "No roles yet" not in text
 
 
 def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignIn) -> None:
@@ -41,6 +41,26 @@ def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignI
     assert elsewhere.get("/account").status_code == 302, "the other browser has to sign in"
     assert User.objects.get(username="dave").check_password(NEW)
     assert Audit.objects.get(action="set_password").actor == "dave"
+
+
+def test_account_page_ends_other_browser_sessions(cast: Cast, sign_in: SignIn) -> None:
+    here, elsewhere, carol = sign_in("dave"), sign_in("dave"), sign_in("carol")
+    assert "signed in to 1 other browser." in here.get("/account").content.decode()
+    assert "Sign out of all other browsers?" in here.get("/account/sessions/end").content.decode()
+    assert elsewhere.get("/account").status_code == 200, "a question ends nothing"
+    here.post("/account/sessions/end")
+    assert "Other browser sessions ended: 1." in here.get("/account").content.decode()
+    assert elsewhere.get("/account").status_code == 302, "the other browser has to sign in"
+    assert carol.get("/account").status_code == 200, "sessions of other users stay"
+    assert Audit.objects.get(action="end_sessions").actor == "dave"
+
+
+def test_sign_in_page_names_the_installation_and_its_contact(settings: Settings) -> None:
+    text = Client().get("/login").content.decode()
+    assert "testserver" in text and "Ask a platform admin" in text
+    settings.BERTH_NAME, settings.BERTH_CONTACT = "ML platform (staging)", "ml-platform@example.org"
+    text = Client().get("/login").content.decode()
+    assert "ML platform (staging)" in text and "Ask ml-platform@example.org." in text
 
 
 @pytest.mark.heavy

@@ -247,9 +247,9 @@ def test_token_secret_is_shown_once(cast: Cast, sign_in: SignIn) -> None:
     token = ApiToken.objects.get()
     secret = answer.context["secret"]
     assert secret in answer.content.decode()
-    assert secret not in dave.get("/access").content.decode()
-    assert token.prefix in dave.get("/access").content.decode()
-    assert token.prefix not in sign_in("alice").get("/access").content.decode()
+    assert secret not in dave.get("/account").content.decode()
+    assert token.prefix in dave.get("/account").content.decode()
+    assert token.prefix not in sign_in("alice").get("/account").content.decode()
     assert sign_in("carol").post(f"/access/tokens/{token.pk}/revoke").status_code == 404
     assert dave.post(f"/access/tokens/{token.pk}/revoke", headers=HTMX).status_code == 204
     token.refresh_from_db()

@@ -55,7 +55,7 @@ LISTS = (
     ListPage("/evictions", "trainer", "", sorts="at kind gpus lost"),
     ListPage("/activity", "vision", "vision", theirs="ads", sorts="at", reader="carol"),
     ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="user role scope since"),
-    ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix expires"),
+    ListPage("/account", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix expires"),
     ListPage("/templates", "begin", "begin", theirs="secret-start", sorts="name project changed"),
     ListPage("/notifications", "workloads submitted by dave", "dave", theirs="grace", sorts="channel made"),
     ListPage("/notifications", "vision/trainer", "trainer", name="log", sorts="at event state attempts"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -79,6 +79,31 @@ def _lock(user: User) -> User:
     if locked is None:
         raise NotFound(f"{user} has been deleted.")
     return locked
+
+
+def other_sessions(user: User, current: str | None) -> list[str]:
+    """Return the keys of the user's browser sessions, except the current one.
+
+    Sessions do not name their users in the database, so this reads all of them.
+    """
+    rows = Session.objects.filter(expire_date__gt=timezone.now()).exclude(pk=current or "")
+    session_hash = user.get_session_auth_hash()
+    keys = []
+    for row in rows.iterator():
+        values = row.get_decoded()
+        if values.get(SESSION_KEY) == str(user.pk) and values.get(HASH_SESSION_KEY) == session_hash:
+            keys.append(row.session_key)
+    return keys
+
+
+def end_other_sessions(*, actor: Actor, current: str | None) -> int:
+    """End the acting user's browser sessions, except the current one. Return their number."""
+    user: User = actor.user
+    with transaction.atomic():
+        keys = other_sessions(user, current)
+        Session.objects.filter(pk__in=keys).delete()
+        audit.write_entry(actor, "end_sessions", user, after={"ended_sessions": len(keys)})
+    return len(keys)
 
 
 def _end_sessions(user: User) -> int:

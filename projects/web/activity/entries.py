@@ -36,6 +36,7 @@ VERBS = {
     "resume": "resumed", "retry": "retried", "revoke": "revoked", "save": "saved",
     "scale": "scaled", "scale_in": "scaled in", "scale_out": "scaled out",
     "set_password": "changed the password of",
+    "end_sessions": "ended the other browser sessions of",
     "submit": "submitted", "subscribe": "created", "suspend": "suspended", "suspend_idle": "suspended idle",
     "terminate": "terminated", "test": "tested", "uncordon": "uncordoned", "unsubscribe": "deleted",
     "upgrade_agent": "upgraded the agent of", "stop_by_rule": "stopped",

@@ -13,11 +13,11 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import Forbidden
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.lists.tables import list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import ApiToken, Role
+from projects.models import Role
 from projects.models.tenants import Tenant
 from projects.selectors import (
     departments,
@@ -26,7 +26,6 @@ from projects.selectors import (
     find_project,
     members,
     projects,
-    tokens,
 )
 from projects.services.people import accounts
 from projects.services.people import members as service
@@ -73,15 +72,6 @@ class UserForm(Form):
     )
 
 
-TOKENS: tuple[Column[ApiToken], ...] = (
-    Column("name", "Name", lambda row: row.name),
-    Column("prefix", "Prefix", lambda row: row.prefix),
-    Column("scopes", "Scopes", lambda row: ", ".join(row.scopes)),
-    Column("used", "Last used", lambda row: row.last_used_at),
-    Column("expires", "Expires", lambda row: row.expires_at),
-)
-
-
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
@@ -91,11 +81,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     columns = ADMIN_COLUMNS if administers else COLUMNS
     people_rows = [row for row in list_people(request.actor) if role in ("", row.role)]
     people = list_rows(request, columns, people_rows, name="people", file_name="people", default="user")
-    mine = list_rows(
-        request, TOKENS, tokens(request.actor).filter(revoked_at__isnull=True), name="tokens",
-        file_name="tokens", default="name",
-    )  # fmt: skip
-    if file := requested_csv(request, people, mine):
+    if file := requested_csv(request, people):
         return file
     context = {
         "people": people,
@@ -106,7 +92,6 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "role": role,
         "role_filters": ROLE_FILTERS if administers else ROLE_FILTERS[: len(Role)],
         "is_filtered": bool(role or people.search),
-        "tokens": mine,
         "may_grant": next(_iter_grantable_scopes(request.actor), None) is not None,
         "may_add_people": administers,
     }

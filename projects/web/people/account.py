@@ -3,9 +3,8 @@
 from django import forms
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.models import User
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -13,12 +12,15 @@ from berth.core.errors import BerthError, RateLimited
 from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, done, form_page, page, signed_in
-from projects.models import Membership, Role
+from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.zones import reader_zone
+from projects.models import ApiToken, Membership
 from projects.selectors import tokens
-from projects.services.people import passwords
+from projects.services.people import accounts, passwords
 
 MAX_PASSWORD_LENGTH = 1024
+THEMES = (("system", "System"), ("light", "Light"), ("dark", "Dark"))
 CHANGE_HELP = (
     "Changing your password ends your other browser sessions and revokes tokens issued by berth login."
 )
@@ -45,20 +47,52 @@ class PasswordForm(Form):
         return repeated
 
 
+TOKENS: tuple[Column[ApiToken], ...] = (
+    Column("name", "Name", lambda row: row.name),
+    Column("prefix", "Prefix", lambda row: row.prefix),
+    Column("scopes", "Scopes", lambda row: ", ".join(row.scopes)),
+    Column("used", "Last used", lambda row: row.last_used_at),
+    Column("expires", "Expires", lambda row: row.expires_at),
+)
+
+
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    mine = list_rows(
+        request, TOKENS, tokens(request.actor).filter(revoked_at__isnull=True), name="tokens",
+        file_name="tokens", default="name",
+    )  # fmt: skip
+    if file := requested_csv(request, mine):
+        return file
     user: User = request.actor.user
-    roles = Membership.objects.filter(user=user).select_related("department", "project")
-    live = tokens(request.actor).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
     context = {
-        "roles": roles.order_by("pk"),
-        # A superuser is a platform admin without a stored role.
-        "superuser": user.is_superuser and not roles.filter(role=Role.PLATFORM_ADMIN).exists(),
+        "roles": Membership.objects.filter(user=user).select_related("department", "project").order_by("pk"),
         "has_password": user.has_usable_password(),
-        "tokens": live.count(),
+        "tokens": mine,
+        "other_sessions": len(accounts.other_sessions(user, request.session.session_key)),
+        "session_ends": request.session.get_expiry_date(),
+        "zone": reader_zone(request).key,
+        "themes": THEMES,
     }
-    return page(request, "projects/people/account.html", context)
+    return page(request, "projects/people/account.html", context, inner="projects/people/tokens.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def end_other_sessions(request: Request) -> HttpResponse:
+    """Ask for confirmation (GET), or sign the user out of all other browsers (POST)."""
+    if request.method == "POST":
+        ended = accounts.end_other_sessions(actor=request.actor, current=request.session.session_key)
+        return done(request, f"Other browser sessions ended: {ended}.", to=reverse("account"))
+    return confirm_page(
+        request,
+        title="Sign out of all other browsers?",
+        warning="Your other browser sessions end. This browser stays signed in, and tokens remain valid.",
+        label="End other sessions",
+        danger=True,
+        back=reverse("account"),
+    )
 
 
 @sensitive_post_parameters()

@@ -48,7 +48,7 @@ def issue(request: Request) -> HttpResponse:
             token, secret = service.issue(
                 actor=request.actor, name=values["name"], scopes=values["scopes"], expires_at=expiry
             )
-            context = {"token": token, "secret": secret, "back": reverse("access")}
+            context = {"token": token, "secret": secret, "back": reverse("account")}
             return page(
                 request, "projects/people/token.html", context, inner="projects/people/token_body.html"
             )
@@ -57,7 +57,7 @@ def issue(request: Request) -> HttpResponse:
         form,
         title="Create token",
         label="Create token",
-        back=reverse("access"),
+        back=reverse("account"),
         text="A program with this token acts with your roles, limited to the selected scopes.",
     )
 
@@ -70,12 +70,12 @@ def revoke(request: Request, token_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.revoke(actor=request.actor, token=token)
-        return done(request, f"Token {token.name} revoked.", to=reverse("access"))
+        return done(request, f"Token {token.name} revoked.", to=reverse("account"))
     return confirm_page(
         request,
         title=f"Revoke token {token.name}?",
         warning="Programs that use this token lose access immediately.",
         label="Revoke token",
         danger=True,
-        back=reverse("access"),
+        back=reverse("account"),
     )

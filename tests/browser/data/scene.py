@@ -8,12 +8,13 @@ from typing import Any
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from pools.models import Node, NodePool
 from projects.actor import Actor
-from projects.models import Department, Membership, Phase, Project, Workload, WorkloadArray
+from projects.models import ApiToken, Department, Membership, Phase, Project, Workload, WorkloadArray
 from projects.services import quotas, tenants
-from projects.services.people import members
+from projects.services.people import members, tokens
 from scheduler.models import Allocation, Eviction
 from tests import factories as make
 from tests.browser.data.array import create_array
@@ -95,10 +96,23 @@ def _tenants(scene: Scene) -> None:
         ("grace", "member", scene.projects["ads"]),
         ("hiro", "member", scene.projects["speech"]),
     ):
-        person = User.objects.create(username=name, email=f"{name}@example.org", password=STORED)
+        person = User.objects.create(
+            username=name, email=f"{name}@example.org", password=STORED,
+            last_login=None if name == "erin" else make.ago(hours=3 * len(scene.people)),
+        )  # fmt: skip
         scene.people[name] = person
         members.grant(actor=ada, user=person, role=role, scope=scope)
     Membership.objects.create(user=scene.people["ada"], role="platform_admin")
+    Membership.objects.update(created_at=make.ago(hours=900))
+    User.objects.update(date_joined=make.ago(hours=1000))
+    _tokens(ada)
+
+
+def _tokens(ada: Actor) -> None:
+    for name, scopes, days in (("laptop", ["read", "write"], 21), ("capacity-report", ["read"], 80)):
+        expiry = timezone.now() + timedelta(days=days)
+        token, _ = tokens.issue(actor=ada, name=name, scopes=scopes, expires_at=expiry)
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=make.ago(minutes=days * 2))
 
 
 def _machines(scene: Scene) -> None:

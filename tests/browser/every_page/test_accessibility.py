@@ -11,7 +11,7 @@ DIALOGS = (
     ("/fair-share?pool=train", "explain the fair share of vision"),
     ("/templates", "Create template"),
     ("/usage?span=7d", "Create budget"),
-    ("/access", "Create token"),
+    ("/account", "Create token"),
     ("/account", "Change password"),
 )
 

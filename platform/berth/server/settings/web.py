@@ -83,6 +83,8 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
 # Currency of the pools' prices. Pages show it beside costs.
+BERTH_NAME = env.str("BERTH_NAME", default="")
+BERTH_CONTACT = env.str("BERTH_CONTACT", default="")
 BERTH_CURRENCY = env.str("BERTH_CURRENCY", default="USD")
 
 # The built documentation site, served under /docs.

@@ -57,6 +57,7 @@ GROUPS: Groups = (
     ),
 )
 
+ACCOUNT = NavigationEntry("Account", "/account", "access")  # linked below the groups
 
 # Chapter of the documentation for each page and the pages below it. The first match wins.
 CHAPTERS = (

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from berth.core.problems import closest_match
-from berth.server.web.navigation import GROUPS
+from berth.server.web.navigation import ACCOUNT, GROUPS
 from berth.server.web.palette import EDIT_QUOTA, FORMS, VERBS
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
@@ -28,7 +28,8 @@ SYNONYMS = {
     "/evictions": ("preemptions", "reclaims", "victims"),
     "/usage": ("budgets", "prices", "reports"),
     "/activity": ("audit", "changes", "history"),
-    "/access": ("users", "roles", "members", "tokens"),
+    "/access": ("users", "roles", "members"),
+    "/account": ("tokens", "password", "sessions", "theme", "profile"),
     "/secrets": ("credentials", "keys"),
     "/notifications": ("alerts", "email", "webhooks", "subscriptions"),
 }
@@ -50,7 +51,7 @@ def _nearest_word(word: str, known_words: set[str]) -> str:
 
 
 def _words_of_pages() -> Iterator[str]:
-    titles = [entry.title for _, entries in GROUPS for entry in entries]
+    titles = [ACCOUNT.title, *(entry.title for _, entries in GROUPS for entry in entries)]
     titles += [title for title, *_ in FORMS]
     for text in (*titles, EDIT_QUOTA, *VERBS, *chain.from_iterable(SYNONYMS.values())):
         yield from text.lower().split()

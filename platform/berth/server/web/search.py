@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
-from berth.server.web.navigation import navigation_groups
+from berth.server.web.navigation import ACCOUNT, navigation_groups
 from berth.server.web.nearest_words import SYNONYMS, nearest
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
@@ -183,7 +183,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
     """Yield the pages. A word may be part of the title, or the start of a keyword."""
-    for group, entries in navigation_groups(may_submit=may_submit_anywhere(actor)):
+    for group, entries in (*navigation_groups(may_submit=may_submit_anywhere(actor)), ("Users", (ACCOUNT,))):
         for entry in entries:
             title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
             starts = tuple(chain.from_iterable(each.split() for each in keywords))

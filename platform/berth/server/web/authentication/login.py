@@ -34,7 +34,8 @@ class SignIn(LoginView):
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
         sso = settings.BERTH_OIDC_NAME if settings.BERTH_OIDC_ISSUER else ""
-        return super().get_context_data(**context, sso=sso)
+        place = settings.BERTH_NAME or self.request.get_host()
+        return super().get_context_data(**context, sso=sso, place=place)
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
