@@ -46,7 +46,12 @@ MAX_NAMED_LAYERS = 7
 OTHERS = "others"
 BUDGETS_PER_PAGE = 25
 MAX_ROWS = 100  # maximum rows on the page; the CSV file contains all rows
-LABEL_FORMATS = {Step.HOUR: "%-d %b, %H:00", Step.DAY: "%-d %b", Step.WEEK: "week of %-d %b", Step.MONTH: "%b %Y"}
+LABEL_FORMATS = {
+    Step.HOUR: "%-d %b, %H:00",
+    Step.DAY: "%-d %b",
+    Step.WEEK: "week of %-d %b",
+    Step.MONTH: "%b %Y",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,20 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
 
 CLOCK = re.compile(r"\b([01]\d|2[0-3]):[0-5]\d\b")
-# Record the times of new parts before the browser shows them: observers run as soon as the scripts of the update end.
+# Record the times of new parts before the browser shows them: observers run when the scripts end.
 RECORD_NEW_TIMES = """() => {
   window.newTimes = [];
   new MutationObserver((records) => {
     for (const record of records) for (const node of record.addedNodes) {
-      if (node instanceof Element) for (const time of node.querySelectorAll("time")) window.newTimes.push(time.textContent);
+      if (!(node instanceof Element)) continue;
+      for (const time of node.querySelectorAll("time")) window.newTimes.push(time.textContent);
     }
   }).observe(document.getElementById("rows"), { childList: true, subtree: true });
+}"""
+
+CHOOSE = """(field, day) => {
+  field.value = day;
+  field.dispatchEvent(new Event("change", { bubbles: true }));
 }"""
 
 
@@ -48,9 +54,7 @@ def test_day_chosen_in_a_filter_has_the_format_of_the_page(opened: Open, scene: 
         field = page.get_by_label("From", exact=True)
         expect(field).to_have_attribute("placeholder", "YYYY-MM-DD")
         calendar = page.locator(".date-field:has(#f-since) > [type=date]")
-        calendar.evaluate(
-            "field => { field.value = '2026-07-02'; field.dispatchEvent(new Event('change', { bubbles: true })) }"
-        )
+        calendar.evaluate(CHOOSE, "2026-07-02")
         expect(field).to_have_value("2026-07-02")
         page.wait_for_url("**/evictions?since=2026-07-02")
         assert faults == []
