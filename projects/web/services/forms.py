@@ -83,6 +83,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     confirmation,
                     title=f"Remove {format_count(len(preview.engines), 'engine')} from {row}?",
                     label="Remove engines",
+                    danger=True,
                     back=_service_url(row),
                     text=text,
                     names="Engines to remove",

@@ -68,7 +68,7 @@ def form_page(
 ) -> HttpResponse:
     """Show a form with its errors.
 
-    `label` is the text of its button, and `back` is the URL of its cancel link.
+    `label` is the text of its button, and `back` is the URL of its cancel link. `danger` marks a removal.
     """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)

@@ -12,7 +12,7 @@ from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from berth.core.amounts import MILLI
 from berth.core.retry_counts import format_retries
@@ -318,7 +318,7 @@ def table_tools(
         "other_parameters": [
             (name, value) for name in query if name not in own_parameters for value in query.getlist(name)
         ],
-        "exported": _export_query(context, listing),
+        "request": context["request"],
         "path": context["request"].path,
     }
 
@@ -326,9 +326,21 @@ def table_tools(
 @register.simple_tag(takes_context=True)
 def export_link(context: Context, listing: Listing[Any]) -> SafeString:
     """Render the link to a CSV file of all rows that match the filters, in the page's order."""
+    return csv_link(f"?{_export_query(context, listing)}")
+
+
+@register.simple_tag
+def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
+    """Render a link to a CSV file, the last element in the head of a card.
+
+    With `follows_filters`, scripts add the filters in the page's address, which change without the link.
+    """
     return format_html(
-        '<a class="button small" href="?{}" download>{}Download CSV</a>',
-        _export_query(context, listing),
+        '<a class="icon-button small csv" href="{}" download aria-label="{}" title="{}"{}>{}</a>',
+        address,
+        label,
+        label,
+        mark_safe(" data-follows-filters") if follows_filters else "",
         icon("download"),
     )
 

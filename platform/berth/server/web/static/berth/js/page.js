@@ -136,6 +136,11 @@
       chooseTheme(target.closest("[data-theme-choice]").dataset.themeChoice);
     } else if (target.closest("[data-save-view]")) {
       htmx.ajax("GET", target.closest("[data-save-view]").dataset.saveView + location.search, "#dialog");
+    } else if (target.closest("a[data-follows-filters]")) {
+      const link = target.closest("a"), query = new URLSearchParams(location.search);
+      for (const name of ["cursor", "rows"]) query.delete(name);
+      query.set("format", "csv");
+      link.search = query;
     } else if (target.closest("[data-print]")) {
       window.print();
     } else if (target.closest("[data-menu]")) {

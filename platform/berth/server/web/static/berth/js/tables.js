@@ -71,11 +71,11 @@
     const place = document.createElement("div"), file = document.createElement("button");
     place.className = "table-foot";
     file.type = "button";
-    file.className = "button small quiet";
-    file.textContent = "CSV";
+    file.className = "icon-button small csv";
     const sprite = document.querySelector("svg use[href*='icons.svg#']")?.getAttribute("href").replace(/#.*/, "#download");
-    if (sprite) file.insertAdjacentHTML("afterbegin", `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`);
+    if (sprite) file.innerHTML = `<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="${sprite}"></use></svg>`;
     file.setAttribute("aria-label", `Download ${nameOf(table)} as CSV`);
+    file.title = "Download CSV";
     file.addEventListener("click", () => download(table));
     const card = table.closest(".card"), filters = card?.querySelector("form.filters"); // filters search on the server
     if (plain && table.tBodies[0].rows.length > MANY && !filters?.querySelector("input[type=search]")) {
@@ -97,11 +97,7 @@
     const bar = filters?.querySelector("[data-table-tools]"); // a list without a head offers a place beside its filters
     const impact = table.closest(".impact-pool")?.querySelector(".impact-head");
     if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
-    else if (bar) {
-      file.classList.remove("quiet");
-      file.lastChild.textContent = "Download CSV";
-      bar.replaceChildren(place);
-    }
+    else if (bar) bar.replaceChildren(place);
     else if (impact && !impact.querySelector(".table-foot")) impact.append(place);
     else (table.closest(".table-wrap") ?? table).after(place);
   }
