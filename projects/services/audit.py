@@ -12,13 +12,13 @@ AuditAction = Literal[
     "activate", "begin_weight_update", "cancel", "close_copy", "close_forward", "close_sftp", "close_shell",
     "close_ssh", "configure_autoscaler", "cordon", "create", "deactivate", "delete", "delete_budget",
     "delete_files", "delete_schedule", "delete_secret", "delete_template", "disable_autoscaler", "drain",
-    "edit", "enable_autoscaler", "end_session", "end_weight_update", "forget_host", "grant", "identify",
-    "issue", "issue_join_token", "open_copy", "open_forward", "open_port", "open_sftp", "open_shell",
-    "open_ssh", "pause", "pause_schedule", "prune", "read_files", "remove_machine", "remove_quota",
-    "resend", "resume", "resume_schedule", "retry", "revoke", "revoke_join_token", "run_schedule",
-    "save", "scale", "scale_in", "scale_out", "set_budget", "set_password", "set_quota", "set_schedule",
-    "set_secret", "set_template", "stop_by_rule", "submit", "subscribe", "suspend", "suspend_idle",
-    "terminate", "test", "uncordon", "unsubscribe", "upgrade_agent",
+    "edit", "enable_autoscaler", "end_session", "end_sessions", "end_weight_update", "forget_host", "grant",
+    "identify", "issue", "issue_join_token", "open_copy", "open_forward", "open_port", "open_sftp",
+    "open_shell", "open_ssh", "pause", "pause_schedule", "prune", "read_files", "remove_machine",
+    "remove_quota", "resend", "resume", "resume_schedule", "retry", "revoke", "revoke_join_token",
+    "run_schedule", "save", "scale", "scale_in", "scale_out", "set_budget", "set_password", "set_quota",
+    "set_schedule", "set_secret", "set_template", "stop_by_rule", "submit", "subscribe", "suspend",
+    "suspend_idle", "terminate", "test", "uncordon", "unsubscribe", "upgrade_agent",
 ]  # fmt: skip
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 

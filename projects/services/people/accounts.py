@@ -96,9 +96,8 @@ def other_sessions(user: User, current: str | None) -> list[str]:
     return keys
 
 
-def end_other_sessions(*, actor: Actor, current: str | None) -> int:
-    """End the acting user's browser sessions, except the current one. Return their number."""
-    user: User = actor.user
+def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
+    """End the user's browser sessions, except the current one. Return their number."""
     with transaction.atomic():
         keys = other_sessions(user, current)
         Session.objects.filter(pk__in=keys).delete()

@@ -83,7 +83,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def end_other_sessions(request: Request) -> HttpResponse:
     """Ask for confirmation (GET), or sign the user out of all other browsers (POST)."""
     if request.method == "POST":
-        ended = accounts.end_other_sessions(actor=request.actor, current=request.session.session_key)
+        ended = accounts.end_other_sessions(
+            actor=request.actor, user=request.actor.user, current=request.session.session_key
+        )
         return done(request, f"Other browser sessions ended: {ended}.", to=reverse("account"))
     return confirm_page(
         request,
