@@ -43,7 +43,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert (answer.status_code, answer["HX-Redirect"]) == (204, PAGE)
     schedule = Schedule.objects.get()
     assert (schedule.cron, schedule.overlap, schedule.text) == ("0 3 * * 1-5", "queue", TEXT)
-    assert "nightly vision Weekdays at 03:00 0 3 * * 1-5 Europe/Berlin none yet" in text(
+    assert "nightly dave vision Weekdays at 03:00 0 3 * * 1-5 Europe/Berlin none yet" in text(
         dave.get("/schedules")
     )
     page = text(dave.get(PAGE))
@@ -295,3 +295,34 @@ def test_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
         assert sign_in("erin").post(f"{PAGE}/{step}", headers=HTMX).status_code == 403
         assert sign_in("grace").post(f"{PAGE}/{step}", headers=HTMX).status_code == 404
     assert sign_in("erin").get(f"{PAGE}/edit", headers=HTMX).status_code == 403
+
+
+def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Cast, sign_in: SignIn) -> None:
+    schedule, now = create(cast, overlap="skip"), timezone.now()
+    outcomes = ["submitted"] * 6 + ["refused", "skipped"]
+    for number, outcome in enumerate(outcomes):
+        message = "The previous run, nightly, had not ended." if outcome == "skipped" else ""
+        due_at = now - timedelta(days=len(outcomes) - number)
+        schedule.runs.create(due_at=due_at, outcome=outcome, message=message)
+    page = sign_in("dave").get("/schedules").content.decode()
+    assert f'<a href="{PAGE}#runs-title">The previous run, nightly, had not ended.</a>' in page
+    dots = re.findall(r'<i class="(\w*)" title="(\w+), ', page)
+    assert [title for _, title in dots] == ["Submitted", "Submitted", "Submitted", "Refused", "Skipped"]
+    assert [tone for tone, _ in dots] == ["good", "good", "good", "bad", "warn"]
+
+
+def test_list_of_schedules_is_filtered_by_project(cast: Cast, sign_in: SignIn) -> None:
+    create(cast)
+    values = ScheduleValues(cron="0 3 * * *", text=TEXT)
+    schedules.set_schedule(actor=cast.alice, project=cast.ads, name="report", values=values)
+    alice = sign_in("alice")
+    assert "report" in text(alice.get("/schedules")) and "nightly" in text(alice.get("/schedules"))
+    only = text(alice.get("/schedules?project=ads"))
+    assert "report" in only and "nightly" not in only
+    assert "No schedules match these filters." in text(alice.get("/schedules?project=speech"))
+
+
+def test_form_offers_time_zones_by_region(cast: Cast, sign_in: SignIn) -> None:
+    page = sign_in("dave").get("/schedules/new").content.decode()
+    assert '<optgroup label="Europe">' in page and '<option value="Europe/Berlin"' in page
+    assert "US/Eastern" not in page

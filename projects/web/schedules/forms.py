@@ -1,6 +1,7 @@
 """Forms that create and edit schedules."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 from zoneinfo import available_timezones
 
@@ -41,12 +42,16 @@ from projects.web.schedules.pages import find_schedule
 
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 PREVIEWED_RUNS = 5
-BESIDE_FORM: dict[str, Any] = {
-    "aside_template": "projects/schedules/next_runs.html",
-    "time_zones": sorted(
-        name for name in available_timezones() if "/" in name and not name.startswith("Etc/")
-    ),
-}
+BESIDE_FORM: dict[str, Any] = {"aside_template": "projects/schedules/next_runs.html"}
+FORMER_ZONES = (
+    "Etc/",
+    "US/",
+    "Canada/",
+    "Brazil/",
+    "Chile/",
+    "Mexico/",
+    "SystemV/",
+)  # older names of the same
 EXAMPLE = """\
 # Name and project come from the schedule.
 command: |-
@@ -116,10 +121,7 @@ class ScheduleForm(Form):
     cron = forms.CharField(
         label="Cron", max_length=120, required=False, widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
-    time_zone = forms.CharField(
-        label="Time zone", max_length=64, help_text="For example Europe/Berlin.",
-        widget=forms.TextInput(attrs={"list": "time-zones", "autocomplete": "off"}),
-    )  # fmt: skip
+    time_zone = forms.CharField(label="Time zone", max_length=64, widget=forms.Select)
     overlap = forms.ChoiceField(
         label="Overlap", choices=OVERLAPS, help_text="If the previous run has not ended."
     )
@@ -136,6 +138,8 @@ class ScheduleForm(Form):
         super().__init__(*args, **kwargs)
         for name, shown_for in SHOWN_FOR.items():
             self.fields[name].shown_for = f"frequency={shown_for}"  # type: ignore[attr-defined]
+        stored = (self.initial.get("time_zone"), self.data.get("time_zone"))
+        cast("forms.Select", self.fields["time_zone"].widget).choices = _zone_choices(stored)
         for source in MISSING:
             self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
 
@@ -175,6 +179,18 @@ class ScheduleForm(Form):
             text=text if text.strip() else "",
             template="" if cleaned["source"] == DOCUMENT else cleaned["template"],
         )
+
+
+def _zone_choices(stored: Iterable[str | None]) -> list[Any]:
+    """Return the time zones grouped by region, UTC first. Valid stored zones are offered too."""
+    zones = available_timezones()
+    listed = {name for name in zones if "/" in name and not name.startswith(FORMER_ZONES)}
+    listed |= {name for name in stored if name in zones and name != "UTC"}
+    regions: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name in sorted(listed):
+        region, slash, place = name.partition("/")
+        regions[region if slash else "Other"].append((name, (place or name).replace("_", " ")))
+    return [("UTC", "UTC"), *regions.items()]
 
 
 class NewScheduleForm(ScheduleForm):

@@ -1,11 +1,13 @@
 """Pages that list schedules, show their next and last runs, and offer actions on schedules."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from django.db.models import Q
+from django.db.models import Q, Window
+from django.db.models.functions import RowNumber
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -22,17 +24,59 @@ from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
 
 NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of runs on one page
-Row = tuple[Schedule, ScheduleRun | None]  # schedule and last run
+DOTS = 5  # runs that the list shows for each schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A schedule with its latest runs, the newest first."""
+
+    schedule: Schedule
+    runs: Sequence[ScheduleRun]
+
+    @property
+    def last(self) -> ScheduleRun | None:
+        return self.runs[0] if self.runs else None
+
+    @property
+    def dots(self) -> list[tuple[str, str]]:
+        """Return the state and the time of each run, the oldest first."""
+        return [(run_state(run), self.in_zone(run.due_at)) for run in reversed(self.runs)]
+
+    @property
+    def last_run(self) -> str:
+        return self.in_zone(self.last.due_at) if self.last else ""
+
+    @property
+    def next_run(self) -> str:
+        return self.in_zone(self.schedule.next_at) if self.schedule.next_at else ""
+
+    def in_zone(self, time: datetime) -> str:
+        """Return a time in the schedule's own time zone, in which the list also describes its times."""
+        at = time.astimezone(ZoneInfo(self.schedule.time_zone))
+        return f"{at:%a} {at.day} {at:%b, %H:%M}"
+
+
+def run_state(run: ScheduleRun) -> str:
+    """Return the state of the run's workload or array, or the outcome if the run has none."""
+    if run.workload:
+        return str(run.workload.phase)
+    return str(run.array.state) if run.array else str(run.outcome)
+
+
 COLUMNS: tuple[Column[Row], ...] = (
-    Column("name", "Schedule", lambda row: row[0].name, order="name"),
-    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
-    Column("times", "Times", lambda row: describe_cron(row[0].cron), page_title="Times"),
-    Column("cron", "Cron", lambda row: row[0].cron, in_file=True),
-    Column("zone", "Time zone", lambda row: row[0].time_zone, in_file=True),
-    Column("last", "Last run", lambda row: row[1].due_at if row[1] else None),
-    Column("outcome", "Outcome", lambda row: row[1].get_outcome_display() if row[1] else "", in_file=True),
-    Column("next", "Next run", lambda row: row[0].next_at, order="next_at"),
-    Column("owner", "Owner", lambda row: row[0].owner.get_username() if row[0].owner else ""),
+    Column("name", "Schedule", lambda row: row.schedule.name, order="name"),
+    Column("project", "Project", lambda row: row.schedule.project.name, order="project__name"),
+    Column("times", "Times", lambda row: describe_cron(row.schedule.cron), page_title="Times"),
+    Column("cron", "Cron", lambda row: row.schedule.cron, in_file=True),
+    Column("zone", "Time zone", lambda row: row.schedule.time_zone, in_file=True),
+    Column("last", "Last run", lambda row: row.last.due_at if row.last else None),
+    Column(
+        "outcome", "Outcome", lambda row: row.last.get_outcome_display() if row.last else "", in_file=True
+    ),
+    Column("runs", "Last 5 runs", lambda row: ", ".join(run_state(run) for run in row.runs)),
+    Column("next", "Next run", lambda row: row.schedule.next_at, order="next_at"),
+    Column("owner", "Owner", lambda row: row.schedule.owner and str(row.schedule.owner), in_file=True),
 )
 RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
     Column("due", "Due", lambda run: run.due_at),
@@ -93,6 +137,10 @@ STEPS = {
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = selectors.schedules(request.actor)
+    names = list(rows.order_by("project__name").values_list("project__name", flat=True).distinct())
+    project = request.GET.get("project", "")
+    if project:
+        rows = rows.filter(project__name=project)
     is_searched = bool(words := table_state(request.GET, "")["search"].split())
     for word in words:
         rows = rows.filter(Q(name__icontains=word) | Q(project__name__icontains=word))
@@ -101,18 +149,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     actor = with_roles(request.actor)
     context = {
-        "rows": [
-            (
-                row,
-                last,
-                _in_zone(row, last.due_at if last else None),
-                _in_zone(row, row.next_at),
-                _row_steps(actor, row),
-            )
-            for row, last in listing.rows
-        ],
+        "rows": [(row, _row_steps(actor, row.schedule)) for row in listing.rows],
         "listing": listing,
-        "is_searched": is_searched,
+        "is_searched": is_searched or bool(project),
+        "project": project,
+        "projects": names,
         "may_create": may_submit_anywhere(request.actor),
     }
     return page(request, "projects/schedules/list.html", context, inner="projects/schedules/rows.html")
@@ -170,9 +211,14 @@ def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
 
 
 def _with_last_runs(rows: list[Schedule]) -> list[Row]:
-    runs = ScheduleRun.objects.filter(schedule__in=rows).order_by("schedule_id", "-due_at", "-pk")
-    last = {run.schedule_id: run for run in runs.distinct("schedule_id").select_related("workload", "array")}
-    return [(row, last.get(row.pk)) for row in rows]
+    ranked = ScheduleRun.objects.filter(schedule__in=rows).annotate(
+        place=Window(RowNumber(), partition_by="schedule_id", order_by=("-due_at", "-pk"))
+    )
+    latest = ranked.filter(place__lte=DOTS).select_related("workload", "array")
+    runs: dict[int, list[ScheduleRun]] = defaultdict(list)
+    for run in latest.order_by("schedule_id", "place"):
+        runs[run.schedule_id].append(run)
+    return [Row(row, runs[row.pk]) for row in rows]
 
 
 def find_schedule(request: Request, project: str, name: str) -> Schedule:
@@ -180,14 +226,6 @@ def find_schedule(request: Request, project: str, name: str) -> Schedule:
     if row is None:
         raise NotFound("Schedule not found.")
     return row
-
-
-def _in_zone(schedule: Schedule, time: datetime | None) -> str:
-    """Return a time in the schedule's own time zone, in which the list also describes its times."""
-    if time is None:
-        return ""
-    at = time.astimezone(ZoneInfo(schedule.time_zone))
-    return f"{at:%a} {at.day} {at:%b, %H:%M}"
 
 
 def _row_steps(actor: Actor, schedule: Schedule) -> list[tuple[str, str]]:

@@ -1,10 +1,14 @@
 """Project templates and schedules in the scene."""
 
+import itertools
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.utils import timezone
 
 from projects.actor import Actor
-from projects.models import ScheduleRun
+from projects.models import Schedule, ScheduleRun
 from projects.services.schedules import ScheduleValues, pause_schedule, set_schedule
 from projects.services.workloads.templates import set_template
 
@@ -30,6 +34,8 @@ idle_timeout: 3600
 roles:
   - {name: session, replicas: 1, gpu: 0.5, cpu: 4, memory_mib: 16384}
 """
+RUNNING = ("skipped", "The previous run, nightly, had not ended.")
+REJECTED = ("refused", "pools[0]: does not exist; received 'night'; allowed: local, serve, train")
 
 
 def create_templates(scene: Any) -> None:
@@ -40,17 +46,23 @@ def create_templates(scene: Any) -> None:
     ):  # fmt: skip
         set_template(actor=dave, project=vision, name=name, text=text, description=description)
     set_template(actor=ada, project=speech, name="transcribe", text=NIGHTLY)
-    for name, values in (
-        ("nightly", ScheduleValues("0 3 * * 1-5", "Europe/Berlin", template="nightly")),
-        ("weekly", ScheduleValues("@weekly", overlap="replace", text=NIGHTLY)),
-    ):
-        schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
-        for days, outcome, message in (
-            (7, "skipped", "The previous run, nightly, had not ended."),
-            (14, "refused", "pools[0]: does not exist; received 'night'; allowed: local, serve, train"),
-        ):
-            ScheduleRun.objects.create(
-                schedule=schedule, due_at=schedule.changed_at - timedelta(days=days), outcome=outcome,
-                message=message,
-            )  # fmt: skip
-    pause_schedule(actor=dave, schedule=schedule)
+    nightly = ScheduleValues("0 3 * * 1-5", "Europe/Berlin", template="nightly")
+    create_schedule(scene, "nightly", nightly, weekdays=range(5), latest=RUNNING)
+    weekly = ScheduleValues("0 6 * * 1", "Europe/Berlin", overlap="replace", text=NIGHTLY)
+    paused = create_schedule(scene, "weekly", weekly, weekdays=range(1), latest=REJECTED)
+    pause_schedule(actor=dave, schedule=paused)
+
+
+def create_schedule(
+    scene: Any, name: str, values: ScheduleValues, *, weekdays: range, latest: tuple[str, str]
+) -> Schedule:
+    """Create a schedule with its last six runs at its times. All but the latest were submitted."""
+    dave, vision = Actor.for_user(scene.people["dave"]), scene.projects["vision"]
+    schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
+    now = timezone.now().astimezone(ZoneInfo(values.time_zone))
+    due = now.replace(hour=int(values.cron.split()[1]), minute=0, second=0, microsecond=0)
+    times = (due - timedelta(days=number) for number in itertools.count())
+    past = (time for time in times if time < now and time.weekday() in weekdays)
+    for (outcome, message), at in zip([latest, *[("submitted", "")] * 5], past, strict=False):
+        ScheduleRun.objects.create(schedule=schedule, due_at=at, outcome=outcome, message=message)
+    return schedule
