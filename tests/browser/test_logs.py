@@ -150,7 +150,8 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
     )
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}")
-        expect(page.get_by_role("heading", name="Pod worker-3 ended with exit code 1 on train-0")).to_be_visible()
+        title = "Pod worker-3 ended with exit code 1 on train-0"
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
         expect(page.locator("#failure-line")).to_have_text("RuntimeError: no CUDA device")
         expect(page.locator("#log .error")).to_have_text("RuntimeError: no CUDA device\n")
         expect(page.get_by_label("Follow")).to_be_hidden()

@@ -91,7 +91,8 @@ def test_peer_that_fails_in_the_grace_period_of_an_evicted_pod_requeues_its_gang
     reason = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
     assert gang.next_phase == Phase.PENDING
     assert gang.message == (
-        f"Pod worker-0 is being stopped: {reason}. The workload is requeued; this does not count as a failure."
+        f"Pod worker-0 is being stopped: {reason}. The workload is requeued; this does not count as a "
+        "failure."
     )
     record = Eviction.objects.get()
     assert (record.kind, record.entire_workload, record.gpu_milli) == ("cluster", True, 2000)

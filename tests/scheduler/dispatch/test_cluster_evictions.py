@@ -150,8 +150,8 @@ def test_gang_that_fails_after_each_eviction_of_a_pod_is_restarted_a_limited_num
     shown = client.get(f"/api/v1/workloads/{workload.pk}").json()
     assert (shown["phase"], shown["exit_code"]) == ("failed", 1)
     assert shown["message"] == (
-        "Pod worker-1 ended with exit code 1. 11 runs without progress ended because a pod failed after another "
-        "was lost or stopped, so this is a failure."
+        "Pod worker-1 ended with exit code 1. 11 runs without progress ended because a pod failed after "
+        "another was lost or stopped, so this is a failure."
     )
 
 

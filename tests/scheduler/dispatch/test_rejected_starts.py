@@ -171,7 +171,8 @@ def test_workload_restarted_after_failed_starts_explains_why(stage: Stage) -> No
     assert stage.phase(workload) == Phase.PENDING
     until = present(workload.backoff_until)
     assert workload.message == (
-        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after pod worker-0 could not be started: {missing}."
+        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after pod worker-0 could not be started: "
+        f"{missing}."
     )
     stage.clock.advance(600)
     stage.tick(3)

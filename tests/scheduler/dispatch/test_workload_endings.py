@@ -169,7 +169,8 @@ def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_re
     stage.clock.advance(301)
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
-    assert workload.message.startswith(f"The pods did not start within 300 s: pod worker-0 on local-0 {reason}")
+    start = f"The pods did not start within 300 s: pod worker-0 on local-0 {reason}"
+    assert workload.message.startswith(start)
     assert not DeviceClaim.objects.exists()
 
 
