@@ -30,6 +30,7 @@ from scheduler.reports.pool_findings import (
 )
 from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
 
+RECONCILER = "reconciler"  # name of the finding that a pool was not compared with its provider
 OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)
@@ -48,6 +49,13 @@ def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
     return sorted(findings, key=lambda finding: list(Severity).index(finding.severity))
 
 
+def find_pool_errors(pool: NodePool, now: datetime) -> list[Finding]:
+    """Return the errors that the pool's own row shows, without reading its nodes and workloads."""
+    facts = PoolFacts(pool, [], now)
+    findings = [*_provider_findings(facts), *_boot_findings(facts)]
+    return [finding for finding in findings if finding.severity == Severity.ERROR]
+
+
 def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     if pool.last_error and pool.last_error != pool.boot_error:
@@ -64,7 +72,7 @@ def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
     if facts.now - last > allowed:
         yield Finding(
             Severity.ERROR,
-            "reconciler",
+            RECONCILER,
             f"The pool was last compared with its provider {format_age(facts.now - last)} ago; this is due "
             f"every {format_count(pool.reconcile_tick, 'second')}.",
             "Use `berth health` to check that the scheduler is running.",

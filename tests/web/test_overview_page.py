@@ -1,17 +1,23 @@
 """Tests for the overview: links behind its numbers, and the order of its cards."""
 
 import re
+from datetime import UTC
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from berth.server.web.charts.bars import stacked_bar
 from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
-from projects.models import Phase, Workload
+from pools.models import NodePool
+from projects.models import Budget, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
 from projects.services import arrays
+from scheduler.models import UsageHour
 from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
@@ -122,7 +128,8 @@ def test_legend_explains_bars_that_are_cut(cast: Cast, sign_in: SignIn, running:
 )
 def test_columns_of_the_overview_end_close_together(own: int, maps: int, expected: dict[str, bool]) -> None:
     reason = ReasonCount("OverQuota", 1, stacked_bar([], 1, ""))
-    assert balance_columns([None] * own, [], [reason] * 3, [None] * maps) == expected  # type: ignore[list-item]
+    node: Any = SimpleNamespace(devices=[None] * 8)
+    assert balance_columns([None] * own, [], [reason] * 3, [node] * maps) == expected  # type: ignore[list-item]
 
 
 def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn, running: Workload) -> None:
@@ -188,6 +195,84 @@ def test_own_failed_and_unschedulable_workloads_need_attention(cast: Cast, sign_
     make.workload(cast.vision, "others", phase="failed", ended_at=make.ago(hours=1))
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name], by=by)
     assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
+
+
+def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
+    document = {
+        "name": name, "project": "vision", "command": "x", "pools": [cast.pool.name],
+        "array": {"tasks": tasks}, "roles": [{"name": "worker", "gpu": 1}],
+    }  # fmt: skip
+    return arrays.submit(actor=cast.dave, document=document).array
+
+
+def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
+    array, ended = submit_array(cast, "grid", 12), make.ago(minutes=5)
+    tasks = Workload.objects.filter(array=array)
+    tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=ended)
+    client = sign_in("dave")
+    (item,) = client.get("/").context["attention"]
+    assert (item.name, item.path, item.at) == ("grid", f"/arrays/{array.pk}", ended)
+    assert item.text == "12 of 12 tasks failed (exit code 1)."
+    tasks.filter(array_index__lt=3).update(exit_code=137)
+    tasks.filter(array_index=3).update(reason="OutOfMemory", exit_code=1)
+    tasks.filter(array_index=4).update(phase="completed")
+    make.workload(cast.vision, "later", phase="failed", ended_at=make.ago(), by=cast.dave.user)
+    later, item = client.get("/").context["attention"]
+    assert later.name == "later"
+    assert item.text == "11 of 12 tasks failed (7 exit code 1, 3 SIGKILL, 1 other)."
+    assert attention(sign_in("carol")) == []
+
+
+def test_array_that_can_never_start_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
+    array = submit_array(cast, "big", 4)
+    Workload.objects.filter(array=array).update(reason="Unschedulable", message="Each replica is too large.")
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert (item.label, item.name, item.path) == ("Unschedulable", "big", f"/arrays/{array.pk}")
+    assert item.text == "can never start as specified. Each replica is too large."
+
+
+def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
+    queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
+    for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
+        explanation = {"queue_position": 7 + position, "expected_start": "2026-11-28T12:00:00+00:00"}
+        Workload.objects.filter(pk=task.pk).update(explanation=explanation)
+    Workload.objects.filter(array=running, array_index=0).update(phase="running", gpu_milli_now=1000)
+    Workload.objects.filter(array=ended).update(phase="failed", exit_code=1, ended_at=make.ago())
+    WorkloadArray.objects.filter(pk=ended.pk).update(state="failed", ended_at=make.ago())
+    make.workload(cast.vision, "alone", phase="running", by=cast.dave.user, submitted_at=make.ago(hours=1))
+    answer = sign_in("dave").get("/")
+    rows = [(own.workload or own.array).name for own in answer.context["mine"]]
+    assert rows == ["queued", "running", "alone", "ended"]
+    assert answer.context["mine"][0].position == 7
+    text = re.sub(r"<[^>]+>", " ", answer.content.decode())
+    assert re.search(r"running\s+vision · array of 4 tasks\s+Active\s+1 running, 3 pending\s+1\s", text)
+    assert re.search(r"ended\s+vision · array of 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
+    assert sign_in("carol").get("/").context["mine"] == []
+
+
+def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, sign_in: SignIn) -> None:
+    assert attention(sign_in("alice")) == []
+    make.create_scheduler_lease()
+    NodePool.objects.filter(pk=cast.pool.pk).update(last_error="no credentials", ticked_at=timezone.now())
+    budget = Budget.objects.create(project=cast.vision, gpu_hours=10, version=1)
+    now = timezone.now().astimezone(UTC)
+    BudgetWarning.objects.create(budget=budget, month=now.date().replace(day=1), percent=100)
+    UsageHour.objects.create(
+        hour=now.replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk, pool_name="local",
+        department_id=cast.research.pk, department_name="research", project_id=cast.vision.pk,
+        project_name="vision", user_name="dave", gpu_milli_seconds=17_200 * 3600,
+    )  # fmt: skip
+    Delivery.objects.create(
+        kind="failed", to="x", channel="webhook", content={}, state="failed", next_attempt_at=make.ago(),
+        ended_at=make.ago(),
+    )  # fmt: skip
+    _, budget_item, _ = items = sign_in("alice").get("/").context["attention"]
+    assert [(item.label, item.name) for item in items] == [
+        ("Pool error", "local"), ("Over budget", "vision"), ("Not delivered", "1 notification"),
+    ]  # fmt: skip
+    assert budget_item.text == "has used 17 GPU-hours this month, 172% of its budget of 10."
+    assert attention(sign_in("dave")) == []
+    assert "is failing" in sign_in("dave").get("/").content.decode()
 
 
 def test_fairness_comes_first_for_platform_admins(cast: Cast, sign_in: SignIn) -> None:

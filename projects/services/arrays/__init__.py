@@ -2,16 +2,26 @@
 
 from projects.services.arrays.control import cancel, delete, resume, retry, suspend
 from projects.services.arrays.counts import TaskCounts, count_tasks_by_array
+from projects.services.arrays.failures import (
+    FailureGroup,
+    failure_causes,
+    failure_sentence,
+    failures_by_array,
+)
 from projects.services.arrays.limit import set_max_running
 from projects.services.arrays.stop_rules import worst_tasks
 from projects.services.arrays.submission import ArraySubmission, predict, submit, validate
 
 __all__ = [
     "ArraySubmission",
+    "FailureGroup",
     "TaskCounts",
     "cancel",
     "count_tasks_by_array",
     "delete",
+    "failure_causes",
+    "failure_sentence",
+    "failures_by_array",
     "predict",
     "resume",
     "retry",

@@ -4,18 +4,31 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from django.db.models import Count
+
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
-from projects.models import WorkloadArray
+from projects.models import Phase, Workload, WorkloadArray
 from projects.services.arrays import TaskCounts, count_tasks_by_array
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayProgress:
-    """Counts of an array's tasks, with a progress bar: completed, failed, cancelled and running tasks."""
+    """Counts of an array's tasks, with a progress bar of completed, failed, cancelled, running and
+    queued tasks.
+
+    Its colours are those of the squares on the page of the array.
+    """
 
     counts: TaskCounts
     bar: Bar
+    unschedulable: int = 0  # number of queued tasks that can never start
+
+    @property
+    def is_unschedulable(self) -> bool:
+        """Whether no task runs and all queued tasks can never start."""
+        return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property
     def running(self) -> int:
@@ -29,26 +42,32 @@ class ArrayProgress:
 
     @property
     def summary(self) -> str:
-        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`."""
+        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`. Failed tasks come last."""
         parts = {
-            "running": self.running, "pending": self.pending, "suspended": self.counts.suspended,
-            "failed": self.counts.failed, "cancelled": self.counts.cancelled,
+            "running": self.running, "pending": self.pending - self.unschedulable,
+            "unschedulable": self.unschedulable, "suspended": self.counts.suspended,
+            "cancelled": self.counts.cancelled, "failed": self.counts.failed,
         }  # fmt: skip
         return ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array by array ID, using one query."""
-    return {pk: _progress(counts) for pk, counts in count_tasks_by_array(arrays).items()} if arrays else {}
+    """Return the progress of each array by array ID, using at most two queries."""
+    counts = count_tasks_by_array(arrays) if arrays else {}
+    pending = [pk for pk, each in counts.items() if each.pending]
+    rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)
+    impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
+    return {pk: _progress(each, impossible.get(pk, 0)) for pk, each in counts.items()}
 
 
-def _progress(counts: TaskCounts) -> ArrayProgress:
+def _progress(counts: TaskCounts, unschedulable: int) -> ArrayProgress:
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
     parts = [
         (counts.completed, "used"),
         (counts.failed, "failed"),
         (counts.cancelled, "cancelled"),
-        (running, "requested"),
+        (running, "running"),
+        (counts.pending + counts.reserved, "requested"),
     ]
-    return ArrayProgress(counts, stacked_bar(parts, counts.total, label))
+    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), unschedulable)

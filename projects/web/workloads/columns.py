@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from django.conf import settings
+from django.db.models import Min
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -27,6 +28,7 @@ COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
     "gpus": Column("GPUs", "gpus", number=True),
     "utilization": Column("GPU utilization"),
+    "runtime": Column("Runtime", number=True),
     "status": Column("Status"),
     "priority": Column("Priority", "priority", number=True, is_default=False),
     "submitted": Column("Submitted", "submitted"),
@@ -49,9 +51,17 @@ def _utilization_percent(row: Workload) -> float | None:
     return None if busy is None else busy / 10
 
 
+def _run_seconds(row: Workload) -> int | None:
+    """Return how long the last run of an ended workload took, or None if there is none."""
+    if row.ended_at is None or row.started_at is None:
+        return None
+    return max(0, round((row.ended_at - row.started_at).total_seconds()))
+
+
 CellValue = Callable[[Workload], object]
 CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
+    "runtime": (("Runtime (s)", _run_seconds),),
     "status": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
         ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
@@ -93,6 +103,22 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
     """Return the requested columns in display order, or the default columns if none of them is valid."""
     requested = {word for text in query.getlist("columns") for word in text.split(",")}
     return tuple(key for key in COLUMNS if key in requested) or DEFAULT_COLUMNS
+
+
+def load_runtimes(rows: Sequence[Workload]) -> None:
+    """Add to each row how long its workload or array ran, or None before it has ended.
+
+    The runtime of an array is the time from the first start of a task to the end of the array.
+    """
+    ended = [row.array_id for row in rows if row.array is not None and row.array.ended_at]
+    tasks = Workload.objects.filter(array__in=ended).order_by().values_list("array") if ended else None
+    starts = dict(tasks.annotate(start=Min("first_started_at"))) if tasks is not None else {}
+    for row in rows:
+        seconds = _run_seconds(row)
+        if row.array is not None:
+            start, end = starts.get(row.array_id), row.array.ended_at
+            seconds = round((end - start).total_seconds()) if start and end else None
+        cast("Any", row).runtime = seconds
 
 
 def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:

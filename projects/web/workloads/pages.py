@@ -20,6 +20,7 @@ from projects.access import Action, require, visible_pools
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
+from projects.services.arrays import failure_causes, failures_by_array
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
@@ -29,6 +30,7 @@ from projects.web.workloads.columns import (
     csv_columns,
     load_array_costs,
     load_costs,
+    load_runtimes,
 )
 from projects.web.workloads.filters import (
     SORTS,
@@ -128,21 +130,28 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cursor=request.GET.get("cursor", ""),
     )
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
+    failed_arrays = [pk for pk, each in progress.items() if each.counts.failed]
+    failures = failures_by_array(failed_arrays) if failed_arrays else {}
     replicas = load_replicas(row_slice.rows)
     columns = chosen_columns(request.GET)
     load_costs(row_slice.rows, columns)
     load_array_costs(row_slice.rows, columns)
+    load_runtimes(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     activity = load_activity(row_slice.rows) if "status" in columns else {}
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
-        cast("Any", row).has_duration = "submitted" not in columns or row.since - row.submitted_at >= NEW
+        cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""cast("Any", row).has_duration = (
+            row.ended_at is not None or "submitted" not in columns or row.since - row.submitted_at >= NEW
+        )
         cast("Any", row).activity = activity.get(row.pk, "")
         cast("Any", row).bulk_steps = " ".join(step for step in steps_for(row) if step in BULK_STEPS)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
+    if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
+        with_values.discard("runtime")
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),

@@ -1,5 +1,8 @@
 """Tests for filters, columns and saved views of the workload list."""
 
+import csv
+import io
+import re
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from projects.models import InferenceEngine, SavedView, Service, Workload
+from projects.models import InferenceEngine, SavedView, Service, Workload, WorkloadArray
+from projects.services import arrays
 from projects.web.workloads.utilization import common_end
 from tests import factories as make
-from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn, streamed
 
 HTMX = {"HX-Request": "true"}
 
@@ -258,3 +262,39 @@ def test_time_in_state_is_shown_if_it_differs_from_the_time_since_submission(
     ):
         Workload.objects.update(since=since)
         assert ('data-style="lasting"' in client.get(f"/workloads{query}").content.decode()) is expected
+
+
+def test_ended_workloads_show_when_they_ended_and_how_long_they_ran(cast: Cast, sign_in: SignIn) -> None:
+    started, ended = make.ago(minutes=9), make.ago(minutes=2)
+    values: Any = {"phase": "completed", "run": 2, "submitted_at": started, "since": ended}
+    make.workload(cast.vision, "done", started_at=started, ended_at=started + timedelta(minutes=7), **values)
+    make.workload(cast.vision, "runs", phase="running", started_at=started)
+    client = sign_in("dave")
+    assert "Runtime</th>" not in client.get("/workloads").content.decode()
+    text = client.get("/workloads?state=ended").content.decode()
+    assert 'data-style="ago"' in text and 'data-style="lasting"' not in text
+    assert re.search(r'data-label="Runtime">.*?7 min<span class="sub">last of 2 runs</span>', text)
+    lines = csv.DictReader(
+        io.StringIO(streamed(client.get("/workloads?state=all&format=csv")).decode("utf-8-sig"))
+    )
+    assert {line["Workload"]: line["Runtime (s)"] for line in lines} == {"done": "420", "runs": ""}
+
+
+def test_ended_array_shows_its_runtime_and_the_cause_of_failures(cast: Cast, sign_in: SignIn) -> None:
+    document = {**training("grid", array={"tasks": 3}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    started = make.ago(minutes=30)
+    for minutes, task in enumerate(Workload.objects.filter(array=array).order_by("array_index")):
+        first = started + timedelta(minutes=minutes)
+        Workload.objects.filter(pk=task.pk).update(
+            phase="failed",
+            reason="PodFailed",
+            exit_code=1,
+            first_started_at=first,
+            started_at=first,
+            ended_at=make.ago(),
+        )
+    WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=started + timedelta(minutes=20))
+    text = sign_in("dave").get("/workloads?state=ended").content.decode()
+    assert "3 failed (exit code 1)" in text
+    assert re.search(r'data-label="Runtime">.*?20 min', text)

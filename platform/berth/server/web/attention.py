@@ -1,29 +1,37 @@
 """Items that need the user's attention, shown on the overview."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db.models import Q
+from django.db.models import Count, Max, Q, QuerySet
 from django.urls import reverse
 
 from berth.core.words import format_count, format_gpus
+from pools.models import NodePool
 from projects.actor import Actor
 from projects.idle_gpus import idle_since
-from projects.models import Phase, Workload
-from projects.selectors import workloads
+from projects.models import BudgetWarning, Delivery, Phase, Workload, WorkloadArray
+from projects.selectors import budgets, workloads
+from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
+from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 
 OWN_MAX, OF_EACH_MAX = 100, 3
 UNSCHEDULABLE_MAX = 2  # maximum number of own workloads that are listed individually
+DELIVERIES_MAX = 1000  # latest deliveries that are read
 RECENTLY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Line with a coloured label, a linked name and a sentence about it. `at` is when it began, if known."""
+    """Line with a coloured label, a linked name and a text about it.
+
+    The text continues the name as a sentence, or is a sentence of its own. `at` is when it began, if known.
+    """
 
     label: str
     tone: str
@@ -31,6 +39,7 @@ class Item:
     path: str
     text: str
     at: datetime | None = None
+    is_sentence: bool = False
 
 
 def attention_items(
@@ -38,20 +47,22 @@ def attention_items(
     *,
     shortfalls: Iterable[Shortfall],
     unschedulable: int,
-    pools: Collection[str],
+    pools: Sequence[NodePool],
     pool: str,
     is_admin: bool,
+    no_scheduler: bool,
     now: datetime,
 ) -> list[Item]:
-    """Return the items of a user. Fairness comes first for platform admins, own workloads for the others.
+    """Return the items of a user. Those of the platform come first for its admins, own workloads for others.
 
     `unschedulable` counts all visible workloads of the `pools` that can never start, an array once. `pool` is
-    the only one of them, or empty.
+    the name of the only one of them, or empty. Without a scheduler, all pools are behind for this reason.
     """
     own = _own_workloads(actor)
     impossible = list(_unschedulable(own))
-    in_pools = [workload for workload in impossible if not set(pools).isdisjoint(workload.pools)]
-    if len(in_pools) > UNSCHEDULABLE_MAX:  # similar rows are replaced by their number
+    names = {each.name for each in pools}
+    in_pools = [workload for workload in impossible if not names.isdisjoint(workload.pools)]
+    if len(in_pools) > UNSCHEDULABLE_MAX:  # nearly equal rows say no more than their number
         impossible = [workload for workload in impossible if workload not in in_pools]
         in_pools = []
     impossible = impossible[:OF_EACH_MAX]
@@ -61,30 +72,59 @@ def attention_items(
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
     of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed, pool)]
-    return [*of_all, *of_own] if is_admin else [*of_own, *of_all]
+    if not is_admin:
+        return [*of_own, *of_all]
+    of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
+    return [*of_platform, *of_all, *_failed_deliveries(now), *of_own]
 
 
 def _own_workloads(actor: Actor) -> list[Workload]:
-    """Return the user's latest workloads that run or can never start, without array tasks."""
+    """Return the user's latest workloads that run or can never start, and of each array the first such task.
+
+    Running tasks of arrays are left out.
+    """
     if actor.user is None:
         return []
-    can_need_attention = Q(phase=Phase.RUNNING) | Q(phase=Phase.PENDING, reason=UNSCHEDULABLE)
-    rows = workloads(actor).filter(can_need_attention, submitted_by=actor.user, array=None)
-    return list(rows.order_by("-submitted_at")[:OWN_MAX])
+    impossible = Q(phase=Phase.PENDING, reason=UNSCHEDULABLE)
+    own = workloads(actor).filter(submitted_by=actor.user)
+    tasks = own.filter(impossible, array__isnull=False).order_by("array_id", "array_index")
+    rows = own.filter(
+        Q(Q(phase=Phase.RUNNING) | impossible, array=None) | Q(pk__in=tasks.distinct("array_id").values("pk"))
+    )
+    return list(rows.select_related("array").order_by("-submitted_at")[:OWN_MAX])
 
 
-def _failed_items(actor: Actor, now: datetime) -> Iterator[Item]:
+def _failed_items(actor: Actor, now: datetime) -> list[Item]:
+    """Return the user's latest failures of the last day: of workloads, and of arrays with failed tasks."""
     if actor.user is None:
-        return
+        return []
     rows = workloads(actor).filter(
-        submitted_by=actor.user, array=None, phase=Phase.FAILED, ended_at__gte=now - RECENTLY
+        submitted_by=actor.user, phase=Phase.FAILED, superseded=False, ended_at__gte=now - RECENTLY
     )
     latest: dict[tuple[int, str], Workload] = {}
-    for workload in rows.order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
+    for workload in rows.filter(array=None).order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
         latest.setdefault((workload.project_id, workload.name), workload)
-    for workload in islice(latest.values(), OF_EACH_MAX):
-        text = f"failed: {workload.message}"
-        yield Item("Failed", "bad", workload.name, _workload_path(workload), text, workload.ended_at)
+    items = [
+        Item(
+            "Failed", "bad", workload.name, _workload_path(workload), workload.message,
+            workload.ended_at, is_sentence=True,
+        )
+        for workload in islice(latest.values(), OF_EACH_MAX)
+    ]  # fmt: skip
+    items += _failed_arrays(rows.filter(array__isnull=False))
+    return sorted(items, key=lambda item: item.at or now, reverse=True)
+
+
+def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
+    """Yield an item for each of the latest arrays of these failed tasks."""
+    ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")[:OF_EACH_MAX]
+    if not (latest := dict(ends)):
+        return
+    rows = WorkloadArray.objects.in_bulk(latest)
+    failures = failures_by_array(list(latest))
+    for pk, at in latest.items():
+        text = f"{failure_sentence(failures[pk], rows[pk].task_count)}."
+        yield Item("Failed", "bad", rows[pk].name, reverse("array", args=[pk]), text, at, is_sentence=True)
 
 
 def _unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
@@ -93,6 +133,9 @@ def _unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
 
 def _unschedulable_item(workload: Workload) -> Item:
     text = f"can never start as specified. {workload.message}"
+    if workload.array is not None:
+        path = reverse("array", args=[workload.array.pk])
+        return Item("Unschedulable", "bad", workload.array.name, path, text)
     return Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
 
 
@@ -120,6 +163,41 @@ def _all_unschedulable(count: int, pool: str) -> Iterator[Item]:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."
         yield Item("Unschedulable", "warn", format_count(count, "pending workload"), path, text)
+
+
+def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -> Iterator[Item]:
+    for pool in pools:
+        for error in find_pool_errors(pool, now):
+            if not (no_scheduler and error.name == RECONCILER):
+                path = reverse("node-pool", args=[pool.name])
+                yield Item("Pool error", "bad", pool.name, path, error.finding, is_sentence=True)
+
+
+def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[Item]:
+    """Yield an item for each budget that is exceeded this month.
+
+    Usage is computed only for budgets that have passed a threshold of 100% or more.
+    """
+    warnings = BudgetWarning.objects.filter(month=now.astimezone(UTC).date().replace(day=1), percent__gte=100)
+    suspects = budgets(actor).filter(pk__in=warnings.values("budget"))
+    for status in islice(budget_statuses(list(suspects), now), OF_EACH_MAX):
+        if status.percent > FULL_PERCENT:
+            text = (
+                f"has used {status.used:,.0f} GPU-hours this month, {status.percent:.0f}% of its budget of "
+                f"{status.budget.gpu_hours:,}."
+            )
+            yield Item("Over budget", "warn", status.budget.owner.name, f"{reverse('usage')}#budgets", text)
+
+
+def _failed_deliveries(now: datetime) -> Iterator[Item]:
+    """Yield an item for the notifications that could not be delivered in the last day."""
+    latest = Delivery.objects.order_by("-id").values("pk")[:DELIVERIES_MAX]
+    failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)
+    totals = failed.order_by().aggregate(n=Count("pk"), at=Max("ended_at"))
+    if totals["n"]:
+        name = format_count(totals["n"], "notification")
+        text = "could not be delivered in the last day."
+        yield Item("Not delivered", "warn", name, f"{reverse('notifications')}#log", text, totals["at"])
 
 
 def _workload_path(workload: Workload) -> str:

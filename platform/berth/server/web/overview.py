@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import product
+from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, When
+from django.db.models import Case, Count, F, IntegerField, Min, Q, QuerySet, Sum, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpResponse
@@ -27,10 +28,11 @@ from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool
-from projects.models import Phase, Workload
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
-from projects.selectors import workload_count, workloads
+from projects.selectors import arrays, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.filters import STATES
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
@@ -46,6 +48,8 @@ from scheduler.web.pools.devices import NodeMap, build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
+QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
+NO_POSITION = 2**31  # sorts after all positions
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
@@ -55,6 +59,7 @@ EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 # Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
 REASON_HEIGHT = 36
+FEW_DEVICES = 4  # nodes with at most this many devices are drawn in two columns
 EMPTY_HEIGHT = 220  # height of an empty card
 
 
@@ -70,9 +75,27 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkload:
-    workload: Workload
+    """Workload, or array with its progress. The position of an array is that of its first queued task."""
+
+    workload: Workload | None
     position: int | None
     expected_start: datetime | None
+    array: WorkloadArray | None = None
+    progress: ArrayProgress | None = None
+    gpu_milli_now: int = 0
+
+    @property
+    def order(self) -> tuple[int, int, float]:
+        """Pending workloads come first, by queue position, and ended workloads last, the latest first."""
+        row = self.workload or self.array
+        assert row is not None
+        time = -(row.ended_at or row.submitted_at).timestamp()
+        if row.ended_at:
+            return 2, 0, time
+        is_pending = self.workload is not None and self.workload.phase in PENDING_PHASES
+        if self.progress is not None:
+            is_pending = not self.progress.running
+        return (0, self.position or NO_POSITION, time) if is_pending else (1, 0, time)
 
 
 @signed_in
@@ -97,6 +120,7 @@ def index(request: Request) -> HttpResponse:
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
+    no_scheduler = not is_scheduler_running(now)
     shown_maps = maps if small else []
     context = {
         "pools": pools,
@@ -117,22 +141,24 @@ def index(request: Request) -> HttpResponse:
             actor,
             shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
-            pools=[each.name for each in shown],
+            pools=shown,
             pool=pool.name if pool else "",
             is_admin=is_admin,
+            no_scheduler=no_scheduler,
             now=now,
         ),
         # Users who can only read are mainly interested in decisions.
         "evictions_first": not is_admin and not request.may_submit,
-        "devices_per_node": max((len(node_map.devices) for node_map in shown_maps), default=0),
+        "has_few_devices": all(len(node_map.devices) <= FEW_DEVICES for node_map in shown_maps),
         "course": list(reversed(hourly_means)),
         "measured": any(hour.measured for hour in hourly_means),
         "chart": utilization_chart(hourly_means),
         "chart_begin": hourly_means[0].at,
         "chart_end": hourly_means[-1].at + timedelta(hours=1),
         "zone": zone.key,
-        "no_scheduler": not is_scheduler_running(now),
-        "failing": [pool for pool in shown if pool.last_error],
+        "no_scheduler": no_scheduler,
+        # Platform admins see the errors of pools under "Needs attention".
+        "failing": [pool for pool in shown if pool.last_error and not is_admin],
         "is_admin": is_admin,
         "mine": mine,
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
@@ -161,7 +187,8 @@ def balance_columns(
     """
     left = HEAD_HEIGHT + sum(QUEUE_GROUP_HEIGHT + ROW_HEIGHT * len(lines) for _, lines, _ in queues)
     left += _card_height(mine)
-    right = _card_height(maps, EMPTY_HEIGHT)
+    has_two_columns = max((len(node_map.devices) for node_map in maps), default=0) <= FEW_DEVICES
+    right = _card_height(maps[::2] if has_two_columns else maps, EMPTY_HEIGHT)
     reasons_height = HEAD_HEIGHT + REASON_HEIGHT * len(reasons) if reasons else EMPTY_HEIGHT
 
     def cost(utilization_right: bool, reasons_left: bool) -> int:
@@ -183,7 +210,7 @@ def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
 
 
 def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
-    """Return the user's live workloads and those that ended in the last day, without array tasks.
+    """Return the user's live workloads and arrays, and those that ended in the last day.
 
     Pending workloads come first, by queue position, and ended workloads last.
     """
@@ -193,11 +220,39 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     rows = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
     rows = rows.order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
-        Cast(KT("explanation__queue_position"), IntegerField()).asc(nulls_last=True),
+        QUEUE_POSITION.asc(nulls_last=True),
         F("ended_at").desc(nulls_last=True),
         "-submitted_at",
     )
-    return [OwnWorkload(row, *_queue_state(row)) for row in rows.select_related("project", "pool")[:OWN_MAX]]
+    own = [OwnWorkload(row, *_queue_state(row)) for row in rows[:OWN_MAX]]
+    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
+
+
+def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
+    is_shown = Q(state=ArrayState.ACTIVE) | Q(ended_at__gte=now - DAY)
+    rows = list(arrays(actor).filter(is_shown, submitted_by=actor.user)[:OWN_MAX])
+    if not rows:
+        return []
+    progress = load_progress(rows)
+    queued = Q(phase=Phase.PENDING, held=False)
+    tasks = Workload.objects.filter(array__in=rows, phase__in=LIVE_PHASES).order_by().values("array")
+    values = {
+        each["array"]: each
+        for each in tasks.annotate(
+            position=Min(QUEUE_POSITION, filter=queued),
+            start=Min(KT("explanation__expected_start"), filter=queued),
+            milli=Sum("gpu_milli_now"),
+        )
+    }
+    nothing: dict[str, Any] = {"position": None, "start": None, "milli": 0}
+    own = []
+    for row in rows:
+        of_tasks = values.get(row.pk, nothing)
+        start = parse_datetime(of_tasks["start"]) if of_tasks["start"] else None
+        own.append(
+            OwnWorkload(None, of_tasks["position"], start, row, progress[row.pk], of_tasks["milli"] or 0)
+        )
+    return own
 
 
 def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:

@@ -10,7 +10,7 @@ BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the sc
 class Part:
     x: int
     width: int
-    kind: str  # used | over | reserved | reserved-over | requested | failed | cancelled | hue-N
+    kind: str  # used | over | reserved | reserved-over | requested | running | failed | cancelled | hue-N
 
 
 @dataclass(frozen=True, slots=True)
