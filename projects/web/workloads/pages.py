@@ -142,7 +142,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
-        cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""cast("Any", row).has_duration = (
+        cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
+        cast("Any", row).has_duration = (
             row.ended_at is not None or "submitted" not in columns or row.since - row.submitted_at >= NEW
         )
         cast("Any", row).activity = activity.get(row.pk, "")
