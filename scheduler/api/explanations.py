@@ -78,9 +78,10 @@ class SingleChangeResponse(ResponseModel):
 class SmallestChangeResponse(ResponseModel):
     """The smallest single change that would start a pending workload now."""
 
-    outcome: Literal["change", "no_change", "undecided", "not_needed"] = Field(
-        description="`no_change`: no single change starts the workload. `undecided`: none was found among "
-        "the changes tried. `not_needed`: the workload is not pending, or the next cycle places it."
+    outcome: Literal["change", "schedulable", "no_change", "undecided", "not_needed"] = Field(
+        description="`schedulable`: with the change, a workload that can never start as specified waits for "
+        "free resources. `no_change`: no single change starts the workload. `undecided`: none was found "
+        "among the changes tried. `not_needed`: the workload is not pending, or the next cycle places it."
     )
     sentence: str
     change: SingleChangeResponse | None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
+from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
@@ -19,6 +20,14 @@ MAX_POOLS = 4  # maximum number of the workload's pools that are considered
 MAX_RUNS = 40  # maximum number of engine runs per question, however large the cluster is
 
 Stage = Callable[[PendingCase], Iterator[Ladder]]
+
+# Changes that the owner can make if the workload can never start as specified.
+SCHEDULABLE_STAGES: tuple[Stage, ...] = (
+    own_changes.other_pools,
+    own_changes.fewer_constraints,
+    lower_requests.at_least_half,
+    lower_requests.less_than_half,
+)
 
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
 STAGES: tuple[Stage, ...] = (
@@ -47,6 +56,7 @@ STAGES: tuple[Stage, ...] = (
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
+    SCHEDULABLE = "schedulable"  # with the change, a workload that can never start waits for resources instead
     NO_CHANGE = "no_change"  # no single change starts the workload
     UNDECIDED = "undecided"  # no change was found before the maximum number of runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
@@ -75,6 +85,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     1. Decide on the unchanged snapshot, to get the workload's blockers.
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
+    4. If no change starts a workload that can never start as specified, look for one that lets it start later.
 
     A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
     booting nodes.
@@ -87,6 +98,11 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         best = runs.smallest(ladder for case in cases for ladder in _ladders(stage, case))
         if best is not None:
             return SmallestChange(Outcome.CHANGE, *best, runs.count)
+    if all(not is_schedulable(case.refusal.blockers) for case in cases):
+        for stage in SCHEDULABLE_STAGES:
+            best = runs.smallest((ladder for case in cases for ladder in _ladders(stage, case)), later=True)
+            if best is not None:
+                return SmallestChange(Outcome.SCHEDULABLE, best[0], runs=runs.count)
     outcome = Outcome.UNDECIDED if runs.refused else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
@@ -122,7 +138,7 @@ class _Runs:
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
         self._snapshot, self._name, self._max_runs = snapshot, name, max_runs
         self._layout: Layout | None = None
-        self._results: dict[Change, Effects | None] = {}
+        self._results: dict[Change, tuple[Effects | None, bool]] = {}
         self.count = 0
         self.refused = False  # whether a run was rejected because of the limit
 
@@ -139,25 +155,28 @@ class _Runs:
         plan, self._layout = decide_with_layout(snapshot, self._layout)
         return plan
 
-    def smallest(self, ladders: Iterable[Ladder]) -> tuple[Change, Effects] | None:
-        """Return the smallest change in the ladders that starts the workload, with its effects."""
+    def smallest(self, ladders: Iterable[Ladder], *, later: bool = False) -> tuple[Change, Effects] | None:
+        """Return the smallest change in the ladders that starts the workload, with its effects.
+
+        With `later`, it is enough that the workload may start once resources are free.
+        """
         best: tuple[Proposal, Effects] | None = None
         for ladder in ladders:
             smaller = [rung for rung in ladder if best is None or rung[0] < best[0][0]]
-            best = self._smallest_rung(smaller) or best
+            best = self._smallest_rung(smaller, later=later) or best
         return None if best is None else (best[0][1], best[1])
 
-    def _smallest_rung(self, ladder: Ladder) -> tuple[Proposal, Effects] | None:
+    def _smallest_rung(self, ladder: Ladder, *, later: bool) -> tuple[Proposal, Effects] | None:
         """Return the lowest rung that starts the workload, or None if the top rung does not.
 
         Between the top and the bottom, the lowest rung is found by bisection.
         """
-        effects = self._effects(ladder[-1][1]) if ladder else None
+        effects = self._effects(ladder[-1][1], later=later) if ladder else None
         if effects is None:
             return None
         best, low, high, rung = (ladder[-1], effects), 0, len(ladder) - 1, 0
         while low < high:
-            effects = self._effects(ladder[rung][1])
+            effects = self._effects(ladder[rung][1], later=later)
             if effects is None:
                 low = rung + 1
             else:
@@ -165,15 +184,28 @@ class _Runs:
             rung = (low + high) // 2
         return best
 
-    def _effects(self, change: Change) -> Effects | None:
-        """Return the effects of starting the workload with the change, or None if it does not start."""
+    def _effects(self, change: Change, *, later: bool) -> Effects | None:
+        """Return the effects of starting the workload with the change, or None if it does not start.
+
+        With `later`, a workload that may start once resources are free has no effects.
+        """
         if change not in self._results:
             if self.count >= self._max_runs:
                 self.refused = True
                 return None
             changed = apply_change(self._snapshot, self._name, change)
-            self._results[change] = _start_effects(changed, self.plan(changed), self._name)
-        return self._results[change]
+            plan = self.plan(changed)
+            self._results[change] = (
+                _start_effects(changed, plan, self._name),
+                _may_start_later(plan, self._name),
+            )
+        effects, may_start_later = self._results[change]
+        return effects or (Effects() if later and may_start_later else None)
+
+
+def _may_start_later(plan: Plan, name: str) -> bool:
+    refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)
+    return refusal is not None and is_schedulable(refusal.blockers)
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

@@ -27,6 +27,8 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
             f"The workload would start when its backoff ends, in {left} s.{_effects_sentence(result.effects)}"
         )
     clause = _clause(result.change, project, display_name)
+    if result.outcome is Outcome.SCHEDULABLE:
+        return f"The workload could start once resources are free if {clause}."
     return f"The workload would start now if {clause}.{_effects_sentence(result.effects)}"
 
 

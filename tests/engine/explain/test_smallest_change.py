@@ -63,7 +63,11 @@ def test_end_of_the_backoff_is_suggested() -> None:
 
 
 def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> None:
-    assert sentence(one_project(n=4).queued("w", "p", gpus=8, backoff_until=NOON + 90)) == NONE
+    world = one_project(n=4).queued("w", "p", gpus=8, backoff_until=NOON + 90)
+    assert sentence(world) == (
+        "The workload could start once resources are free if "
+        "each replica of role worker requested 4 GPUs instead of 8."
+    )
 
 
 def test_completion_of_the_only_unmet_dependency_is_suggested() -> None:
@@ -297,6 +301,19 @@ def test_workload_names_in_the_sentence_are_redacted() -> None:
     assert redacted == would_start("[6 letters] ended")
 
 
+# -- workloads that can never start as specified
+
+
+def test_request_that_fits_the_nodes_is_suggested_although_they_are_in_use() -> None:
+    world = full_node().queued("w", "p", gpus=8)
+    result = smallest_change(world.snapshot(), "w")
+    assert result.outcome is Outcome.SCHEDULABLE
+    assert change_sentence(result, "p") == (
+        "The workload could start once resources are free if "
+        "each replica of role worker requested 4 GPUs instead of 8."
+    )
+
+
 # -- no change
 
 
@@ -311,11 +328,11 @@ def test_search_stops_at_the_maximum_number_of_simulations() -> None:
     snapshot = (
         full_node()
         .node("m", 1, labels={"zone": "b"}, taints=(Taint("special"),))
-        .queued("w", "p", 8)
+        .queued("w", "p", 4)
         .snapshot()
     )
-    result = smallest_change(snapshot, "w", max_runs=4)
-    assert (result.outcome, result.runs) == (Outcome.UNDECIDED, 4)
+    result = smallest_change(snapshot, "w", max_runs=2)
+    assert (result.outcome, result.runs) == (Outcome.UNDECIDED, 2)
     assert change_sentence(result, "p") == (
         "The search for a change that would start the workload now was not completed."
     )

@@ -62,8 +62,9 @@ class SmallestChange(Model):
     """The smallest single change that would start a pending workload now."""
 
     outcome: str = ""
-    """`no_change`: no single change starts the workload. `undecided`: none was found among the changes
-    tried. `not_needed`: the workload is not pending, or the next cycle places it."""
+    """`schedulable`: with the change, a workload that can never start as specified waits for free
+    resources. `no_change`: no single change starts the workload. `undecided`: none was found among the
+    changes tried. `not_needed`: the workload is not pending, or the next cycle places it."""
     sentence: str = ""
     change: SingleChange | None = None
     evicted_workloads: int = 0
