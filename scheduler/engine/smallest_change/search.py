@@ -56,7 +56,9 @@ STAGES: tuple[Stage, ...] = (
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
-    SCHEDULABLE = "schedulable"  # with the change, a workload that can never start waits for resources instead
+    SCHEDULABLE = (
+        "schedulable"  # with the change, a workload that can never start waits for resources instead
+    )
     NO_CHANGE = "no_change"  # no single change starts the workload
     UNDECIDED = "undecided"  # no change was found before the maximum number of runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
@@ -85,7 +87,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     1. Decide on the unchanged snapshot, to get the workload's blockers.
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
-    4. If no change starts a workload that can never start as specified, look for one that lets it start later.
+    4. If no change starts an unschedulable workload, look for one with which it may start later.
 
     A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
     booting nodes.

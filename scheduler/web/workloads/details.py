@@ -17,6 +17,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
+from scheduler.reports.queues.brief_reasons import BACKOFF_END
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
@@ -96,7 +97,11 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
-        Obstacle(str(blocker["reason"]), str(blocker["message"]), _other_numbers(blocker))
+        Obstacle(
+            str(blocker["reason"]),
+            BACKOFF_END.sub("Restart delay until ", str(blocker["message"])),
+            _other_numbers(blocker),
+        )
         for blocker in blockers
     ]
 

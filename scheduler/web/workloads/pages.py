@@ -31,6 +31,7 @@ from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
 from scheduler.engine.smallest_change.change import ChangeKind
+from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
@@ -91,9 +92,11 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 @signed_in
 @require_GET
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return a card with the smallest change that would start the workload now, or an empty response.
+    """Return a card with the smallest change that would start the workload now.
 
-    The page loads the card separately, because finding the change may take seconds on a large cluster.
+    The response is empty if there is no single change, or if the workload only waits for the end of its
+    restart delay, which is on the page. The page loads the card separately, because finding the change may
+    take seconds on a large cluster.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -103,12 +106,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except RateLimited as error:
         answer = ChangeAnswer("", error.detail)
     change = answer.change
-    context: Context = {"sentence": answer.sentence, "outcome": answer.outcome}
-    if change is not None and change["kind"] == ChangeKind.BACKOFF_OVER:
-        context["backoff_until"] = workload.backoff_until
-        context["effects"] = answer.sentence.partition(". ")[2]
-    elif change is not None:
-        context["link"] = change_link(request.actor, workload, change)
+    if answer.outcome == Outcome.NO_CHANGE or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
+        return HttpResponse()
+    link = change_link(request.actor, workload, change) if change else None
+    context = {"sentence": answer.sentence, "outcome": answer.outcome, "link": link}
     return render(request, "scheduler/workloads/smallest_change.html", context)
 
 
@@ -129,6 +130,7 @@ def _header_context(request: Request, workload: Workload) -> Context:
         "message": _message(workload),
         "is_operator": is_operator,
         "forecast": _forecast(workload),
+        "backoff_until": _active_backoff(workload, timezone.now()),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if is_operator else [],
         "is_editable": is_operator and is_editable(workload),
@@ -177,7 +179,6 @@ def _overview(request: Request, workload: Workload) -> Context:
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "idle_rule": idle_status(workload),
-        "backoff_until": _active_backoff(workload, now),
         "image": _image(workload),
         "code": describe_code(workload),
         "waits_for": dependency_statuses(actor, workload),

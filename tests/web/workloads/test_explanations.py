@@ -22,7 +22,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert ("<dt>Next start</dt><dd>not before <time" in page) is shown
+    assert ("Not before <time" in page) is shown
 
 
 @pytest.mark.heavy
@@ -210,15 +210,23 @@ def test_viewer_sees_the_smallest_change_without_a_button(
     assert link_in(card) == ""
 
 
-def test_smallest_change_states_when_a_backoff_ends(
+def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    until = timezone.now() + timedelta(minutes=5)
-    workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
+    until, start = (timezone.now() + timedelta(minutes=minutes) for minutes in (5, 30))
+    explanation = {"queue_position": 2, "pool": "local", "expected_start": start.isoformat()}
+    workload = make.workload(
+        cast.vision, "train", phase="pending", backoff_until=until, explanation=explanation
+    )
     with_change(monkeypatch, "backoff_over", before=300, after=0)
-    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert f'The workload can start again at <time datetime="{until.isoformat()}"' in card
-    assert link_in(card) == ""
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
+    assert (
+        f"Queue position 2 in pool local. Not before {until.isoformat()} (restart delay), "
+        f"expected {start.isoformat()} ({start.isoformat()})." in head
+    )
+    assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
 @pytest.mark.parametrize("patch", ["[", "[1]", '"text"', "", *(nested(depth) for depth in (100, 350, 5000))])
