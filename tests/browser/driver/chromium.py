@@ -14,6 +14,7 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
+    Error,
     Page,
     Request,
     Response,
@@ -41,6 +42,10 @@ QUIET = [
     # Routing requests through the driver would do the same, but it turns the cache off.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost",
 ]
+# Chromium drops its requests if an interface of this machine appears or disappears. Tests of containers and
+# clusters create interfaces, and may run at the same time.
+DROPPED = "net::ERR_NETWORK_CHANGED"
+MAX_LOADS = 5  # of one page whose requests are dropped
 PATIENCE = 90_000  # milliseconds; enough for a page on a busy machine
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 780}
@@ -98,7 +103,7 @@ def open_page(
             faults.append(f"request to another host: {request.url}")
 
     def record_error(message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and DROPPED not in message.text:
             faults.append(_formatted(message))
 
     context.on("request", check_host)
@@ -110,9 +115,40 @@ def open_page(
         page = context.new_page()
         page.on("console", record_error)
         page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
+        repeat_dropped_loads(page, faults)
         yield page, faults
     finally:
         context.remove_listener("request", check_host)
+
+
+def repeat_dropped_loads(page: Page, faults: Faults) -> None:
+    """Let `goto` load the page again if its document, a script or a style sheet was dropped, see DROPPED.
+
+    Faults of the dropped load are forgotten. Other failures are reported as they are.
+    """
+    dropped: list[str] = []
+    load = page.goto
+
+    def record_dropped(request: Request) -> None:
+        if request.failure == DROPPED:
+            dropped.append(request.url)
+
+    def goto(url: str, **options: Any) -> Response | None:
+        earlier, response = len(faults), None
+        for _ in range(MAX_LOADS):
+            del faults[earlier:], dropped[:]
+            try:
+                response = load(url, **options)
+            except Error as error:
+                if DROPPED not in error.message:
+                    raise
+            else:
+                if not dropped:
+                    return response
+        raise AssertionError(f"The network changed during {MAX_LOADS} loads of {url}: {dropped}")
+
+    page.on("requestfailed", record_dropped)
+    page.goto = goto
 
 
 def open_settled(page: Page, path: str) -> Response:

@@ -1,0 +1,45 @@
+"""Tests of the driver: pages whose requests Chromium drops are loaded again."""
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import Open
+from tests.browser.driver import chromium
+
+SCRIPT = "**/js/page*.js"
+
+
+def drop(page: Page, loads: int) -> list[str]:
+    """Abort the first requests for a script. Return the list of all its requests."""
+    requests: list[str] = []
+
+    def abort(route: Route) -> None:
+        requests.append(route.request.url)
+        if len(requests) <= loads:
+            route.abort("connectionaborted")
+        else:
+            route.continue_()
+
+    page.route(SCRIPT, abort)
+    return requests
+
+
+def test_page_with_a_dropped_script_is_loaded_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        chromium, "DROPPED", "net::ERR_CONNECTION_ABORTED"
+    )  # a test cannot change the network
+    with opened("ada") as (page, faults):
+        requests = drop(page, loads=2)
+        page.goto("/account")
+        assert len(requests) == 3
+        page.get_by_role("button", name="Dark", exact=True).click()
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        assert faults == []
+
+
+def test_other_failures_of_scripts_are_faults(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        requests = drop(page, loads=1)
+        page.goto("/account")
+        assert len(requests) == 1
+        assert any("ERR_CONNECTION_ABORTED" in fault for fault in faults)
