@@ -156,8 +156,8 @@ def test_message_says_which_pod_is_being_evicted_and_why() -> None:
     step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
     assert step is not None
     assert step.message == (
-        "Pod worker-0 is being stopped: the pod was deleted. The workload is requeued; this does not count as "
-        "a failure."
+        "Pod worker-0 is being stopped: the pod was deleted. "
+        "The workload is requeued; this does not count as a failure."
     )
 
 

@@ -122,7 +122,8 @@ def test_pods_of_the_current_run_are_listed_first(cast: Cast, sign_in: SignIn, r
     )  # fmt: skip
     for address in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/log/pods"):
         text = sign_in("dave").get(address).content.decode()
-        assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
+        earlier = text.index(f'value="{before.pk}" data-ended>worker-0, run 1')
+        assert text.index(f'value="{pod.pk}">worker-0<') < earlier
 
 
 @pytest.mark.heavy
