@@ -25,7 +25,8 @@ from projects.access import visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
 from projects.known_words import REASONS
-from projects.models import Phase
+from projects.models import Phase, Workload
+from projects.selectors import workload_count
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
@@ -36,6 +37,7 @@ from scheduler.reports.queues.queue_list import (
     queue_length,
     queue_lengths,
     queued_workloads,
+    unschedulable_workloads,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
 
@@ -79,6 +81,8 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
+FOLDED_MIN = 2  # number of equal tasks after the first one that are folded
+UNSCHEDULABLE_MAX = 20  # workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
 
@@ -90,6 +94,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if pool is None and len(pools) == 1:
         pool = pools[0]
     state = table_state(request.GET, "")
+    is_in_order = state["sort"] in ("", "position") and not state["search"]
     # In queue order, each pool has a heading, and the pool column appears only in files.
     is_grouped = pool is None and state["sort"].removeprefix("-") not in OTHER_SORTS
     columns = [
@@ -105,17 +110,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     choices = _Choices([], [], {}, 0, 0, 0)
     if pools:
         choices = _filter_choices(queued_workloads(request.actor, None), pool, request.actor)
-        rows = queued_workloads(request.actor, pool)
-        if mine:
-            rows = rows.filter(submitted_by=request.actor.user)
-        if filters["reason"]:
-            rows = rows.filter(reason=filters["reason"])
+        matching = Q(submitted_by=request.actor.user) if mine else Q()
         if filters["project"]:
-            rows = rows.filter(project__name=filters["project"])
+            matching &= Q(project__name=filters["project"])
         for word in state["search"].split():
-            rows = rows.filter(
+            matching &= (
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
+        rows = queued_workloads(request.actor, pool).filter(matching)
+        if filters["reason"]:
+            rows = rows.filter(reason=filters["reason"])
         listing = list_query(
             request,
             columns,
@@ -133,13 +137,22 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     entries = listing.rows if listing else []
     length = queue_length(pool) if pools else None
+    unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
+    impossible = list[Any]()
+    if unschedulable and not filters["reason"]:
+        impossible = _unschedulable_rows(unschedulable_workloads(request.actor, pool).filter(matching))
+    groups = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
+    for _, each in groups:
+        _fold_tasks(each, fold=is_in_order)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
         "all_queued": choices.all_queued,
         "listing": listing,
         "rows": entries,
-        "groups": _pool_groups(entries, pools) if is_grouped else [(None, entries)],
+        "groups": groups,
+        "impossible": impossible[:UNSCHEDULABLE_MAX],
+        "has_more_impossible": len(impossible) > UNSCHEDULABLE_MAX,
         "is_grouped": is_grouped,
         "width": sum(not column.in_file for column in columns),
         "filters": filters,
@@ -151,7 +164,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "queued": choices.queued,
         "projects": choices.projects,
         "length": length,
-        "unschedulable": count_unschedulable(request.actor, pool) if length and length.unschedulable else 0,
+        "unschedulable": unschedulable,
         "no_scheduler": not is_scheduler_running(timezone.now()),
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
@@ -159,7 +172,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Filter choices, each with its number of rows. Each queued array task is a row."""
+    """Filter choices, each with its number of workloads. An array counts as one workload."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]
@@ -174,7 +187,7 @@ class _PoolHeading:
     """Heading of a pool's rows, with the length of its entire queue and its free GPUs in milli-GPU."""
 
     name: str
-    rows: int
+    workloads: int
     gpu_milli: int
     free: int
 
@@ -196,20 +209,67 @@ def _pool_groups(
 
 
 def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:
-    groups = (
-        rows.order_by()
-        .annotate(is_own=Q(submitted_by=actor.user))
-        .values_list("queue_pool", "reason", "project__name", "is_own")
-        .annotate(n=Count("pk"))
-    )
+    owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
+    groups = owned.values_list("queue_pool", "reason", "project__name").annotate(n=workload_count())
     reasons, by_pool, projects, own = Counter[str](), Counter[str](), set(), 0
-    for name, reason, project, is_own, count in groups:
-        by_pool[name] += count
+    for name, reason, project, count in groups:
         if pool is None or name == pool.name:
             reasons[reason] += count
-            own += count if is_own else 0
             projects.add(project)
-    return _Choices(reasons.most_common(), sorted(projects), by_pool, reasons.total(), own, by_pool.total())
+    for name, is_own, count in owned.values_list("queue_pool", "is_own").annotate(n=workload_count()):
+        by_pool[name] += count
+        own += count if is_own and (pool is None or name == pool.name) else 0
+    queued = by_pool.total() if pool is None else by_pool[pool.name]
+    return _Choices(reasons.most_common(), sorted(projects), by_pool, queued, own, by_pool.total())
+
+
+@dataclass(frozen=True, slots=True)
+class _FoldedTasks:
+    """Tasks of an array whose rows equal the row above, up to the last one."""
+
+    count: int
+    first: Any
+    last: Any
+    last_start: datetime | None
+
+
+def _fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
+    """Mark consecutive tasks of an array with the same reason, so that one line stands for them.
+
+    The first task of each series keeps its own row, to which the line belongs.
+    """
+    for row, *_ in entries:
+        row.folded_tasks, row.is_folded = None, False
+    if not fold:
+        return
+    for _, series in groupby(entries, lambda entry: _fold_key(entry[0])):
+        (first, *_), *others = series
+        if first.array_id is None or len(others) < FOLDED_MIN:
+            continue
+        for row, *_ in others:
+            row.is_folded = True
+        first.folded_tasks = _FoldedTasks(len(others), others[0][0], others[-1][0], others[-1][1])
+
+
+def _fold_key(row: Any) -> tuple[object, ...]:
+    if row.array_id is None:
+        return (row.pk,)
+    return row.array_id, row.queue_pool, row.phase, row.reason, row.gpu_milli_min, row.queue_position is None
+
+
+def _unschedulable_rows(rows: QuerySet[Workload]) -> list[Any]:
+    """Return the latest of these workloads. An array is represented by its first task.
+
+    Each row has the number of the array's tasks that can never start.
+    """
+    tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
+    shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
+    listed: list[Any] = list(shown.order_by("-since", "pk")[: UNSCHEDULABLE_MAX + 1])
+    arrays = {row.array_id for row in listed} - {None}
+    counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
+    for row in listed:
+        row.task_count = counts.get(row.array_id, 0)
+    return listed
 
 
 def _queue_entries(rows: list[Any]) -> list[QueueEntry]:

@@ -10,13 +10,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from projects.models import Phase, Project
+from projects.models import Phase, Project, Workload, WorkloadArray
+from projects.services import arrays
 from scheduler.engine.board.ledger import QueueKey
 from scheduler.models import Reservation
 from scheduler.reports.queues.brief_reasons import brief_reason
 from scheduler.reports.queues.order_in_words import order_in_words
 from tests import factories as make
-from tests.cast import Cast
+from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed
 
 ADDRESS = "/queue?pool=local"
@@ -115,7 +116,7 @@ def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_
     client = sign_in("dave")
     groups = client.get("/queue").context["groups"]
     assert [
-        (heading.name, heading.rows, heading.gpu_milli, heading.free, [row.name for row, *_ in entries])
+        (heading.name, heading.workloads, heading.gpu_milli, heading.free, [row.name for row, *_ in entries])
         for heading, entries in groups
     ] == [
         ("local", 2, 2000, 0, ["here"]),
@@ -139,8 +140,57 @@ def test_headings_are_repeated_on_later_pages(cast: Cast, sign_in: SignIn) -> No
     with CaptureQueriesContext(connection) as statements:
         second = client.get(f"/queue?cursor={first['listing'].next}").context
     assert [len(entries) for _, entries in (*first["groups"], *second["groups"])] == [50, 10]
-    assert second["groups"][0][0].rows == 60
+    assert second["groups"][0][0].workloads == 60
     assert len(statements) <= 25
+
+
+def test_workloads_that_can_never_start_are_the_last_group(cast: Cast, sign_in: SignIn) -> None:
+    message = "Each replica requests 64 GPUs; the largest node in the pool has 2 GPUs."
+    values: Any = {"reason": "Unschedulable", "message": message, "gpus": 1}
+    make.workload(cast.vision, "huge", **values)
+    make.workload(cast.ads, "hidden", **values)
+    client = sign_in("dave")
+    page = client.get(ADDRESS).content.decode()
+    assert "No workloads in the queue" not in page and "Can never start" in page
+    array = submit_array(cast, "big", 4)
+    Workload.objects.filter(array=array).update(reason="Unschedulable", message=message)
+    queue(cast.vision, "waits", "ProjectLimit")
+    for address in (ADDRESS, "/queue", "/queue?sort=name"):
+        page = client.get(address).content.decode()
+        queued, _, never = page.partition("Can never start")
+        assert ">waits</a>" in queued and ">waits</a>" not in never
+        assert re.findall(r'id="[aq]-[^>]*>([^<]+)</a>', never) == ["big", "huge"]
+        assert "4 tasks" in never and never.count(message) == 2
+    assert "Can never start" not in client.get(f"{ADDRESS}&reason=ProjectLimit").content.decode()
+    assert ">huge</a>" not in client.get(f"{ADDRESS}&search=big").content.decode()
+
+
+def test_equal_tasks_of_an_array_share_one_line(cast: Cast, sign_in: SignIn) -> None:
+    array = submit_array(cast, "sweep", 12)
+    for index, task in enumerate(Workload.objects.filter(array=array).order_by("array_index")):
+        starts = make.ago(hours=-1 - index).isoformat()
+        explanation = {"pool": "local", "queue_position": index + 1, "expected_start": starts}
+        reason = "Backoff" if index == 11 else "ProjectLimit"
+        Workload.objects.filter(pk=task.pk).update(reason=reason, explanation=explanation)
+    explanation = {"pool": "local", "queue_position": 13}
+    make.workload(cast.vision, "alone", phase="pending", reason="ProjectLimit", explanation=explanation)
+    client = sign_in("dave")
+    answer = client.get(ADDRESS)
+    page = answer.content.decode()
+    assert re.findall(r'id="q-[^>]*>([^<]+)</a>', page) == ["sweep-0", "sweep-11", "alone"]
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "2\N{EN DASH}11 10 more tasks for the same reason: sweep-1 to sweep-10" in text
+    assert f'href="/arrays/{array.pk}?state=pending">10 more tasks' in page
+    assert "2 workloads (13 counting array tasks) in the queue of pool local" in text
+    assert answer.context["reasons"] == [("ProjectLimit", 2), ("Backoff", 1)], "an array counts once"
+    assert answer.context["queued"] == 2
+    assert "sweep-7</a>" in client.get(f"{ADDRESS}&search=sweep").content.decode()
+    assert "sweep-7</a>" in client.get(f"{ADDRESS}&sort=name").content.decode()
+
+
+def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
+    document = {**training(name, array={"tasks": tasks}), "project": "vision"}
+    return arrays.submit(actor=cast.dave, document=document).array
 
 
 def test_own_workloads_have_a_tab(cast: Cast, sign_in: SignIn) -> None:

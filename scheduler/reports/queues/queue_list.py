@@ -74,22 +74,28 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     )
 
 
+def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
+    """Return the visible workloads of a pool, or of all pools, that can never start, in no order.
+
+    Each task of an array that can never start is a row.
+    """
+    rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
+    return rows if pool is None else rows.filter(pools__contains=[pool.name])
+
+
 def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
     """Return the number of visible workloads that can never start. An array counts once, as in the list."""
-    rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
-    if pool is not None:
-        rows = rows.filter(pools__contains=[pool.name])
-    count: int = rows.aggregate(n=workload_count(Q()))["n"]
+    count: int = unschedulable_workloads(actor, pool).aggregate(n=workload_count(Q()))["n"]
     return count
 
 
 def queue_lengths() -> dict[str, tuple[int, int]]:
-    """Return the rows and the requested milli-GPU in the whole queue of each pool, by name.
+    """Return the workloads and the requested milli-GPU in the whole queue of each pool, by name.
 
-    Each queued task of an array is a row.
+    An array counts as one workload.
     """
     rows = Workload.objects.filter(_queue_filter(None)).annotate(queue_pool=QUEUE_POOL).order_by()
-    sums = rows.values_list("queue_pool").annotate(n=Count("pk"), milli=Sum("gpu_milli_min"))
+    sums = rows.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
     return {name: (count, milli or 0) for name, count, milli in sums}
 
 
