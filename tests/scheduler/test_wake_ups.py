@@ -227,10 +227,10 @@ def test_failed_step_is_retried_before_the_scheduler_idles(
 ) -> None:
     original, failures = getattr(tick, step), [KeyError("a row appeared during the step")]
 
-    def fail_once(*arguments: Any) -> Any:
+    def fail_once(*arguments: Any, **options: Any) -> Any:
         if failures:
             raise failures.pop()
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(tick, step, fail_once)
     workload = rounds.stage.submit(roles=ONE_GPU)
