@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from django.apps import AppConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from berth.core.spec import WorkloadSpec
     from projects.actor import Actor
     from projects.models import Workload
-    from projects.services.workloads.prediction import Prediction
+    from projects.services.workloads.prediction import TasksPrediction
 
 
 class SchedulerConfig(AppConfig):
@@ -26,15 +28,15 @@ class SchedulerConfig(AppConfig):
 
 
 def _predict_start(
-    *, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime
-) -> "Prediction":
+    *, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime, others: "Sequence[str]"
+) -> "TasksPrediction":
     """Predict when a workload would start.
 
     The engine is imported lazily, because most processes never need it.
     """
     from scheduler.reports.what_if.dry_run import predict
 
-    return predict(actor=actor, workload=workload, spec=spec, now=now)
+    return predict(actor=actor, workload=workload, spec=spec, now=now, others=others)
 
 
 def _find_smallest_change(workload: "Workload") -> str:

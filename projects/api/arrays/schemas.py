@@ -65,10 +65,13 @@ class ArraySubmissionResponse(ArrayDetailResponse):
 
 
 class ArrayDryRunResponse(ResponseModel):
-    """Validated array, and the predicted outcome of the next scheduling cycle for its first task."""
+    """Validated array, and the predicted outcome of the next scheduling cycle for its tasks."""
 
     tasks: int | None = Field(description="Number of tasks; null if the document is invalid.")
     max_running: int | None
+    would_start: int = Field(description="Tasks that would start without evictions.")
+    would_evict: int = Field(description="Tasks that would start and evict other workloads.")
+    would_queue: int = Field(description="Tasks that would be queued, or wait for earlier tasks.")
     first_task: DryRunResponse
 
 

@@ -116,15 +116,20 @@ class Arrays(ApiView):
 
     def _predict(self, request: Request) -> ArrayDryRunResponse:
         try:
-            array, prediction = arrays.predict(actor=self.actor, document=parse_document(request))
+            array, predicted = arrays.predict(actor=self.actor, document=parse_document(request))
         except Invalid as error:
             errors = [ProblemResponse.InvalidValue(**problem.to_dict()) for problem in error.problems]
             invalid = DryRunResponse(outcome="invalid", workload=None, errors=errors)
-            return ArrayDryRunResponse(tasks=None, max_running=None, first_task=invalid)
+            return ArrayDryRunResponse(
+                tasks=None, max_running=None, would_start=0, would_evict=0, would_queue=0, first_task=invalid
+            )
         return ArrayDryRunResponse(
             tasks=array.task_count,
             max_running=array.max_running,
-            first_task=DryRunResponse(**asdict(prediction)),
+            would_start=predicted.would_start,
+            would_evict=predicted.would_evict,
+            would_queue=predicted.would_queue,
+            first_task=DryRunResponse(**asdict(predicted.first_task)),
         )
 
 

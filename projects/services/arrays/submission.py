@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,12 +20,13 @@ from berth.db.wake import wake
 from projects.access import with_roles
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray
+from projects.models.arrays import PENDING_MAX
 from projects.models.workloads import ENDED_PHASES
 from projects.services import audit
 from projects.services.arrays.progress import release
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import store_fetches
-from projects.services.workloads.prediction import Prediction, predict_draft
+from projects.services.workloads.prediction import TasksPrediction, predict_drafts
 from projects.services.workloads.submission import (
     Draft,
     collect_warnings,
@@ -93,17 +94,21 @@ def validate(*, actor: Actor, document: Mapping[str, Any], now: datetime | None 
 
 def predict(
     *, actor: Actor, document: Mapping[str, Any], now: datetime | None = None
-) -> tuple[WorkloadArray, Prediction]:
-    """Return the array that `submit` would store, and the outcome of the next cycle for its first task.
+) -> tuple[WorkloadArray, TasksPrediction]:
+    """Return the array that `submit` would store, and the outcome of the next cycle for its tasks.
+
+    Tasks that the array would hold back at first are among those that would be queued.
 
     Raises the errors of `submit`, and RateLimited while too many of the project's dry runs are in progress.
     """
     at = now or timezone.now()
     view = SubmissionView(with_roles(actor))
     draft = _validate(view, document, at)
-    model = draft.model
-    model.workload.name = task_name(draft.array.name, draft.section.indexes[0])
-    return draft.array, predict_draft(view, model, at)
+    array, model = draft.array, draft.model
+    released = min(array.task_count, PENDING_MAX, array.max_running or PENDING_MAX)
+    first, *others = (task_name(array.name, index) for index in draft.section.indexes[:released])
+    model.workload.name = first
+    return array, replace(predict_drafts(view, model, others, at), tasks=array.task_count)
 
 
 def _validate(view: SubmissionView, document: Mapping[str, Any], now: datetime | None) -> ArrayDraft:

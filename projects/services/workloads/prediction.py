@@ -4,7 +4,7 @@ The scheduler makes the predictions. The scheduler depends on this package, so i
 here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -47,9 +47,31 @@ class Prediction:
     limits: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class TasksPrediction:
+    """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
+
+    `would_start` and `would_evict` are the numbers of tasks that would start without and with evictions. The
+    others would be queued; `blockers` are those of the first of them.
+    """
+
+    first_task: Prediction
+    tasks: int
+    would_start: int
+    would_evict: int
+    evictions: list[dict[str, Any]] = field(default_factory=list)
+    blockers: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def would_queue(self) -> int:
+        return self.tasks - self.would_start - self.would_evict
+
+
 class Predictor(Protocol):
-    def __call__(self, *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime) -> Prediction:
-        """Predict the outcome of a checked but unsaved workload.
+    def __call__(
+        self, *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime, others: Sequence[str]
+    ) -> TasksPrediction:
+        """Predict the outcome of an unsaved workload, and of equal ones with the names `others`.
 
         Raises RateLimited while too many of the project's dry runs are in progress.
         """
@@ -76,11 +98,18 @@ def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None =
 
 def predict_draft(view: SubmissionView, draft: Draft, at: datetime) -> Prediction:
     """Return the predicted outcome of the next scheduling cycle for a checked workload."""
+    return predict_drafts(view, draft, (), at).first_task
+
+
+def predict_drafts(
+    view: SubmissionView, draft: Draft, others: Sequence[str], at: datetime
+) -> TasksPrediction:
+    """Return the predicted outcome for a checked workload, and for equal ones with the names `others`."""
     (predict,) = _predictors
-    prediction = predict(actor=view.actor, workload=draft.workload, spec=draft.spec, now=at)
+    tasks = predict(actor=view.actor, workload=draft.workload, spec=draft.spec, now=at, others=others)
     (warnings,) = collect_warnings(view, [draft])
     limits = describe_limits(draft.spec, draft.workload.pools)
-    return replace(prediction, warnings=warnings, limits=limits)
+    return replace(tasks, first_task=replace(tasks.first_task, warnings=warnings, limits=limits))
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:

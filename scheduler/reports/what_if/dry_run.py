@@ -1,5 +1,7 @@
 """Predict how the scheduler would handle one more workload, without storing anything."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,12 +11,12 @@ from berth.core.spec import WorkloadSpec
 from projects.actor import Actor
 from projects.models import Workload
 from projects.services.workloads import name_taken_error
-from projects.services.workloads.prediction import Prediction
+from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine import model
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
-from scheduler.engine.plan import Bundle, Kind, Place, Refusal
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import predicted_evictions
@@ -26,10 +28,13 @@ from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 
-def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime) -> Prediction:
+def predict(
+    *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime, others: Sequence[str] = ()
+) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
-    Raises RateLimited while too many dry runs in the project are in progress, and Conflict if a
+    The `others` are the names of equal workloads that would be submitted with it, such as the next tasks of
+    an array. Raises RateLimited while too many dry runs in the project are in progress, and Conflict if a
     live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
@@ -44,18 +49,53 @@ def predict(*, actor: Actor, workload: Workload, spec: WorkloadSpec, now: dateti
             submitted=to_timestamp(now),
             after=(),
         )
-        snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
+        prefix = workload.handle.removesuffix(workload.name)
+        candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
+        snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, *candidates))
         plan = decide_pools(snapshot, cache.layouts)
         bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-        refusal = next((each for each in plan.refusals if each.workload == workload.handle), None)
+        refusals = {each.workload: each for each in plan.refusals}
+        refusal = refusals.get(workload.handle)
         prediction = _build_prediction(bundles, refusal, workload, candidate, view, actor)
-        if prediction.outcome != "would_stay_pending":
-            return prediction
-        forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
-        start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
-        prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
-        missing = missing_nodes(bundles, refusal, view)
-        return prediction if missing is None else with_boot_forecast(prediction, missing, now)
+        if prediction.outcome == "would_stay_pending":
+            forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
+            start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
+            prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
+            missing = missing_nodes(bundles, refusal, view)
+            if missing is not None:
+                prediction = with_boot_forecast(prediction, missing, now)
+        return _add_up(prediction, plan, refusals, candidates, view, actor)
+
+
+def _add_up(
+    first: Prediction,
+    plan: Plan,
+    refusals: Mapping[str, Refusal],
+    candidates: Sequence[model.Workload],
+    view: ClusterView,
+    actor: Actor,
+) -> TasksPrediction:
+    """Return the outcome of all candidates, of which `first` is the prediction of the first."""
+    names = [candidate.name for candidate in candidates]
+    bundles = {name: list[Bundle]() for name in names}
+    for bundle in plan.bundles:
+        if bundle.workload in bundles:
+            bundles[bundle.workload].append(bundle)
+    outcomes = {name: _predict_outcome(bundles[name], refusals.get(name)) for name in names}
+    counts = Counter(outcomes.values())
+    own = [bundle for each in bundles.values() for bundle in each]
+    queued = next((name for name in names if outcomes[name] not in ("would_start", "would_evict")), None)
+    refused = [refusals[queued]] if queued is not None and queued in refusals else []
+    blockers = [
+        asdict(redact_blocker(blocker, refusal.workload))
+        for refusal in with_pool_readiness(refused, view.below_threshold)
+        for blocker in refusal.blockers
+    ]
+    evictions = render(viewer_for(actor), predicted_evictions(own, view, candidates))
+    return TasksPrediction(
+        first, len(names), counts["would_start"], counts["would_evict"],
+        [eviction_document(eviction) for eviction in evictions], blockers,
+    )  # fmt: skip
 
 
 def _build_prediction(

@@ -16,7 +16,7 @@ from projects.access import may_submit_anywhere
 from projects.actor import Actor
 from projects.services import arrays
 from projects.services.workloads import submit_with_warnings
-from projects.services.workloads.prediction import Prediction, dry_run, validate
+from projects.services.workloads.prediction import Prediction, TasksPrediction, dry_run, validate
 from scheduler.web.submit.document_presets import example_links, initial_text, usable_templates
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
@@ -36,10 +36,11 @@ class CheckResult:
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
     prediction: Prediction | None = None
+    array: TasksPrediction | None = None
 
     @property
     def verdict(self) -> Verdict | None:
-        return build_verdict(self.prediction) if self.prediction else None
+        return build_verdict(self.prediction, self.array) if self.prediction else None
 
     @property
     def limits(self) -> list[str]:
@@ -59,6 +60,18 @@ class CheckResult:
             else:
                 result += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
         return [f"{where}: {text}" for where, text in result if text]
+
+    @property
+    def evictions(self) -> list[dict[str, Any]]:
+        """Evictions by the workload, or by all tasks of the array."""
+        if self.array is not None:
+            return self.array.evictions
+        return self.prediction.evictions if self.prediction else []
+
+    @property
+    def total_gpus(self) -> float:
+        """GPUs of all tasks of the array."""
+        return self.array.tasks * self.array.first_task.workload["gpus"] if self.array else 0
 
     @property
     def is_clean(self) -> bool:
@@ -91,7 +104,7 @@ def index(request: Request) -> HttpResponse:
         if step == SUBMIT:
             return _submit(request, document)
         if step == PREDICT:
-            answer.prediction = _predict(request.actor, document)
+            _predict(request.actor, document, answer)
         elif _is_array(document):
             arrays.validate(actor=request.actor, document=document)
         else:
@@ -111,7 +124,7 @@ def prediction(request: Request) -> HttpResponse:
     answer = CheckResult()
     try:
         document = read_document(request.POST.get("document", ""))
-        answer.prediction = _predict(request.actor, document)
+        _predict(request.actor, document, answer)
     except BerthError as error:
         _add_error(answer, error)
     return page(request, "scheduler/submit/prediction.html", {"answer": answer})
@@ -135,11 +148,13 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
     return done(request, " ".join([f"{name} submitted.", *warnings]), to=to, leave=True)
 
 
-def _predict(actor: Actor, document: Mapping[str, Any]) -> Prediction:
-    """Predict the outcome for a workload, or for the first task of an array."""
+def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
+    """Add the predicted outcome for a workload, or for the tasks of an array."""
     if _is_array(document):
-        return arrays.predict(actor=actor, document=document)[1]
-    return dry_run(actor=actor, document=document)
+        _, answer.array = arrays.predict(actor=actor, document=document)
+        answer.prediction = answer.array.first_task
+    else:
+        answer.prediction = dry_run(actor=actor, document=document)
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:

@@ -1,15 +1,16 @@
 """Verdict on a workload before its submission: what would happen, and the main reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from berth.core.words import format_count
-from projects.services.workloads.prediction import Prediction
+from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN
 from scheduler.web.workloads.details import Obstacle, obstacles, split_obstacles
 
+QUEUED = "Would be queued"
 SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 
 
@@ -27,7 +28,39 @@ class Verdict:
     others: Sequence[Obstacle] = ()
 
 
-def build_verdict(prediction: Prediction) -> Verdict:
+def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:
+    """Return the verdict on a workload, or on all tasks of an array."""
+    if array is not None and array.tasks > 1 and (array.would_start or array.would_evict):
+        return _tasks_verdict(array)
+    verdict = _workload_verdict(prediction)
+    if array is None or array.tasks == 1 or prediction.outcome != "would_stay_pending":
+        return verdict
+    tasks, outcome = format_count(array.tasks, "task"), verdict.title[:1].lower() + verdict.title[1:]
+    title = f"All {tasks} {outcome}" if verdict.title == QUEUED else f"First of {tasks}: {outcome}"
+    return replace(verdict, title=title)
+
+
+def _tasks_verdict(array: TasksPrediction) -> Verdict:
+    """Return the verdict on an array of which at least one task would start."""
+    decisive, others = split_obstacles(obstacles(array.blockers))
+    parts = []
+    if array.would_start:
+        parts.append((array.would_start, "would start immediately"))
+    if array.would_evict:
+        parts.append((array.would_evict, f"would start and {_effects(array.evictions)}"))
+    if array.would_queue:
+        parts.append((array.would_queue, "would be queued"))
+    if len(parts) == 1:
+        title = f"All {format_count(array.tasks, 'task')} {parts[0][1]}"
+    else:
+        (count, text), *rest = parts
+        title = f"{count:,} of {format_count(array.tasks, 'task')} {text}"
+        title += "".join(f", {number:,} {words}" for number, words in rest)
+    tone = "warn" if array.would_evict else "good" if not array.would_queue else "info"
+    return Verdict(title, tone, f"{title}.", decisive, others)
+
+
+def _workload_verdict(prediction: Prediction) -> Verdict:
     reasons = obstacles(prediction.blockers)
     decisive, others = split_obstacles(reasons)
     message = "" if decisive is None else f" {decisive.message}"
@@ -46,7 +79,7 @@ def build_verdict(prediction: Prediction) -> Verdict:
     sentence = f"The workload would be queued.{message}"
     if prediction.decisions:
         return Verdict("Would be reserved resources", "info", sentence, decisive, others)
-    return Verdict("Would be queued", "warn", sentence, decisive, others)
+    return Verdict(QUEUED, "warn", sentence, decisive, others)
 
 
 def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:

@@ -175,12 +175,23 @@ def test_tasks_count_against_the_rate_limit(dave: Caller) -> None:
     assert before - after == 10
 
 
+def test_dry_run_counts_the_tasks_that_would_start(dave: Caller, cast: Cast) -> None:
+    make.node(cast.pool, gpus=2)
+    for owner in (cast.research, cast.vision):
+        make.quota(owner, cast.pool, 8)
+    one_gpu = [{"name": "worker", "gpu": 1}]
+    result = dave("POST", PATH, document(roles=one_gpu, array={"tasks": 30}), dry_run="true").json()
+    assert result["first_task"]["outcome"] == "would_start"
+    assert [result[key] for key in ("tasks", "would_start", "would_evict", "would_queue")] == [30, 2, 0, 28]
+
+
 @pytest.mark.heavy
 def test_dry_run_predicts_the_first_task_and_stores_nothing(dave: Caller) -> None:
     result = dave("POST", PATH, document(array={"tasks": ["7-9"], "max_running": 2}), dry_run="true").json()
     assert (result["tasks"], result["max_running"]) == (3, 2)
     assert result["first_task"]["workload"]["name"] == "sweep-7"
     assert result["first_task"]["outcome"] == "would_stay_pending"
+    assert [result[key] for key in ("would_start", "would_evict", "would_queue")] == [0, 0, 3]
     invalid = dave("POST", PATH, document(array={}), dry_run="true").json()
     assert (invalid["tasks"], invalid["first_task"]["outcome"]) == (None, "invalid")
     submit(dave)

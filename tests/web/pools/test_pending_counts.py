@@ -94,6 +94,6 @@ def test_queue_counts_an_array_as_one_workload(sign_in: SignIn, cast: Cast, pend
     assert page.context["queued"] == page.context["all_queued"] == 2
     assert len(page.context["rows"]) == 3
     assert page.context["reasons"] == [("OverQuota", 2)]
-    [(heading, entries)] = page.context["groups"]
+    [(heading, _)] = page.context["groups"]
     assert heading is None or heading.workloads == 2
     assert "2 workloads (3 counting array tasks) in the queue" in page.content.decode()

@@ -259,3 +259,49 @@ def test_image_is_rejected_on_its_field_and_hidden_if_no_pool_supports_images(da
     answer = refresh_form(dave, text + "image: docker.io/org/torch\n")
     assert "pool local does not run container images" in field_error(answer, "image")
     assert 'name="f:image"' not in refresh_form(dave, text).content.decode()
+
+
+ARRAY = "name: sweep\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\narray: {tasks: 2}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "indexes"),
+    [("3", [0, 1, 2]), ("0-2", [0, 1, 2]), ("1, 5,10-30:10", [1, 5, 10, 20, 30])],
+)
+def test_array_field_accepts_numbers_and_ranges(
+    cast: Cast, dave: Client, text: str, indexes: list[int]
+) -> None:
+    typed = {"document": ARRAY, "agreed": ARRAY, "step": "submit", PREFIX + "array.tasks": text}
+    assert dave.post("/submit", typed, headers=HTMX).headers["HX-Redirect"].startswith("/arrays/")
+    tasks = Workload.objects.order_by("array_index").values_list("array_index", flat=True)
+    assert list(tasks) == indexes
+
+
+def test_invalid_array_tasks_keep_the_hint_beside_the_error(cast: Cast, dave: Client) -> None:
+    typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%4"}
+    answer = dave.post("/submit", typed, headers=HTMX)
+    message = "Neither a number of tasks nor a list of indexes. Allowed: a number such as 30, or indexes"
+    assert message in field_error(answer, "array.tasks")
+    assert "Number of tasks, or indexes such as 0-29" in answer.content.decode()
+
+
+def test_verdict_of_an_array_is_about_all_tasks(cast: Cast, dave: Client) -> None:
+    node = make.node(cast.pool, gpus=2)
+    make.quota(cast.research, cast.pool, 8)
+    make.quota(cast.vision, cast.pool, 8)
+    page = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 30"))
+    assert "2 of 30 tasks would start immediately, 28 would be queued" in page
+    assert "vision, 30 tasks, 30 GPUs in total (1 per task)" in page
+    assert "1 GPU requested, 0 free, 1 missing." in page, "the reason of the queued tasks"
+    assert "All 2 tasks would start immediately" in text_of(dave, ARRAY)
+    one_at_a_time = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 4, max_running: 1"))
+    assert "1 of 4 tasks would start immediately, 3 would be queued" in one_at_a_time
+    make.place(make.workload(cast.vision, "holder", gpus=2, phase="running"), node, [0, 1])
+    page = text_of(dave, ARRAY)
+    assert "All 2 tasks would be queued" in page or "First of 2 tasks: would start after" in page
+
+
+def text_of(client: Client, document: str) -> str:
+    """Return the prediction for a document as text."""
+    answer = client.post("/submit/prediction", {"document": document}, headers=HTMX)
+    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())

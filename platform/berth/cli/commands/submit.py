@@ -220,7 +220,8 @@ def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> Non
         for result, prediction in zip(results, predictions, strict=True):
             if isinstance(result, ArrayDryRun) and result.tasks is not None:
                 limit = "" if result.max_running is None else f", at most {result.max_running:,} at a time"
-                print(f"array of {format_count(result.tasks, 'task')}{limit}; the first one:")
+                print(f"array of {format_count(result.tasks, 'task')}{limit}: {_format_outcomes(result)}")
+                print("the first task:")
             _print_dry_run(prediction)
     if any(prediction.errors for prediction in predictions):
         raise typer.Exit(ExitCode.USAGE)
@@ -251,6 +252,15 @@ def _print_dry_run(result: "DryRun") -> None:
         print(f"  warning: {safe(warning)}")
     if line := format_expected_start(result.expected_start, result.expected_start_reason):
         print(f"  {safe(line)}")
+
+
+def _format_outcomes(result: "ArrayDryRun") -> str:
+    """Format the outcome of all tasks, such as "4 would start, 26 would be queued"."""
+    counts = {
+        "would start": result.would_start, "would start and evict others": result.would_evict,
+        "would be queued": result.would_queue,
+    }  # fmt: skip
+    return ", ".join(f"{count:,} {text}" for text, count in counts.items() if count)
 
 
 def _format_outcome(result: "DryRun") -> str:

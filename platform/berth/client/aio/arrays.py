@@ -34,7 +34,7 @@ class AsyncArrays(AsyncResource):
         return await self._post(ArraySubmission, "arrays", document, key=key)
 
     async def dry_run(self, document: Document) -> ArrayDryRun:
-        """Check the document, and predict the outcome for the first task, without storing the array."""
+        """Check the document, and predict the outcome for its tasks, without storing the array."""
         return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:

@@ -64,11 +64,17 @@ class ArrayDetail(Array):
 
 
 class ArrayDryRun(Model):
-    """Validated array, and the predicted outcome of the next scheduling cycle for its first task."""
+    """Validated array, and the predicted outcome of the next scheduling cycle for its tasks."""
 
     tasks: int | None = None
     """Number of tasks; None if the document is invalid."""
     max_running: int | None = None
+    would_start: int = 0
+    """Tasks that would start without evictions."""
+    would_evict: int = 0
+    """Tasks that would start and evict other workloads."""
+    would_queue: int = 0
+    """Tasks that would be queued, or wait for earlier tasks."""
     first_task: DryRun = Field(default_factory=DryRun)
 
 

@@ -35,7 +35,7 @@ class Arrays(Resource):
         return self._post(ArraySubmission, "arrays", document, key=key)
 
     def dry_run(self, document: Document) -> ArrayDryRun:
-        """Check the document, and predict the outcome for the first task, without storing the array."""
+        """Check the document, and predict the outcome for its tasks, without storing the array."""
         return self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Array]:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from berth.core.spec.arrays import parse_indexes
 from berth.core.spec.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents.edits import ABSENT
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
 DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
+TASKS_ALLOWED = "a number such as 30, or indexes and ranges such as 0-29 or 1, 5, 10-90:10"
 FILE_PREFIX = "file:"
 PERSONAL_PREFIX = "personal/"
 SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -92,6 +94,14 @@ def _format_retry(value: Any, written: str | None) -> str | None:
 
 def _format_names(value: Any, written: str | None) -> str | None:
     return _join_texts(value, ", ")
+
+
+def _format_tasks(value: Any, written: str | None) -> str | None:
+    if not isinstance(value, list):
+        return _format_scalar(value, written)
+    if any(isinstance(part, bool) or not isinstance(part, int | str) for part in value):
+        return None
+    return ", ".join(map(str, value))
 
 
 def _format_paths(value: Any, written: str | None) -> str | None:
@@ -181,6 +191,19 @@ def _parse_names(text: str, _: Any) -> Any:
     return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
 
 
+def _parse_tasks(text: str, _: Any) -> Any:
+    """Return a plain number as the number of tasks, and any other text as a list of indexes and ranges."""
+    text = text.strip()
+    if not text or INTEGER.fullmatch(text):
+        return int(text) if text else ABSENT
+    try:
+        parts = parse_indexes(text)
+    except ValueError as error:
+        message = "is neither a number of tasks nor a list of indexes"
+        raise InvalidFieldText(message, str(error)[:80], TASKS_ALLOWED) from None
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
 def _parse_paths(text: str, _: Any) -> Any:
     return [path.strip() for path in text.split("\n") if path.strip()] or ABSENT
 
@@ -200,6 +223,7 @@ PAIRS = Kind("lines", _format_pairs, _parse_pairs)
 SECRETS = Kind("lines", _format_secrets, _parse_secrets)
 RETRY = Kind("lines", _format_retry, _parse_retry)
 PATHS = Kind("lines", _format_paths, _parse_paths)
+TASKS = Kind("input", _format_tasks, _parse_tasks)
 NAMES = Kind("input", _format_names, _parse_names)
 
 

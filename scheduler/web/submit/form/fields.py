@@ -50,7 +50,7 @@ GIT_TITLE = "Code from Git"
 GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
-ARRAY_HINT = "Number of tasks. For lists of indexes or parameters, edit the YAML"
+ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
 MAX_RUNTIME_HINT = f"{DURATION_HINT}. With it, others get an expected start"
 
@@ -298,7 +298,7 @@ def _file_fields() -> tuple[Field, ...]:
 
 def _array_fields() -> tuple[Field, ...]:
     return (
-        Field(("array", "tasks"), "Array tasks", field_kinds.AMOUNT, ARRAY_HINT),
+        Field(("array", "tasks"), "Array tasks", field_kinds.TASKS, ARRAY_HINT),
         Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
     )
 

@@ -47,7 +47,7 @@ class ShownField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
-        if self.is_read_only or self.errors:  # the error message states the allowed values
+        if self.is_read_only:
             return ""
         return "One argument per line" if self.words else self.form_field.hint
 
