@@ -38,7 +38,16 @@ KINDS = {
 }
 MAX_STEPS_SHOWN = 200
 PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "Node", "Devices")
-QUEUE_HEADERS = ("Queue", "Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
+SIDES = (("victim", "Victim"), ("preemptor", "Preemptor"))
+QUEUE_HEADERS = (
+    "Side",
+    "Queue",
+    "Quota",
+    "Fair share",
+    "Allocated before",
+    "Allocated after",
+    "Decayed usage",
+)
 
 
 @admin.register(Eviction)
@@ -72,8 +81,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "kind_title",
         "gpus",
         "lost_work",
-        "victim",
-        "preemptor",
+        "queues",
         "rejected_alternatives",
         "pod_names",
         "cycle_link",
@@ -85,20 +93,18 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             {
                 "fields": (
                     "summary_text",
-                    "at",
-                    "kind_title",
-                    "pool_name",
-                    "gpus",
-                    "entire_workload",
+                    "rule",
+                    "queues",
+                    "rejected_alternatives",
+                    ("at", "kind_title", "pool_name"),
+                    ("gpus", "lost_work", "entire_workload"),
                     "pod_names",
-                    "lost_work",
                     "cycle_link",
                 )
             },
         ),
-        ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
-        ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
-        ("Reason", {"fields": ("rule", "rejected_alternatives")}),
+        ("Victim", {"fields": (("workload_name", "project_name", "department_name"),)}),
+        ("Preemptor", {"fields": (("preemptor_name", "preemptor_project_name"),)}),
         ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
@@ -123,10 +129,13 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "none"
 
     @display(description="Summary")
-    def summary_text(self, row: Eviction) -> SafeString:
-        eviction = render(UNRESTRICTED, [row])[0]
-        explanation = format_html_join("", "<br>{}", ((line,) for line in eviction.explanation))
-        return format_html("{}<br>{}", eviction.summary, explanation)
+    def summary_text(self, row: Eviction) -> str:
+        return render(UNRESTRICTED, [row])[0].summary
+
+    @display(description="Queues (GPUs)")
+    def queues(self, row: Eviction) -> SafeString:
+        rows = [[title, *line] for side, title in SIDES for line in _queue_lines(row, side)]
+        return render_table(QUEUE_HEADERS, rows)
 
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Eviction) -> str:
@@ -135,14 +144,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     @display(description="Work lost", ordering="lost_gpu_seconds")
     def lost_work(self, row: Eviction) -> str:
         return format_gpu_time(row.lost_gpu_seconds)
-
-    @display(description="Queues (GPUs)")
-    def victim(self, row: Eviction) -> SafeString:
-        return _queues_table(row, "victim")
-
-    @display(description="Queues (GPUs)")
-    def preemptor(self, row: Eviction) -> SafeString:
-        return _queues_table(row, "preemptor")
 
     @display(description="Alternatives considered")
     def rejected_alternatives(self, row: Eviction) -> SafeString:
@@ -357,18 +358,12 @@ def _difference_message(result: ReplayResult) -> SafeString:
     return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
-def _queues_table(row: Eviction, side: str) -> SafeString:
-    lines: list[list[Any]] = []
+def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
+    """Yield the name of each queue of the victim or the preemptor, its GPUs and its decayed usage."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
-        lines.append(
-            [
-                queue.get("queue", ""),
-                *(thousandths(amount.get("gpu")) for amount in amounts),
-                queue.get("usage"),
-            ]
-        )
-    return render_table(QUEUE_HEADERS, lines)
+        gpus = (thousandths(amount.get("gpu")) for amount in amounts)
+        yield [queue.get("queue", ""), *gpus, queue.get("usage")]
 
 
 def _plan_rows(bundle: dict[str, Any]) -> Iterator[tuple[object, ...]]:
