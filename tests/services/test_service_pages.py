@@ -37,15 +37,18 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     stage.scale_out(service, num_replicas=9)
     stage.tick(4, seconds=4)
     listed = dave.get("/services").content.decode()
+    assert '2 <span class="unit">of 9</span>' in listed
     assert "2 of 9 serving: " in listed
     assert "Scale-out to 9 engines" in listed
     shown = dave.get(f"/services/{service.workload_id}").content.decode()
     assert "Scale-out in progress" in shown
     assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
-    assert "Token usage high" in shown
-    assert "above 5 s" in shown and "above 85%<" in shown, "every number has its unit"
-    assert '<path class="used" d="M' in shown, "the measurements are shown as a chart"
+    scaling = dave.get(f"/services/{service.workload_id}?tab=autoscaler").content.decode()
+    assert "Token usage high" in scaling and "Scale requests" in scaling
+    assert "above 5 s" in scaling and "above 85%<" in scaling, "every number has its unit"
+    metrics = dave.get(f"/services/{service.workload_id}?tab=metrics").content.decode()
+    assert '<path class="used" d="M' in metrics, "the measurements are shown as a chart"
 
 
 def test_autoscaler_reasons_and_condition_table_use_the_same_names() -> None:
@@ -211,7 +214,7 @@ def test_service_page_says_once_that_measurements_stopped(
     monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)
     service = stage.serve(engines=2, autoscaler=QUICK_SETTINGS)
     run(stage, 0.5, 6)
-    dave, path = sign_in("dave"), f"/services/{service.workload_id}"
+    dave, path = sign_in("dave"), f"/services/{service.workload_id}?tab=autoscaler"
     measured = dave.get(path).content.decode()
     assert 'data-label="Reporting engines">2 of 2<' in measured
     assert "Measurements stopped" not in measured and "· Measured" in measured

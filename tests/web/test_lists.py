@@ -178,7 +178,7 @@ def test_export_headers_name_units(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("alice")
     heads = {
         "/workloads": ("Allocated GPUs", "Requested GPUs"),
-        "/services": ("Active (engines)", "Queue time p95 (s)"),
+        "/services": ("Active engines", "Queue time p95 (s)"),
         "/queue?pool=local": ("Requested (GPUs)",),
         "/quotas?pool=local": ("Quota (GPUs)", "Fair share (GPUs)", "Allocated (GPUs)"),
         "/node-pools": ("Allocated (GPUs)", "Allocation (%)", "Per node (cores)", "Per node (MiB)"),

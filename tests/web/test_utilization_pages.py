@@ -239,7 +239,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
             service=service, at=make.ago(minutes=minutes), engines=1, reporting=1,
             values={"avg_token_usage": 0.5},
         )  # fmt: skip
-    text = page(sign_in("dave"), "/services/chat")
+    text = page(sign_in("dave"), "/services/chat?tab=metrics")
     assert min(filled_ranges(text, "used")) > 600, "the hour before the first sample stays empty"
     assert not [place for place in filled_ranges(text, "used") if 700 < place < 950], (
         "19 minutes without samples"

@@ -1,6 +1,6 @@
 """Pages that list and show inference services."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.amounts import MILLI
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
@@ -30,6 +31,7 @@ PROGRESS_STATES = {
     "scale_in": ("PENDING", "DRAINING", "REMOVING", "COMPLETED"),
 }
 MAX_ROWS = 20
+TABS = (("overview", "Overview"), ("autoscaler", "Autoscaler and scaling"), ("metrics", "Metrics"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class ServiceRow:
     request: ScaleRequest | None
     metrics: LatestMetrics
     autoscaler_limits: tuple[int, int]
+    gpu_milli: int  # allocated to its engines
+
+    @property
+    def running(self) -> int | None:
+        return self.metrics.values.get("total_running_reqs")
 
     @property
     def queued(self) -> int | None:
@@ -58,9 +65,18 @@ COLUMNS: tuple[Column[ServiceRow], ...] = (
     Column("project", "Project", lambda row: row.service.workload.project.name, in_file=True),
     Column("serving", "Serving", lambda row: row.serving.text, order="active"),
     Column("state", "State", lambda row: row.service.workload.phase, in_file=True),
-    Column("engines", "Active", lambda row: row.service.active, "engines", in_file=True),
+    Column(
+        "engines",
+        "Active engines",
+        lambda row: row.service.active,
+        order="active",
+        number=True,
+        page_title="Engines",
+    ),
     Column("total", "Total", lambda row: row.service.total, "engines", in_file=True),
     Column("initial", "Initial", lambda row: row.service.initial_engines, "engines", in_file=True),
+    Column("gpus", "GPUs", lambda row: row.gpu_milli / MILLI, number=True),
+    Column("running", "Running requests", lambda row: row.running, number=True),
     Column("queued", "Queued requests", lambda row: row.queued, number=True),
     Column("queue-time", "Queue time p95", lambda row: row.queue_time, "s", number=True),
     Column("model", "Model", lambda row: row.service.model_name, order="model_name"),
@@ -97,6 +113,7 @@ def _service_rows(rows: list[Service]) -> list[ServiceRow]:
         status__in=FINAL
     )
     requests_by_service = {row.service_id: row for row in active_requests}
+    gpus = _allocated_gpus([engine for engines in engines_by_service.values() for engine in engines])
     configs = {row.pk: load_config(row.autoscaler) for row in rows}
     metrics = latest_metrics(configs, timezone.now())
     return [
@@ -106,9 +123,22 @@ def _service_rows(rows: list[Service]) -> list[ServiceRow]:
             requests_by_service.get(row.pk),
             metrics.get(row.pk, LatestMetrics({})),
             (configs[row.pk].min_engines, configs[row.pk].max_engines),
+            gpus[row.pk],
         )
         for row in rows
     ]
+
+
+def _allocated_gpus(engines: list[InferenceEngine]) -> Counter[int]:
+    """Return the thousandths of GPUs that are allocated to the engines of each service, by its ID."""
+    services_by_pod = {engine.pod_id: engine.service_id for engine in engines if engine.pod_id}
+    pods = Pod.objects.filter(pk__in=services_by_pod, allocation__released_at=None).select_related(
+        "allocation"
+    )
+    gpus: Counter[int] = Counter()
+    for pod in pods:
+        gpus[services_by_pod[pod.pk]] += pod.allocation.gpu_milli_total
+    return gpus
 
 
 @signed_in
@@ -143,9 +173,12 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     # Values are those of the latest measurement, like those of the charts. If it is old, states are unknown.
     evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
     condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
+    tab = request.GET.get("tab", "")
     return {
         "service": service,
         "workload": service.workload,
+        "tabs": TABS,
+        "tab": tab if tab in dict(TABS) else TABS[0][0],
         "settings": service_settings(service.workload),
         "engines": engines,
         "serving": serving_status(service.workload, [row.engine for row in engines]),

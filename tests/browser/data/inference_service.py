@@ -181,7 +181,7 @@ def _reading(name: str, number: int, engines: int) -> Reading:
     return Reading(
         name,
         token_usage=round(wave, 3),
-        queued=float(max(0, round(60 * (wave - 0.5) / engines))),
+        queued=float(max(0, round((160 if engines == 2 else 60) * (wave - 0.5) / engines))),
         running=10.0,
         throughput=1800.0 + 20 * math.sin(number),
         queue_time=_latencies(number, 6 * wave),
