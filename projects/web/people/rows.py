@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from django.contrib.auth.models import User
 
@@ -36,6 +37,13 @@ class PersonRow:
         return SUPERUSER if self.user.is_superuser else NO_ROLE
 
     @property
+    def since(self) -> datetime | None:
+        """Return when the role was granted. A superuser counts from the creation of the account."""
+        if self.membership is not None:
+            return self.membership.created_at
+        return self.user.date_joined if self.user.is_superuser else None
+
+    @property
     def role_title(self) -> str:
         return dict(ROLE_FILTERS)[self.role]
 
@@ -55,7 +63,7 @@ COLUMNS: tuple[Column[PersonRow], ...] = (
     Column("mail", "Email", lambda row: row.email, in_file=True),
     Column("role", "Role", lambda row: row.role_title),
     Column("scope", "Scope", lambda row: row.scope_title),
-    Column("since", "Since", lambda row: row.membership.created_at if row.membership else None),
+    Column("since", "Since", lambda row: row.since),
 )
 ADMIN_COLUMNS: tuple[Column[PersonRow], ...] = (
     *COLUMNS,
