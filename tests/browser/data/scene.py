@@ -105,6 +105,7 @@ def _tenants(scene: Scene) -> None:
     Membership.objects.create(user=scene.people["ada"], role="platform_admin")
     Membership.objects.update(created_at=make.ago(hours=900))
     User.objects.update(date_joined=make.ago(hours=1000))
+    User.objects.filter(username="ada").update(last_login=make.ago(minutes=20))
     _tokens(ada)
 
 

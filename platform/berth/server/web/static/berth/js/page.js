@@ -212,6 +212,14 @@
   document.addEventListener("toggle", places, true);
   addEventListener("resize", places);
 
+  /** Close the menus of rows and heads, except the one that contains the element. */
+  function closeMenus(except) {
+    for (const menu of document.querySelectorAll(":is(.row-menu, .head-menu)[open]")) if (!menu.contains(except)) menu.open = false;
+  }
+  document.addEventListener("click", (event) => closeMenus(event.target.closest?.(".menu > a") ? null : event.target));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(null));
+  addEventListener("scroll", () => closeMenus(null), { capture: true, passive: true });
+
   /** Show the sections and fields of a form that belong to the chosen value of another field. Disable the others. */
   function sections(form) {
     for (const section of form?.querySelectorAll("[data-shown-for]") ?? []) {
