@@ -42,11 +42,9 @@ def format_gpus(milli: int | None) -> str:
 
 
 def format_gpu_time(gpu_seconds: float | None) -> str:
-    """Format GPU time in GPU-hours or a smaller unit."""
+    """Format GPU time in GPU-hours, or in GPU-minutes if it is less than an hour."""
     if not gpu_seconds:
-        return "0 GPU-s"
-    if gpu_seconds < MINUTE:
-        return f"{gpu_seconds:.0f} GPU-s"
+        return "0 GPU-min"
     if gpu_seconds < HOUR:
         return f"{gpu_seconds / MINUTE:.1f} GPU-min"
     return f"{gpu_seconds / HOUR:,.1f} GPU-h"

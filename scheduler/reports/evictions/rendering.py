@@ -65,6 +65,13 @@ class RenderedEviction:
     explanation: list[str]
 
     @property
+    def rule_sentence(self) -> str:
+        """The rule as a sentence. Names at its beginning keep their case."""
+        rule, first = self.rule.removesuffix("."), self.rule.partition(" ")[0]
+        names = (self.row.project_name, self.row.preemptor_project_name, self.row.department_name)
+        return f"{rule if first in names else rule[:1].upper() + rule[1:]}." if rule else ""
+
+    @property
     def numbers(self) -> dict[str, Any]:
         """Audit numbers that the user may see."""
         stored = _stored_numbers(self.row)

@@ -80,7 +80,7 @@
     earlier.hidden = !body.firstElementChild || first() <= 0;
     later.hidden = complete || (follow.checked && !!pod) || !pod;
     if (follow.checked) box.scrollTop = box.scrollHeight;
-    box.classList.toggle("filled", Boolean(body.firstElementChild));
+    box.classList.toggle("streaming", Boolean(pod) && !complete);
     box.classList.toggle("complete", complete);
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
