@@ -23,11 +23,10 @@ from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
 from berth.server.web.search_rank import mark_words
+from berth.server.web.states import chip, tone, workload_chip
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
-from projects.models import Phase, Workload
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
@@ -57,84 +56,16 @@ register.filter("order_in_words", order_in_words)
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
 register.filter("mark_words", mark_words)
+register.filter("tone", tone)
+register.simple_tag(chip)
+register.simple_tag(workload_chip)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
-TONES = {
-    "pending": "warn",
-    "active": "info",
-    "reserved": "info",
-    "starting": "info",
-    "running": "good",
-    "delivered": "good",
-    "stopping": "warn",
-    "suspended": "",
-    "completed": "accent",
-    "failed": "bad",
-    "cancelled": "",
-    "succeeded": "accent",
-    "stopped": "",
-    "lost": "bad",
-    "unschedulable": "bad",
-    "requested": "info",
-    "booting": "info",
-    "ready": "good",
-    "cordoned": "warn",
-    "draining": "warn",
-    "ended": "",
-    "reclaim": "warn",
-    "preempt": "warn",
-    "shrink": "info",
-    "consolidate": "info",
-    "stale_gang": "bad",
-    "drain": "info",
-    "cluster": "warn",
-    "start": "good",
-    "grow": "info",
-    "reserve": "info",
-    # outcomes of the runs of a schedule
-    "submitted": "good",
-    "queued": "info",
-    "skipped": "warn",
-    "refused": "bad",
-    # states of inference engines and scale requests
-    "PENDING": "warn",
-    "CREATING": "info",
-    "CONNECTING": "info",
-    "HEALTH_CHECKING": "info",
-    "WEIGHT_SYNCING": "info",
-    "READY": "good",
-    "ACTIVE": "good",
-    "DRAINING": "warn",
-    "REMOVING": "warn",
-    "ROLLING_BACK": "warn",
-    "PARTIAL": "warn",
-    "COMPLETED": "accent",
-    "FAILED": "bad",
-}
-
-
-@register.simple_tag
-def chip(state: str, text: str = "") -> SafeString:
-    """Render a state as a coloured label."""
-    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or to_words(state))
-
-
-@register.simple_tag
-def workload_chip(workload: Workload) -> SafeString:
-    """Render a workload's phase as a coloured label, or Unschedulable if it can never start."""
-    if workload.phase == Phase.PENDING and workload.reason == UNSCHEDULABLE:
-        return chip("unschedulable")
-    return chip(workload.phase)
 
 
 @register.filter
 def eviction_kind(kind: str) -> str:
     return KIND_TITLES[kind]
-
-
-@register.filter
-def tone(kind: str) -> str:
-    return TONES.get(kind, "")
 
 
 @register.simple_tag
