@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -32,6 +32,7 @@ from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
+from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
@@ -46,10 +47,10 @@ from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
 from scheduler.web.workloads.terminal import load_terminal
-from scheduler.web.workloads.timeline import timeline
+from scheduler.web.workloads.timeline import STILL_PENDING, Entry, timeline
 
 Context = dict[str, Any]
-EVICTIONS_ON_OVERVIEW = 5
+EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
@@ -162,6 +163,7 @@ def _overview(request: Request, workload: Workload) -> Context:
     current, earlier = details.pod_placements(actor, workload)
     failed_pod = first_failed_pod(workload, current)
     suffered = details.evictions_as_victim(actor, workload)
+    caused = details.evictions_as_preemptor(actor, workload)
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
@@ -173,7 +175,8 @@ def _overview(request: Request, workload: Workload) -> Context:
         "log_runs": pods_by_run([*current, *earlier]),
         # The last eviction of a pending workload is described at the top of the page.
         "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
-        "as_preemptor": details.evictions_as_preemptor(actor, workload)[:EVICTIONS_ON_OVERVIEW],
+        "as_preemptor": caused[:EVICTIONS_ON_OVERVIEW],
+        "recent_events": _recent_events(actor, workload, suffered, caused),
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
         "last_eviction": last_eviction,
         "cost": workload_cost(workload.pk, now),
@@ -184,6 +187,19 @@ def _overview(request: Request, workload: Workload) -> Context:
         "waits_for": dependency_statuses(actor, workload),
         "awaited_by": find_dependents(actor, workload),
     }
+
+
+def _recent_events(
+    actor: Actor,
+    workload: Workload,
+    suffered: Sequence[RenderedEviction],
+    caused: Sequence[RenderedEviction],
+) -> Sequence[Entry]:
+    """Return the latest events, or none while the workload runs and its log fills the page."""
+    if workload.phase == Phase.RUNNING:
+        return ()
+    entries = timeline(actor, workload, suffered, caused).entries
+    return [entry for entry in entries if entry.title != STILL_PENDING][:EVENTS_ON_OVERVIEW]
 
 
 def _logs(request: Request, workload: Workload) -> Context:

@@ -39,7 +39,7 @@ PHASE_TITLES = {
     Phase.RUNNING: "Running",
     Phase.STOPPING: "Stopping",
 }
-EVICTED_ANOTHER = "Evicted another workload"
+EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Still pending"
 STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn"}  # fmt: skip
@@ -107,7 +107,7 @@ def timeline(
     history, now = pending_history(workload), timezone.now()
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     if workload.phase in PENDING_PHASES and workload.reason and workload.explained_at is not None:
-        last = Entry(workload.explained_at, "Still pending", workload.message, "warn")
+        last = Entry(workload.explained_at, STILL_PENDING, workload.message, "warn")
         complete.append(
             replace(last, reasons=_reasons(reasons_in_period(history, workload.since, None), now))
         )
