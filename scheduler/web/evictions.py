@@ -1,5 +1,6 @@
 """Eviction pages. Each eviction is shown with the rule that allowed it and the affected queues."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +12,9 @@ from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
 from berth.core.problems import Problem
+from berth.core.words import format_gpus
 from berth.db.known_names import Names
+from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, page, signed_in
@@ -135,4 +138,29 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
         ("Queues of the evicted workload", eviction.victim),
         ("Queues of the preemptor", eviction.preemptor),
     )
-    return [(title, party.queues) for title, party in parties if party is not None and party.queues]
+    return [
+        (title, [{**queue, "bars": _gpu_bars(queue)} for queue in party.queues])
+        for title, party in parties
+        if party is not None and party.queues
+    ]
+
+
+def _gpu_bars(queue: Mapping[str, Any]) -> list[tuple[str, Bar]]:
+    """Return bars of the queue's GPUs before and after the eviction, with its quota and fair share."""
+    quota, share, *allocated = (
+        int((queue.get(key) or {}).get("gpu") or 0)
+        for key in ("quota", "share", "allocated_before", "allocated_after")
+    )
+    scale = bar_scale(max(quota, share, *allocated))
+    if not scale:
+        return []
+    return [
+        (
+            word,
+            quota_bar(
+                allocated=amount, quota=quota, share=share, requested=0, scale=scale,
+                label=f"{format_gpus(amount)} allocated {word} the eviction",
+            ),
+        )
+        for word, amount in zip(("before", "after"), allocated, strict=True)
+    ]  # fmt: skip

@@ -39,6 +39,18 @@ def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -
     assert "1 eviction, 1 workload moved" in page
 
 
+def test_eviction_shows_its_rule_as_a_sentence_and_bars_of_each_queue(cast: Cast, sign_in: SignIn) -> None:
+    victim, preemptor = (make.workload(project, "train") for project in (cast.vision, cast.ads))
+    row = make.eviction(
+        victim, preemptor, cast.pool, rule="in vision, priority 50 preempts priority 40",
+        numbers={"victim": [make.eviction_side("vision", 8, 12, 16, 12)]},
+    )  # fmt: skip
+    page = sign_in("alice").get(f"/evictions/{row.pk}").content.decode()
+    assert "In vision, priority 50 preempts priority 40." in page
+    for label in ("16 GPUs allocated before the eviction", "12 GPUs allocated after the eviction"):
+        assert f'aria-label="{label}"' in page
+
+
 def test_eviction_says_what_became_of_the_victim(cast: Cast, sign_in: SignIn) -> None:
     row = create_eviction(cast, "train")
     alice, victim = sign_in("alice"), Workload.objects.filter(name="train")

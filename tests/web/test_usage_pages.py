@@ -45,6 +45,21 @@ def test_usage_totals_cover_only_visible_projects(sign_in: SignIn) -> None:
 
 
 @pytest.mark.usefixtures("used")
+def test_usage_is_compared_with_the_period_before(cast: Cast, sign_in: SignIn) -> None:
+    client = sign_in("alice")
+    assert "the period before" not in client.get("/usage?span=24h").content.decode()
+    for row in UsageHour.objects.all():
+        row.pk, row.hour, row.gpu_milli_seconds = (
+            None,
+            row.hour - timedelta(hours=24),
+            row.gpu_milli_seconds // 2,
+        )
+        row.save()
+    page = client.get("/usage?span=24h").content.decode()
+    assert page.count("100% more than in the period before") == 2  # GPU-hours and cost
+
+
+@pytest.mark.usefixtures("used")
 def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in: SignIn) -> None:
     for project, busy in ((cast.vision, 25), (cast.ads, 50)):
         work = make.workload(project, f"run-{project.name}", phase="running", run=1)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -105,13 +105,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
     )  # fmt: skip
+    sums, before = total(rows), _previous_total(request.actor, question, now)
     context = {
         "question": question,
+        "gpu_hours_change": _change(sums.gpu_hours, before.gpu_hours),
+        "cost_change": _change(float(sums.known_cost), float(before.known_cost)),
         "unknown": "" if rows else describe_unknown(*unknown_names(request.actor, question.only)),
         "spans": SPANS,
         "dimensions": list(Dimension),
         "steps": list(Step),
-        "total": total(rows),
+        "total": sums,
         "lines": _sort_lines(lines, sort)[:MAX_ROWS],
         "names": len(lines),
         "is_new": not lines and not UsageHour.objects.exists(),
@@ -125,6 +128,24 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         **_choices(request.actor),
     }
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
+
+
+def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageRow:
+    """Return the total of the equally long period before the one of the question."""
+    since, until = question.request.since, question.request.until
+    previous = replace(question.request, since=since - (until - since), until=since, step=None)
+    return total(question.matching_rows(usage_report(actor, previous, now)))
+
+
+def _change(amount: float, before: float) -> str:
+    """Return a change in words, or an empty string without an amount to compare with."""
+    if not before:
+        return ""
+    percent = round(100 * (amount - before) / before)
+    direction = "more" if percent > 0 else "less"
+    return (
+        f"{abs(percent):,}% {direction} than in the period before" if percent else "as in the period before"
+    )
 
 
 def _project_hues(actor: Actor) -> dict[str, str]:
