@@ -209,6 +209,16 @@ def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> di
     return {(kind, owner, name): count for kind, owner, name, count in counted}
 
 
+def secret_use_counts(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
+    """Return the number of runs of visible workloads that received each secret, with the keys as above."""
+    wanted = [_uses_of(secret) for secret in secrets]
+    if not wanted:
+        return {}
+    rows = _visible_secret_uses(actor).filter(reduce(or_, wanted)).order_by()
+    counted = rows.values_list("owner_kind", "owner", "name").annotate(Count("pk"))
+    return {(kind, owner, name): count for kind, owner, name, count in counted}
+
+
 def _visible_secret_uses(actor: Actor) -> QuerySet[SecretUse]:
     rows = SecretUse.objects.all()
     if is_platform_admin(actor):

@@ -28,6 +28,7 @@ from projects.selectors import (
     pool_secrets,
     project_secrets,
     projects,
+    secret_use_counts,
     secret_users,
     secret_uses,
 )
@@ -104,6 +105,7 @@ class SecretRow:
     row: RecordedSecret
     may_change: bool
     outdated_users: int = 0
+    uses: int = 0
 
     @property
     def kind(self) -> str:
@@ -177,7 +179,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if file := requested_csv(request, listing):
         return file
     outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
-    secrets = [replace(each, outdated_users=outdated.get(each.key, 0)) for each in listing.rows]
+    counts = secret_use_counts(request.actor, [each.row for each in listing.rows])
+    secrets = [
+        replace(each, outdated_users=outdated.get(each.key, 0), uses=counts.get(each.key, 0))
+        for each in listing.rows
+    ]
     context = {
         "listing": listing,
         "secrets": secrets,

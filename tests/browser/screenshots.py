@@ -1,6 +1,6 @@
 """Take screenshots of every page for the documentation: wide and narrow, with and without data.
 
-python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME]
+python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME ...]
 """
 
 import argparse
@@ -47,7 +47,7 @@ EMPTY = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="PART-OF-A-NAME")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-shots-") as place:
         cluster = EmbeddedCluster(Path(place) / "postgres")
@@ -60,7 +60,7 @@ def main() -> None:
             take_screenshots(cluster.url(), Path(place), options.folder, options.only)
 
 
-def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> None:
+def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str]) -> None:
     import django
 
     django.setup()
@@ -106,12 +106,12 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: str) -> 
 
 
 def shoot(
-    browser: Browser, address: str, user: "User | None", folder: Path, name: str, path: str, only: str
+    browser: Browser, address: str, user: "User | None", folder: Path, name: str, path: str, only: list[str]
 ) -> None:
     from tests.browser.driver.chromium import reader
 
     for look, options in VIEWPORTS_AND_THEMES.items():
-        if only not in f"{name}-{look}":
+        if not any(part in f"{name}-{look}" for part in only):
             continue
         with reader(browser, address, user, **options) as (page, faults):
             page.goto(path, wait_until="load")
