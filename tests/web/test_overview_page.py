@@ -245,8 +245,8 @@ def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     assert rows == ["queued", "running", "alone", "ended"]
     assert answer.context["mine"][0].position == 7
     text = re.sub(r"<[^>]+>", " ", answer.content.decode())
-    assert re.search(r"running\s+vision · array of 4 tasks\s+Active\s+1 running, 3 pending\s+1\s", text)
-    assert re.search(r"ended\s+vision · array of 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
+    assert re.search(r"running\s+vision · 4 tasks\s+Active\s+1 running, 3 pending\s+1\s", text)
+    assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
     assert sign_in("carol").get("/").context["mine"] == []
 
 

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 from django import forms
 from django.db.models import QuerySet
@@ -28,12 +29,15 @@ from projects.selectors import find_array, workloads
 from projects.services import arrays
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
+from projects.web.arrays.failures import load_failures
+from projects.web.arrays.folding import fold_tasks
 from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 
-CURRENT = "current"  # tasks that are running, failed or queued, but not those waiting for earlier tasks
-CURRENT_PHASES = (*LIVE_PHASES, Phase.FAILED)
+CURRENT = "current"  # tasks that run or are queued, but not those that wait for earlier tasks
+CURRENT_PHASES = LIVE_PHASES
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {
@@ -125,6 +129,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         state = CURRENT if tabs[0][2] and not is_export else "all"
     if state == CURRENT:
         tasks = tasks.filter(phase__in=CURRENT_PHASES, held=False)
+    elif state == Phase.FAILED:
+        tasks = tasks.filter(phase=Phase.FAILED)
     elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
     parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
@@ -137,6 +143,13 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         default="index",
         cursor=request.GET.get("cursor", ""),
     )
+    for task in row_slice.rows:
+        cast("Any", task).runtime = run_seconds(task)
+    # Tasks with parameters are never equal.
+    has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
+    show_all = request.GET.get("rows") == "all"
+    is_in_order = row_slice.sort == "index"
+    fold_tasks(row_slice.rows, fold=is_in_order and not has_parameters and not show_all)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     context = {
         "array": array,
@@ -147,6 +160,10 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "slice": row_slice,
         "sort": row_slice.sort,
         "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
+        "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
+        "has_attempts": any(task.attempt > 1 for task in row_slice.rows),
+        "has_runs": any(task.run > 1 for task in row_slice.rows),
+        "failures": load_failures(array) if progress.counts.failed else [],
         "document": dump_workload(array.spec),
         "changes": _possible_changes(request, array),
         "waits_for": dependency_statuses(request.actor, array),
@@ -261,10 +278,11 @@ def _state_tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
     counts = progress.counts
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     current = sum(asdict(counts).get(phase, 0) for phase in CURRENT_PHASES)
-    return [(CURRENT, "Current", current)] + [
+    tabs = [(CURRENT, "Current", current)] + [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
         for word, (title, phases) in STATES.items()
     ]
+    return [*tabs[:-1], (str(Phase.FAILED), "Failed", counts.failed), tabs[-1]]
 
 
 def _possible_changes(request: Request, array: WorkloadArray) -> list[str]:

@@ -51,7 +51,7 @@ def _utilization_percent(row: Workload) -> float | None:
     return None if busy is None else busy / 10
 
 
-def _run_seconds(row: Workload) -> int | None:
+def run_seconds(row: Workload) -> int | None:
     """Return how long the last run of an ended workload took, or None if there is none."""
     if row.ended_at is None or row.started_at is None:
         return None
@@ -61,7 +61,7 @@ def _run_seconds(row: Workload) -> int | None:
 CellValue = Callable[[Workload], object]
 CSV_COLUMNS: Mapping[str, tuple[tuple[str, CellValue], ...]] = {
     "state": (("State", lambda row: row.phase),),
-    "runtime": (("Runtime (s)", _run_seconds),),
+    "runtime": (("Runtime (s)", run_seconds),),
     "status": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
         ("Allocated GPUs", lambda row: row.gpu_milli_now / MILLI),
@@ -114,7 +114,7 @@ def load_runtimes(rows: Sequence[Workload]) -> None:
     tasks = Workload.objects.filter(array__in=ended).order_by().values_list("array") if ended else None
     starts = dict(tasks.annotate(start=Min("first_started_at"))) if tasks is not None else {}
     for row in rows:
-        seconds = _run_seconds(row)
+        seconds = run_seconds(row)
         if row.array is not None:
             start, end = starts.get(row.array_id), row.array.ended_at
             seconds = round((end - start).total_seconds()) if start and end else None

@@ -1,5 +1,7 @@
 """Tests for arrays: in the workload list, on their page, and in the submission form."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test import Client
@@ -108,10 +110,12 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
 
 
 @pytest.mark.heavy
-def test_array_page_lists_tasks_that_run_failed_or_are_queued(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_lists_tasks_that_run_or_are_queued(sweep: WorkloadArray, sign_in: SignIn) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
-    assert [n for n in range(9) if f"sweep-{n}<" in page] == [1, 2, 3, 4, 5]
+    assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5]
+    failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
+    assert [n for n in range(9) if f"sweep-{n}<" in failed] == [1, 2]
     Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))
     assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is current"
 
@@ -244,3 +248,27 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     page = client.get(address)
     assert page.context["idle_reason"].endswith("queued. sweep-4: Project limit. 1 GPU requested.")
     assert "No task runs." in page.content.decode()
+
+
+def test_failures_of_an_array_are_grouped_with_a_log_of_each_group(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
+) -> None:
+    tasks = Workload.objects.filter(array=sweep)
+    tasks.filter(array_index__lt=40).update(
+        phase="failed", reason="PodFailed", exit_code=1, run=1, started_at=make.ago(minutes=3),
+        ended_at=make.ago(minutes=1), message="Pod worker-0 ended with exit code 1.",
+    )  # fmt: skip
+    tasks.filter(array_index__in=(7, 9)).update(exit_code=137)
+    first, node = tasks.get(array_index=0), make.node(cast.pool, gpus=2)
+    pod = make.place(first, node, [0], state="failed", ended_at=make.ago(), exit_code=1)
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
+    words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "38 tasks: exit code 1 Tasks 0 to 6, 8, 10 to 39" in words
+    assert "2 tasks: SIGKILL Tasks 7, 9" in words
+    assert f'data-log-line="/workloads/{first.pk}/log?pod={pod.pk}&amp;tail=40"' in page
+    assert f'href="/workloads/{first.pk}/logs">Show log' in page
+    assert "6 more tasks in the same state for the same reason: sweep-1 to sweep-6" in words
+    assert re.findall(r">(sweep-\d+)</a>", page)[:2] == ["sweep-0", "sweep-7"]
+    assert ">2 min</td>" in page, "the runtime"
+    listed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed", rows="all")
+    assert listed.count('<th scope="row">') == 40

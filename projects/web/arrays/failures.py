@@ -1,0 +1,55 @@
+"""Failed tasks of an array on its page: one line for each cause, with a log to read."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from berth.core.words import format_ranges
+from projects.models import Phase, Pod, PodState, Workload, WorkloadArray
+from projects.services.arrays import FailureGroup, failures_by_array
+
+GROUPS_MAX = 5
+INDEXES_MAX = 200  # up to this many failed tasks, their indexes are listed
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Group of failed tasks. `task` is the first of them, and `pod` is its pod that failed first, if any.
+
+    `indexes` are those of all tasks, as text, unless there are too many.
+    """
+
+    group: FailureGroup
+    task: Workload
+    pod: uuid.UUID | None
+    indexes: str
+
+
+def load_failures(array: WorkloadArray) -> list[Failure]:
+    """Return the most frequent failures of the array's tasks, the most frequent first."""
+    groups = failures_by_array([array.pk]).get(array.pk, [])
+    if not groups:
+        return []
+    failed = Workload.objects.filter(array=array, phase=Phase.FAILED, superseded=False)
+    shown = failed.filter(array_index__in=[group.first for group in groups[:GROUPS_MAX]])
+    firsts = {task.array_index: task for task in shown}
+    pods = Pod.objects.filter(workload__in=firsts.values(), state=PodState.FAILED)
+    ordered = pods.order_by("workload", "-run", "ended_at", "rank").distinct("workload")
+    by_task = dict(ordered.values_list("workload", "pk"))
+    indexes = _indexes(failed, groups)
+    return [
+        Failure(group, task, by_task.get(task.pk), indexes.get((group.reason, group.exit_code), ""))
+        for group in groups[:GROUPS_MAX]
+        if (task := firsts.get(group.first)) is not None
+    ]
+
+
+def _indexes(failed: QuerySet[Workload], groups: Sequence[FailureGroup]) -> dict[tuple[str, int | None], str]:
+    if sum(group.count for group in groups) > INDEXES_MAX:
+        return {}
+    by_cause: dict[tuple[str, int | None], list[int]] = {}
+    for reason, exit_code, index in failed.order_by().values_list("reason", "exit_code", "array_index"):
+        by_cause.setdefault((reason, exit_code), []).append(index or 0)
+    return {cause: format_ranges(each) for cause, each in by_cause.items()}

@@ -1,0 +1,39 @@
+"""Fold the rows of an array's tasks that say the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, cast
+
+from projects.models import Phase, Workload
+
+FOLDED_MIN = 3  # number of equal tasks after the first one that are folded
+FOLDED_PHASES = (Phase.PENDING, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedTasks:
+    """Tasks after a row that have the same state for the same reason."""
+
+    count: int
+    first: Workload
+    last: Workload
+
+
+def fold_tasks(tasks: Sequence[Workload], *, fold: bool) -> None:
+    """Mark the tasks that are folded, and add a line about them to the row before."""
+    for task in tasks:
+        cast("Any", task).is_folded, cast("Any", task).folded_tasks = False, None
+    for _, series in groupby(tasks, _key) if fold else ():
+        first, *others = series
+        if len(others) < FOLDED_MIN:
+            continue
+        for task in others:
+            cast("Any", task).is_folded = True
+        cast("Any", first).folded_tasks = FoldedTasks(len(others), others[0], others[-1])
+
+
+def _key(task: Workload) -> tuple[object, ...]:
+    if task.phase not in FOLDED_PHASES:
+        return (task.pk,)
+    return task.phase, task.held, task.reason, task.exit_code
