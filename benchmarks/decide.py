@@ -81,7 +81,7 @@ def _measure_reused_layout(
             snapshot = change(world.snapshot(), ROWS, turn)
             seconds, (plan, layout) = _timed(partial(decide_with_layout, snapshot, layout))
             spent.append(seconds)
-        read, _ = _timed(partial(len, plan.refusals))  # measure before anything else reads the rejections
+        read, _ = _timed(partial(len, plan.rejections))  # measure before anything else reads the rejections
         row = _row(name, spent[1:], plan, None, None)
         row["read_ms"] = round(read * 1000, 2)
         yield row
@@ -116,7 +116,7 @@ def _row(
         "snapshot_ms": None if made is None else round(made * 1000, 1),
         "placed": sum(isinstance(step, Place) for step in steps),
         "evicted": sum(isinstance(step, Evict) for step in steps),
-        "waiting": len(plan.refusals),
+        "waiting": len(plan.rejections),
     }
     print(
         f"{name:<52} {row['cpu_ms']:>9} {row['least_ms']:>9} {peak or '-':>9} {row['placed']:>9} "

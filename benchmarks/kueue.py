@@ -131,7 +131,7 @@ def submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str,
             key = {"Idempotency-Key": str(uuid.uuid4())}
             answer = http.post("/api/v1/workloads:batch", json={"items": due}, headers=key)
             assert answer.status_code == httpx.codes.OK, answer.text[:2000]
-            assert answer.json()["refused"] == 0, answer.text[:2000]
+            assert answer.json()["rejected"] == 0, answer.text[:2000]
             sent += len(due)
         if len(due) < BATCH_MAX:
             time.sleep(max(0.0, BATCH_SECONDS - (time.monotonic() - began - passed)))

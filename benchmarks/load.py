@@ -207,7 +207,7 @@ def submit(http: httpx.Client, documents: Iterator[Row] | Sequence[Row]) -> None
     for first in range(0, len(documents), BATCH):
         answer = http.post("/api/v1/workloads:batch", json={"items": documents[first : first + BATCH]})
         assert answer.status_code == httpx.codes.OK, answer.text[:2000]
-        assert answer.json()["refused"] == 0, answer.text[:2000]
+        assert answer.json()["rejected"] == 0, answer.text[:2000]
 
 
 def await_phase(phase: str, count: int, *, explained: bool = False, prefix: str = "") -> None:

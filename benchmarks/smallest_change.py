@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _measure(shape: str, snapshot: Snapshot) -> list[dict[str, object]]:
-    pending = [refusal.workload for refusal in decide(snapshot).refusals]
+    pending = [rejection.workload for rejection in decide(snapshot).rejections]
     chosen = dict.fromkeys(pending[int(len(pending) * part)] for part in PICKED)
     decided, rows = _median_ms(lambda: decide(snapshot)), []
     for name in chosen:

@@ -5,15 +5,15 @@ from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
 
-def image_refusal(pool: NodePool, image: str | None) -> str:
+def image_rejection(pool: NodePool, image: str | None) -> str:
     """Return why the pool rejects a workload with this image, as a clause, or an empty string."""
     capabilities = runtime_capabilities(pool.runtime)
     if image is None and capabilities.requires_images:
         return f"pool {pool.name} only runs workloads with a container image"
     if image is not None and not capabilities.runs_images:
         return f"pool {pool.name} does not run container images"
-    if refusal := read_policy(pool.image_policy).refusal(pool.name, image):
-        return refusal
+    if rejection := read_policy(pool.image_policy).rejection(pool.name, image):
+        return rejection
     if image is not None and pool.built_environment_id is not None:
         return f"pool {pool.name} has plugins or packages, which do not work inside a container image"
     return ""

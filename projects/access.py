@@ -213,8 +213,8 @@ def require(actor: Actor, action: Action, obj: Any = None) -> None:
         missing = REQUIRED_SCOPES[action]
         if missing not in actor.scopes:
             raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
-        refusal = f"Your role does not allow you to {_describe_action(action)}."
-        raise Forbidden(f"{refusal} {explain_missing_role(action, obj)}")
+        rejection = f"Your role does not allow you to {_describe_action(action)}."
+        raise Forbidden(f"{rejection} {explain_missing_role(action, obj)}")
 
 
 def _active_user(actor: Actor) -> User | None:

@@ -10,7 +10,7 @@ REASONS = (
     "PlacementAttemptsExhausted",
     "Cancelled", "CodeFetchFailed", "Consolidated", "DependencyNeverMet", "IdleGpus", "Placed", "PodFailed",
     "Preempted", "Reclaimed", "ReservationDropped", "Restarting", "Resumed", "SecretNotFound", "Shrunk",
-    "StaleGang", "StartRefused", "StartTimeout", "StopRule", "Submitted", "Unschedulable",
+    "StaleGang", "StartRejected", "StartTimeout", "StopRule", "Submitted", "Unschedulable",
     "WaitingForEarlierTasks",
 )  # fmt: skip
 EVENT_KINDS = (

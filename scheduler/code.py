@@ -20,7 +20,7 @@ from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from projects.code.base import StoreFailure
-from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRefusal, fetch_commit
+from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRejection, fetch_commit
 from projects.code.git.program import Interrupted
 from projects.code.git.scratch import key_base, sweep
 from projects.models import CodeFetch
@@ -132,9 +132,9 @@ class CodeFetcher(LeasedThread):
             log.warning("the code of %s cannot be fetched now: %s", fetch, failure)
             with fenced_transaction(held):
                 postpone(fetch, error_text(failure), now)
-        except (GitRefusal, BerthError) as refusal:
+        except (GitRejection, BerthError) as rejection:
             with fenced_transaction(held):
-                fail(fetch, error_text(refusal), now)
+                fail(fetch, error_text(rejection), now)
         except (LeadershipLost, DatabaseError):
             raise
         except Exception as unexpected:

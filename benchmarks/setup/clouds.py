@@ -26,7 +26,7 @@ WARNING = timedelta(seconds=120)
 class FaultRates:
     """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine and hour."""
 
-    refused: float = 0.05
+    rejected: float = 0.05
     answer_lost: float = 0.02
     listing_fails: float = 0.01
     not_ended: float = 0.02
@@ -78,7 +78,7 @@ class Cloud:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         self.calls["provision"] += 1
         if order.client_token not in self._answers:
-            if self._happens(self._luck.refused):
+            if self._happens(self._luck.rejected):
                 self.calls["provision rejected"] += 1
                 raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine now")
             self._answers[order.client_token] = tuple(self._create_machines(order))

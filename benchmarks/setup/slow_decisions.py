@@ -83,7 +83,7 @@ def replay(previous: Snapshot | None, snapshot: Snapshot) -> None:
     plan, _ = decide_with_layout(snapshot, before)
     print(
         f"{(time.thread_time() - began) * 1000:.0f} ms, {len(snapshot.workloads)} workloads, "
-        f"{len(plan.bundles)} bundles, {len(plan.refusals)} rejections, {plan.trials} trials"
+        f"{len(plan.bundles)} bundles, {len(plan.rejections)} rejections, {plan.trials} trials"
     )
     before, profiler = layout(), cProfile.Profile()
     profiler.runcall(decide_with_layout, snapshot, before)

@@ -24,7 +24,7 @@ class AvailablePlugin(ResponseModel):
 
 class PluginsResponse(ResponseModel):
     plugins: list[AvailablePlugin]
-    refused: dict[str, str] | None = Field(
+    rejected: dict[str, str] | None = Field(
         description="Reason for each unusable plugin, by name; null unless you are a platform admin."
     )
 
@@ -51,7 +51,7 @@ class Plugins(ApiView):
             for _, plugin in sorted(available_plugins().items())
         ]
         reasons = dict(unavailable_plugins()) if self.is_allowed("administer") else None
-        return Response(PluginsResponse(plugins=plugins, refused=reasons))
+        return Response(PluginsResponse(plugins=plugins, rejected=reasons))
 
 
 class PoolEnvironment(PoolView):

@@ -21,9 +21,9 @@ from pools.kubernetes.files.store import FileCopies
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
-from pools.kubernetes.refusals import find_refusal, permanent_refusal, temporary_refusal
+from pools.kubernetes.rejections import find_rejection, permanent_rejection, temporary_rejection
 from pools.kubernetes.reports import command_report, deleted_pod_report, read_report
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRejected
 from pools.runtimes.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class PodCalls:
             self.code.expect(order, access.cluster.api, f"/api/v1/namespaces/{namespace}/pods/{order.pod_id}")
         if order.pod_id in self._created:
             return
-        if refusal := find_refusal(order):
-            self._fail(order.pod_id, refusal)
+        if rejection := find_rejection(order):
+            self._fail(order.pod_id, rejection)
             return
         self._ledger.sync(order.pod_id)  # every pod in the cluster must have a record
         with failures(order.pool):
@@ -66,7 +66,7 @@ class PodCalls:
                 self._ensure_namespace(access.cluster, namespace, order.project)
             except (ApiError, ForeignNamespace) as error:
                 if isinstance(error, ForeignNamespace) or error.status == 403:
-                    raise StartRefused(f"the cluster rejects the project's namespace: {error}") from error
+                    raise StartRejected(f"the cluster rejects the project's namespace: {error}") from error
                 raise
             self._create(order, access, namespace)
 
@@ -86,11 +86,11 @@ class PodCalls:
             elif error.status == 404:
                 self._namespaces.discard((cluster.api.server, namespace))
                 raise
-            elif refusal := permanent_refusal(error):
-                self._fail(order.pod_id, refusal)
+            elif rejection := permanent_rejection(error):
+                self._fail(order.pod_id, rejection)
                 return
-            elif refusal := temporary_refusal(error, namespace):
-                raise StartRefused(refusal) from error
+            elif rejection := temporary_rejection(error, namespace):
+                raise StartRejected(rejection) from error
             else:
                 raise
         cluster.mirror.note(pod)

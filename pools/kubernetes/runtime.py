@@ -34,7 +34,7 @@ from pools.kubernetes.reports import (
 from pools.kubernetes.worker import StillRunning
 from pools.runtimes import local_log
 from pools.runtimes.base import (
-    ChannelRefused,
+    ChannelRejected,
     ClusterQuotas,
     LogChunk,
     Measurements,
@@ -332,7 +332,7 @@ class KubernetesRuntime(ReadsCopies):
         """Return the client for the pod's cluster, and the pod's path. Raises ChannelRefused."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
-            raise ChannelRefused("it is not running")
+            raise ChannelRejected("it is not running")
         return self._entry_access(entry).cluster.api, api_path(entry, pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -208,11 +208,11 @@ class RuntimeFailure(Exception):
     """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
 
 
-class StartRefused(RuntimeFailure):
+class StartRejected(RuntimeFailure):
     """Raised if the pool's cluster currently rejects a pod, for example because of its quota."""
 
 
-class ChannelRefused(Exception):
+class ChannelRejected(Exception):
     """Raised with the reason if a pod has no channels, because it is not running or its runtime has none."""
 
 
@@ -255,7 +255,7 @@ class Runtime(PodFileReader, Protocol):
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
         `image_pull_failed` if the reason is its image. Raises RuntimeFailure if the runtime itself fails, or
-        StartRefused if its cluster currently rejects it.
+        StartRejected if its cluster currently rejects it.
         """
         ...
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pools.runtimes import local_log
 from pools.runtimes.base import (
-    ChannelRefused,
+    ChannelRejected,
     ClusterQuotas,
     LogChunk,
     Measurements,
@@ -115,7 +115,9 @@ class LocalRuntime(LocalFiles):
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
         workspace = self._workspaces / validate_name(order.workspace)
-        reason = self._enclosures.images.refusal(order) or self._enclosures.refusal(order, self._workspaces)
+        reason = self._enclosures.images.rejection(order) or self._enclosures.rejection(
+            order, self._workspaces
+        )
         environment = self._environments / order.environment if order.environment else None
         if order.image:
             env = image_env(order, workspace, pod.work)
@@ -283,8 +285,8 @@ class LocalRuntime(LocalFiles):
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
         if state is PodState.RUNNING:
-            raise ChannelRefused("the pod was started by a version of Berth without support for shells")
-        raise ChannelRefused("the pod is not running")
+            raise ChannelRejected("the pod was started by a version of Berth without support for shells")
+        raise ChannelRejected("the pod is not running")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:

@@ -23,7 +23,7 @@ from pools.services.failed_boots import record_failed_boot
 from pools.services.nodes import interrupt_node
 
 Inventory = Mapping[str, Any]
-JOIN_REFUSED = "This is not a join token of this pool."
+JOIN_REJECTED = "This is not a join token of this pool."
 UNKNOWN_MACHINE = "Unknown machine secret."
 
 
@@ -62,7 +62,7 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         tokens = JoinToken.objects.select_for_update(of=("self",)).select_related("pool")
         token_row = tokens.filter(digest=secrets.digest(token), pool__name=pool_name).first()
         if token_row is None:
-            raise Unauthenticated(JOIN_REFUSED)
+            raise Unauthenticated(JOIN_REJECTED)
         former = _former_machine(token_row.pool, measured, at)
         _check_token(token_row, former, at)
         if former is not None and has_changed(former, measured):
@@ -140,7 +140,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
     """
     pool, _, client_token = order.partition(".")
     if pool != pool_name:
-        raise Unauthenticated(JOIN_REFUSED)
+        raise Unauthenticated(JOIN_REJECTED)
     with transaction.atomic():
         matching = Node.objects.select_for_update(of=("self",)).select_related("pool").filter(
             pool__name=pool, client_token=client_token, instance_id=measured.instance_id
@@ -149,7 +149,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
         if node is None:
             raise Conflict("No node exists for this machine yet. Try again.")
         if node.state not in PENDING:
-            raise Unauthenticated(JOIN_REFUSED)
+            raise Unauthenticated(JOIN_REJECTED)
         first = node.joined_at is None
         node.joined_at, node.address, node.devices = at, measured.address, list(measured.devices)
         node.cpu_milli = min(node.cpu_milli, measured.cpu_milli)

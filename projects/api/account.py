@@ -112,8 +112,8 @@ class PasswordView(ApiView):
         try:
             with password_attempt(request._request, name, wrong_password_error) as self.budget:
                 yield
-        except rate_limits.LimitExceeded as refusal:
-            self.budget = refusal.budget
+        except rate_limits.LimitExceeded as rejection:
+            self.budget = rejection.budget
             raise
 
 

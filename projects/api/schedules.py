@@ -79,7 +79,7 @@ class ScheduleDetailResponse(ScheduleResponse):
 class ScheduleRunResponse(ResponseModel):
     id: int
     due_at: datetime
-    outcome: Literal["submitted", "queued", "skipped", "refused"]
+    outcome: Literal["submitted", "queued", "skipped", "rejected"]
     message: str
     started_by: str | None = Field(description="User who started the run by hand; null for due times.")
     workload: str | None = Field(description="Name of the workload or array; null if it was deleted.")

@@ -42,7 +42,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         """Return the connection's credential and scopes. The default credential is the browser session."""
         return Credential(session_key=session_key(self.scope["headers"])), ALL_SCOPES
 
-    async def refuse(self, code: int) -> None:
+    async def reject(self, code: int) -> None:
         """Close an accepted socket with a code that states the reason."""
         await self.close(code)
 
@@ -67,7 +67,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         code = await self._register()
         if code:
             await self.accept()
-            await self.refuse(code)
+            await self.reject(code)
             return
         await self.prepare()
         await self.accept()
@@ -120,7 +120,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.tasks[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.tasks[0]
-        await self.refuse(code)
+        await self.reject(code)
 
     async def _run_sender(self) -> None:
         try:

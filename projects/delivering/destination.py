@@ -57,12 +57,12 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
     except UnicodeError:
         raise ForbiddenAddress(f"{host} is not a host name") from None
     for address in addresses:
-        if (reason := find_refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
-            raise ForbiddenAddress(describe_refusal(host, str(address), reason))
+        if (reason := find_rejection(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
+            raise ForbiddenAddress(describe_rejection(host, str(address), reason))
     return Destination(secure, host, port, path, str(addresses[0]))
 
 
-def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | None:
+def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
     """Return why requests to a URL are forbidden, or None.
 
     Only literal addresses and names of this machine are checked. Other names are resolved and checked on
@@ -73,8 +73,8 @@ def find_refusal_without_lookup(url: str, allowed: Collection[str]) -> str | Non
         if not _is_ip_literal(host) and host.split(".")[-1] != "localhost":
             return None
         resolve_destination(url, allowed)
-    except ForbiddenAddress as refused:
-        return str(refused)
+    except ForbiddenAddress as rejected:
+        return str(rejected)
     except OSError:
         return None
     return None
@@ -89,14 +89,14 @@ def _is_ip_literal(host: str) -> bool:
     return True
 
 
-def describe_refusal(host: str, address: str, reason: str) -> str:
-    """Return the reason of `find_refusal`, such as "which is …", as a sentence without a full stop."""
+def describe_rejection(host: str, address: str, reason: str) -> str:
+    """Return the reason of `find_rejection`, such as "which is …", as a sentence without a full stop."""
     if host.strip("[]") == address:
         return f"{host} {reason.removeprefix('which ')}"
     return f"{host} resolves to {address}, {reason}"
 
 
-def find_refusal(
+def find_rejection(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
     """Return why connections to this address are forbidden, or None."""

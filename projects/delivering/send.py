@@ -20,8 +20,8 @@ def send(delivery: Delivery, now: datetime) -> None:
             _send_mail(delivery)
         else:
             _post_webhook(delivery, now)
-    except ForbiddenAddress as refused:
-        raise DeliveryError(str(refused), permanent=True) from None
+    except ForbiddenAddress as rejected:
+        raise DeliveryError(str(rejected), permanent=True) from None
     except (OSError, smtplib.SMTPException) as error:
         raise DeliveryError(f"{type(error).__name__}: {error}") from None
     except ValueError as error:  # an invalid email address

@@ -56,7 +56,7 @@ def engine_facts(
         error=process.error or engine.sync_message,
         started_once=process.started_once,
         connected=probe.connected,
-        refusal=probe.refusal,
+        rejection=probe.rejection,
         connection_failures=engine.connection_failures,
         connection_error=probe.error if probe.unreachable else "",
         healthy=probe.healthy,

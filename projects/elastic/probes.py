@@ -30,21 +30,21 @@ PROBE_INTERVAL = timedelta(seconds=5)
 RETRY_INTERVAL = timedelta(seconds=2)  # delay after a failed connection attempt
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
 NO_CONNECTION = (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT)
-PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REFUSED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)
+PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REJECTED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Result of probing an inference engine.
 
-    `healthy` is None if health was not checked. `refusal` explains why the engine cannot join the
+    `healthy` is None if health was not checked. `rejection` explains why the engine cannot join the
     service. `unreachable` is True if no connection was possible or the engine did not respond in
     time.
     """
 
     healthy: bool | None = None
     connected: bool | None = None
-    refusal: str = ""
+    rejection: str = ""
     running: int | None = None
     weight_version: str | None = None
     error: str = ""
@@ -125,15 +125,15 @@ def _connect_engine(url: str, adapter: EngineAdapter, context: ProbeContext) -> 
         identity = adapter.identity(url)
     except ServingError as error:
         return Probe(
-            connected=False if error.kind in PERMANENT else None, refusal=str(error), error=str(error),
+            connected=False if error.kind in PERMANENT else None, rejection=str(error), error=str(error),
             unreachable=error.kind in NO_CONNECTION,
         )  # fmt: skip
     if context.seed is not None and (differing := differing_parameters(context.seed, identity)):
         return Probe(
-            connected=False, refusal=f"{url} differs from the initial engines in: {', '.join(differing)}."
+            connected=False, rejection=f"{url} differs from the initial engines in: {', '.join(differing)}."
         )
     if context.seed is None and context.model not in ("default", identity.model):
-        return Probe(connected=False, refusal=f"{url} serves {identity.model}, not {context.model}.")
+        return Probe(connected=False, rejection=f"{url} serves {identity.model}, not {context.model}.")
     return Probe(connected=True, weight_version=identity.weight_version)
 
 

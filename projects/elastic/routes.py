@@ -126,7 +126,7 @@ def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: d
     try:
         router.mark_unhealthy(engine.router_url)
     except ServingError as error:
-        if error.kind is not ErrorKind.REFUSED or _is_registered(router, engine.router_url):
+        if error.kind is not ErrorKind.REJECTED or _is_registered(router, engine.router_url):
             raise  # otherwise, the engine is not registered and receives no requests
     crash_point("services.isolated")
     with fence():

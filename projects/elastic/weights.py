@@ -135,6 +135,6 @@ def _copy_from_initial(engine: InferenceEngine, view: View, adapter: EngineAdapt
     """Copy weights from the first healthy initial inference engine. Return the copied version."""
     seeds = healthy_initial_engines(view.engines)
     if not seeds:
-        raise ServingError(ErrorKind.REFUSED, engine.url, "no initial engine is healthy")
+        raise ServingError(ErrorKind.REJECTED, engine.url, "no initial engine is healthy")
     group = f"berth-{uuid.uuid4().hex}"
     return copy_weights(adapter, seeds[0].url, engine.url, group=group, seconds=COPY_SECONDS)

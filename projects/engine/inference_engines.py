@@ -36,7 +36,7 @@ class InferenceEngineFacts:
     error: str = ""  # reason the process ended
     started_once: bool = False
     connected: bool | None = None
-    refusal: str = ""
+    rejection: str = ""
     connection_failures: int = 0
     connection_error: str = ""
     healthy: bool | None = None
@@ -125,7 +125,7 @@ def _move_forward(engine: InferenceEngineFacts) -> EngineMove | None:
         return EngineMove("HEALTH_CHECKING")
     if engine.state == "CONNECTING":
         if engine.connected is False:
-            return EngineMove("REMOVING", "FAILED", "init", engine.refusal)
+            return EngineMove("REMOVING", "FAILED", "init", engine.rejection)
         return EngineMove("HEALTH_CHECKING") if engine.connected else None
     if engine.state == "HEALTH_CHECKING" and engine.healthy:
         return EngineMove("READY" if engine.origin == "initial" else "WEIGHT_SYNCING")

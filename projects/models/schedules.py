@@ -22,7 +22,7 @@ class RunOutcome(models.TextChoices):
     SUBMITTED = "submitted"
     QUEUED = "queued"
     SKIPPED = "skipped"
-    REFUSED = "refused"
+    REJECTED = "rejected"
 
 
 class Schedule(models.Model):

@@ -11,7 +11,7 @@ from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.db.crash_points import crash_point
 from berth.db.wake import wake
-from projects.code.git import FetchedCommit, GitFailure, GitRefusal
+from projects.code.git import FetchedCommit, GitFailure, GitRejection
 from projects.models import CodeFetch, Phase, SecretUse, SecretValue, UserSecret, Workload
 from projects.services import announce, events
 from projects.services.arrays.progress import lock_task_arrays
@@ -153,7 +153,7 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 def error_text(error: Exception) -> str:
     """Return an error as a sentence. Fetch errors are already sentences, which may begin with a host."""
-    if isinstance(error, GitRefusal | GitFailure):
+    if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

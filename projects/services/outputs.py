@@ -22,7 +22,7 @@ MIB = 2**20
 CHUNKS_AT_ONCE = 4  # maximum number of chunks in memory
 
 
-class OutputsRefused(Exception):
+class OutputsRejected(Exception):
     """Raised if a pod's outputs cannot be stored. The message states the reason for users."""
 
 
@@ -48,13 +48,13 @@ def store_files(
 def _check_size(files: Sequence[PodFile]) -> None:
     size, limit = sum(file.size for file in files), settings.BERTH_OUTPUTS_MIB * MIB
     if len(files) > settings.BERTH_CODE_FILES:
-        raise OutputsRefused(
+        raise OutputsRejected(
             f"The outputs contain {len(files):,} files, but the maximum is {settings.BERTH_CODE_FILES:,}. "
             "Pack them into an archive, or declare fewer paths."
         )
     if size > limit:
         largest = max(files, key=lambda file: file.size)
-        raise OutputsRefused(
+        raise OutputsRejected(
             f"The outputs have {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. The largest "
             f"file is {largest.path} with {largest.size / MIB:,.1f} MiB."
         )
@@ -87,8 +87,8 @@ def _write(project: Project, contents: dict[str, bytes], now: datetime) -> None:
         raise _no_space(project) from error
 
 
-def _no_space(project: Project) -> OutputsRefused:
-    return OutputsRefused(
+def _no_space(project: Project) -> OutputsRejected:
+    return OutputsRejected(
         f"The outputs do not fit into the storage of project {project.name}, which has "
         f"{settings.BERTH_CODE_PROJECT_MIB:,} MiB for code and outputs. Delete ended workloads, then "
         "their outputs are deleted within a day."

@@ -11,7 +11,7 @@ from pools.buckets.writer import BucketWriter, UploadGone
 from pools.engine.volumes import Volume
 from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
 from pools.runtimes.shim.transfers.listing import FILES_MAX, GIB, path_problem
-from projects.services.outputs import OutputsRefused
+from projects.services.outputs import OutputsRejected
 
 PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
 PARTS_MAX = 10_000  # maximum number of parts in one upload
@@ -120,12 +120,12 @@ class Transfer:
         sizes.update((file.path, file.size) for file in self._files)
         total, limit = sum(sizes.values()), self._volume.max_gib * GIB
         if self._files and total > limit:
-            raise OutputsRefused(
+            raise OutputsRejected(
                 f"With the changes, the volume would hold {total / GIB:,.1f} GiB, which exceeds its limit of "
                 f"{limit / GIB:g} GiB. Ask an admin to raise the volume's max_gib or to delete objects."
             )
         if self._files and len(sizes) > FILES_MAX:
-            raise OutputsRefused(
+            raise OutputsRejected(
                 f"With the changes, the volume would hold {len(sizes):,} objects, but the maximum is "
                 f"{FILES_MAX:,}."
             )

@@ -17,9 +17,9 @@ from projects.delivering.destination import (
     Address,
     Destination,
     ForbiddenAddress,
-    describe_refusal,
+    describe_rejection,
     embedded_ipv4,
-    find_refusal,
+    find_rejection,
 )
 
 MAX_LENGTH = 400
@@ -108,7 +108,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     for address in addresses:
         reason = _rejection_reason(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
         if reason is not None:
-            raise ForbiddenAddress(describe_refusal(host, address, reason))
+            raise ForbiddenAddress(describe_rejection(host, address, reason))
     return tuple(dict.fromkeys(addresses))
 
 
@@ -122,7 +122,7 @@ def _rejection_reason(
     reach: AddressPolicy,
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network],
 ) -> str | None:
-    if (reason := find_refusal(address, networks)) is not None:
+    if (reason := find_rejection(address, networks)) is not None:
         return f"{reason} and not in BERTH_SERVICE_NETWORKS" if reason == NOT_PUBLIC else reason
     if not is_local(address):
         return None

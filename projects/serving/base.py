@@ -13,7 +13,7 @@ class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # Berth must not call this address
     UNREACHABLE = "unreachable"  # no connection could be made
     TIMEOUT = "timeout"  # no complete response arrived in time, but the request may have taken effect
-    REFUSED = "refused"  # the request was rejected
+    REJECTED = "refused"  # the request was rejected
     UNREADABLE = "unreadable"  # the response is truncated, too large or implausible
     UNSUPPORTED = "unsupported"  # this kind of engine or router does not support the call
 

@@ -20,13 +20,13 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
     """
     version = adapter.weight_version(seed)
     if not version:
-        raise ServingError(ErrorKind.REFUSED, to, f"the seed engine {seed} reports no weight version")
+        raise ServingError(ErrorKind.REJECTED, to, f"the seed engine {seed} reports no weight version")
     adapter.pause(to)
     try:
         adapter.copy_weights(seed, to, group=group, seconds=seconds)
         if (current := adapter.weight_version(seed)) != version:
             message = f"the seed engine changed from version {version} to {current} during the copy"
-            raise ServingError(ErrorKind.REFUSED, to, message)
+            raise ServingError(ErrorKind.REJECTED, to, message)
         adapter.flush(to)
         adapter.set_weight_version(to, version)
     except BaseException:

@@ -47,7 +47,9 @@ class WireResponse:
     def raise_for_status(self) -> "WireResponse":
         if self.is_success:
             return self
-        raise ServingError(ErrorKind.REFUSED, self.address, f"responded with {self.status}: {self._reason()}")
+        raise ServingError(
+            ErrorKind.REJECTED, self.address, f"responded with {self.status}: {self._reason()}"
+        )
 
     def _reason(self) -> str:
         """Return a failed response's text. If the text is empty or HTML, return the meaning of the status."""
@@ -98,8 +100,8 @@ class Wire:
         deadline = time.monotonic() + limit
         try:
             return self._exchange(method, base, path, body, limit)
-        except ForbiddenAddress as refused:
-            raise ServingError(ErrorKind.FORBIDDEN, base, str(refused)) from None
+        except ForbiddenAddress as rejected:
+            raise ServingError(ErrorKind.FORBIDDEN, base, str(rejected)) from None
         except (OSError, http.client.HTTPException) as error:
             raise self._to_serving_error(error, base, limit, late=time.monotonic() >= deadline) from None
 

@@ -46,8 +46,8 @@ NO_DATABASE = ErrorPage(
 NOT_FOUND = ErrorPage(404, "Not found", "There is no page at this address.")
 
 
-async def send_page(send: Send, refusal: ErrorPage) -> None:
-    body = PAGE.format(title=escape(refusal.title), text=escape(refusal.text)).encode()
+async def send_page(send: Send, rejection: ErrorPage) -> None:
+    body = PAGE.format(title=escape(rejection.title), text=escape(rejection.text)).encode()
     headers = [*HEADERS, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.start", "status": rejection.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -233,8 +233,8 @@ def resend(request: Request, delivery_id: int) -> HttpResponse:
     if request.method == "POST":
         try:
             service.resend(actor=request.actor, subscription=row, delivery=delivery, now=timezone.now())
-        except (Conflict, Forbidden) as refusal:
-            error = refusal.detail
+        except (Conflict, Forbidden) as rejection:
+            error = rejection.detail
         else:
             message = f"Delivery to {to} queued again. Its state is listed under Deliveries."
             return done(request, message, to=reverse("notifications"))

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
-from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
+from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
@@ -59,14 +59,16 @@ class Forecast:
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     """Return the forecast for each workload that the plan leaves pending."""
     by_name = {workload.name: workload for workload in snapshot.workloads}
-    by_pool: dict[str, list[Refusal]] = {}
-    for refusal in plan.refusals:
-        by_pool.setdefault(refusal.pool, []).append(refusal)
+    by_pool: dict[str, list[Rejection]] = {}
+    for rejection in plan.rejections:
+        by_pool.setdefault(rejection.pool, []).append(rejection)
     result: dict[str, Forecast] = {}
-    for pool, refusals in by_pool.items():
+    for pool, rejections in by_pool.items():
         future = _FutureCapacity(snapshot, plan, pool, by_name)
-        for refusal in sorted(refusals, key=lambda refusal: refusal.position or 0):
-            result[refusal.workload] = _forecast(refusal, by_name[refusal.workload], future, snapshot.now)
+        for rejection in sorted(rejections, key=lambda rejection: rejection.position or 0):
+            result[rejection.workload] = _forecast(
+                rejection, by_name[rejection.workload], future, snapshot.now
+            )
     return result
 
 
@@ -83,17 +85,17 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     return gpu, cpu, memory
 
 
-def _forecast(refusal: Refusal, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
-    reason = refusal.blockers[0].reason
-    if refusal.expected_start is not None:
+def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
+    reason = rejection.blockers[0].reason
+    if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.
-        future.start(workload, refusal.expected_start)
-        return Forecast(refusal.expected_start, ASSUMPTIONS)
+        future.start(workload, rejection.expected_start)
+        return Forecast(rejection.expected_start, ASSUMPTIONS)
     if reason in UNKNOWN_START:
         return Forecast(None, UNKNOWN_START[reason])
     if workload.pods:
         return Forecast(None, PARTLY_PLACED)
-    if refusal.position is not None and refusal.position > MAX_ESTIMATES:
+    if rejection.position is not None and rejection.position > MAX_ESTIMATES:
         return Forecast(None, TOO_FAR_BACK)
     return future.start(workload, max(now, workload.backoff_until or now))
 

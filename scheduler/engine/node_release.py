@@ -90,8 +90,8 @@ def is_settled(plan: Plan, pool: str) -> bool:
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
         and all(
-            refusal.pool != pool or refusal.blockers[0].reason in CAPACITY_INDEPENDENT
-            for refusal in plan.refusals
+            rejection.pool != pool or rejection.blockers[0].reason in CAPACITY_INDEPENDENT
+            for rejection in plan.rejections
         )
     )
 

@@ -128,7 +128,7 @@ class Eviction:
     whole: bool  # whether the entire gang is requeued
     victim: tuple[QueueImpact, ...] = ()  # the project, then its department
     winner: tuple[QueueImpact, ...] = ()
-    refused: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
+    rejected: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
     earns_backoff: bool = True  # False if only the victim's turn ended; it may then restart immediately
 
@@ -146,7 +146,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Rejection:
     workload: str
     blockers: tuple[Blocker, ...]  # most important reason first; never empty
     position: int | None  # 1 for the next workload in its pool; None if unschedulable or reserved
@@ -209,7 +209,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Plan:
     bundles: tuple[Bundle, ...] = ()
-    refusals: Sequence[Refusal] = ()  # pool by pool, in queue order
+    rejections: Sequence[Rejection] = ()  # pool by pool, in queue order
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0

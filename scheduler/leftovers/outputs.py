@@ -8,7 +8,7 @@ from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.files.base import FilesGone
 from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs
-from projects.services.outputs import OutputsRefused, store_files
+from projects.services.outputs import OutputsRejected, store_files
 from scheduler.leftovers.collector import LeftoversCollector
 
 PODS_PER_ROUND = 20
@@ -33,7 +33,7 @@ class OutputsCollector(LeftoversCollector):
             listing = runtime.list_files(str(pod.pk), outputs.paths)
             project = pod.workload.project
             tree = store_files(project, runtime, str(pod.pk), listing, now, lambda: self._renew(held))
-        except (OutputsRefused, FilesGone) as error:
+        except (OutputsRejected, FilesGone) as error:
             self._fail(outputs, held, error)
         except (RuntimeFailure, StoreFailure, LookupError, OSError) as error:
             self._postpone(outputs, held, now, error)

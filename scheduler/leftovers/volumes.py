@@ -17,7 +17,7 @@ from pools.runtimes.files.base import FilesGone, VolumeChanges
 from pools.runtimes.files.reading import SKIPPED_MAX
 from projects.models import OutputState, PodOutputs
 from projects.services import events
-from projects.services.outputs import OutputsRefused
+from projects.services.outputs import OutputsRejected
 from scheduler.leftovers.collector import LeftoversCollector, sentence
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class VolumesCollector(LeftoversCollector):
             if transfer is not None and not transfer.run(is_time_up):
                 self._update(outputs, held, progress=transfer.progress.to_json(), message="", attempts=0)
                 return
-        except (OutputsRefused, FilesGone) as error:
+        except (OutputsRejected, FilesGone) as error:
             self._fail(outputs, held, error)
         except (RuntimeFailure, Conflict, Unavailable, LookupError, OSError) as error:
             self._postpone(outputs, held, self._clock.now(), error)
@@ -172,7 +172,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
-        raise OutputsRefused(
+        raise OutputsRejected(
             f"Pool {pool.name} no longer has the volume {outputs.volume} for project {project} to write to."
         )
     return volume

@@ -25,9 +25,9 @@ class SentCommands:
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
-    refused: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last rejected start of each pod
+    rejected: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last rejected start of each pod
     # by workload: time of the first rejection, and number of releases after repeated rejections
-    refused_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    rejected_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # whether the last tick postponed some starts to the next tick
 

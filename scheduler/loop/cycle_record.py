@@ -11,7 +11,7 @@ from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import span
-from scheduler.engine.explain.refusals import Refusals
+from scheduler.engine.explain.rejections import Rejections
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, Pool
 from scheduler.engine.plan import Bundle, Evict, Plan, QueueReport
@@ -84,7 +84,7 @@ class CycleTimer:
             decide_ms=self.milliseconds["decide"],
             nodes=len(view.snapshot.nodes),
             workloads=len(view.snapshot.workloads),
-            pending=len(plan.refusals),
+            pending=len(plan.rejections),
             bundles=len(plan.bundles),
             trials=plan.trials,
             engine=engine_version(),
@@ -159,8 +159,8 @@ def _record(
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         explained_count = 0
         if explains:
-            refusals = with_pool_readiness(plan.refusals, view.below_threshold)
-            explained_count = memory.explanations.write(view, refusals, record.pk, predicted)
+            rejections = with_pool_readiness(plan.rejections, view.below_threshold)
+            explained_count = memory.explanations.write(view, rejections, record.pk, predicted)
         if newest:
             totals = totals_by_queue()
             store_queue_statuses(view, plan.queues, totals)
@@ -238,9 +238,9 @@ def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
 
     Return whether parts may remain.
     """
-    refusals = run.plan.refusals
+    rejections = run.plan.rejections
     is_due = memory.explained.is_due_at(run.record.pending, run.view.at)
-    return is_due and isinstance(refusals, Refusals) and refusals.expand(PART_SIZE)
+    return is_due and isinstance(rejections, Rejections) and rejections.expand(PART_SIZE)
 
 
 def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:

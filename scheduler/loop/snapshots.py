@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import connection
 from pydantic_core import to_json
 
-from scheduler.engine.explain.refusals import Position, Refusals
+from scheduler.engine.explain.rejections import Position, Rejections
 from scheduler.engine.model import Snapshot
-from scheduler.engine.plan import Blocker, Evict, Place, Plan, Refusal, Step
+from scheduler.engine.plan import Blocker, Evict, Place, Plan, Rejection, Step
 from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
 from scheduler.models import Cycle
 from scheduler.simulator.scenario.export import snapshot_to_scenario
@@ -67,26 +67,26 @@ def plan_document(plan: Plan) -> Document:
             }
             for bundle in plan.bundles
         ],
-        "pending": _pending_document(plan.refusals),
+        "pending": _pending_document(plan.rejections),
         "shares": {f"{report.queue} on {report.pool}": list(report.share) for report in plan.queues},
     }
 
 
-def _pending_document(refusals: Iterable[Refusal]) -> Document:
+def _pending_document(rejections: Iterable[Rejection]) -> Document:
     """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by `id()` of the blockers
     document: Document = {}
-    for workload, position, blockers in _queue_positions(refusals):
+    for workload, position, blockers in _queue_positions(rejections):
         if id(blockers) not in reasons:
             reasons[id(blockers)] = blockers, [str(blocker.reason) for blocker in blockers]
         document[workload] = [position, *reasons[id(blockers)][1]]
     return document
 
 
-def _queue_positions(refusals: Iterable[Refusal]) -> Iterator[Position]:
-    if isinstance(refusals, Refusals):
-        return refusals.positions()
-    return ((refusal.workload, refusal.position, refusal.blockers) for refusal in refusals)
+def _queue_positions(rejections: Iterable[Rejection]) -> Iterator[Position]:
+    if isinstance(rejections, Rejections):
+        return rejections.positions()
+    return ((rejection.workload, rejection.position, rejection.blockers) for rejection in rejections)
 
 
 def load_snapshot(cycle: Cycle) -> StoredCycle | None:

@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from projects.delivering.destination import describe_refusal, embedded_ipv4, find_refusal
+from projects.delivering.destination import describe_rejection, embedded_ipv4, find_rejection
 from projects.serving.addresses import PRIVATE, THIS_MACHINE, is_local
 from scheduler.registries.base import RegistryError, RegistryFault
 
@@ -81,11 +81,11 @@ class RegistryCalls:
         addresses = [str(entry[4][0]) for entry in entries]
         for text in addresses:
             address = ipaddress.ip_address(text.partition("%")[0])
-            reason = find_refusal(address, NETWORKS)
+            reason = find_rejection(address, NETWORKS)
             if reason is None and port in self.access.own_ports and is_local(embedded_ipv4(address)):
                 reason = "which is this machine, and the port is used by Berth itself"
             if reason is not None:
-                message = f"The registry {describe_refusal(host, text, reason)}."
+                message = f"The registry {describe_rejection(host, text, reason)}."
                 raise RegistryError(RegistryFault.FORBIDDEN, message)
         return addresses[0]
 

@@ -7,7 +7,7 @@ from berth.core.amounts import MILLI, Amounts, Bounds
 from berth.core.blocker_numbers import AMOUNTS
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
-from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
+from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Rejection
 from scheduler.simulator.gangs import ALLOCATED_STATES, RUNNING_STATES, has_pod_in, is_finished
 
 FORMAT = "berth.plan/1"
@@ -22,11 +22,11 @@ Document = dict[str, Any]
 def build_result(
     cycles: Sequence[Sequence[Document]], after: Snapshot, last: Plan, seconds: float
 ) -> Document:
-    refusals = {refusal.workload: refusal for refusal in last.refusals}
+    rejections = {rejection.workload: rejection for rejection in last.rejections}
     return {
         "format": FORMAT,
         "cycles": [{"decisions": list(decisions)} for decisions in cycles],
-        "workloads": {w.name: _workload_document(w, refusals.get(w.name)) for w in after.workloads},
+        "workloads": {w.name: _workload_document(w, rejections.get(w.name)) for w in after.workloads},
         "queues": _queue_documents(last),
         "nodes": _node_documents(after),
         "demand": {
@@ -105,9 +105,9 @@ def _pod_moves(steps: Sequence[Place | Evict]) -> list[Document]:
     return list(pods.values())
 
 
-def _workload_document(workload: Workload, refusal: Refusal | None) -> Document:
+def _workload_document(workload: Workload, rejection: Rejection | None) -> Document:
     phase = _phase_after_plan(workload)
-    is_pending = refusal is not None and phase in ("pending", "reserved", "running")
+    is_pending = rejection is not None and phase in ("pending", "reserved", "running")
     milli_gpus = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in ALLOCATED_STATES)
     return {
         "phase": phase,
@@ -119,9 +119,9 @@ def _workload_document(workload: Workload, refusal: Refusal | None) -> Document:
                 "message": blocker.message,
                 "numbers": _in_units(blocker.numbers),
             }
-            for blocker in (refusal.blockers if refusal is not None and is_pending else ())
+            for blocker in (rejection.blockers if rejection is not None and is_pending else ())
         ],
-        "position": refusal.position if refusal is not None and is_pending else None,
+        "position": rejection.position if rejection is not None and is_pending else None,
     }
 
 

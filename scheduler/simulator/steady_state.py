@@ -12,7 +12,7 @@ from berth.core.amounts import MILLI
 from scheduler.engine.actions.backfill import hold_period
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
-from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan, Reason, Refusal
+from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan, Reason, Rejection
 from scheduler.simulator.gangs import LIVE_STATES, RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.simulation import World
 
@@ -29,9 +29,9 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> 
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two
-    refusals = {refusal.workload: refusal for refusal in plan.refusals}
+    rejections = {rejection.workload: rejection for rejection in plan.rejections}
     with_demand = [
-        workload for workload in now.workloads if _has_demand(workload, refusals.get(workload.name))
+        workload for workload in now.workloads if _has_demand(workload, rejections.get(workload.name))
     ]
     times = chain(_decision_times(now), _hold_times(now, with_demand))
     if any(time > now.now for time in times):
@@ -41,18 +41,18 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> 
     )
 
 
-def _has_demand(workload: Workload, refusal: Refusal | None) -> bool:
+def _has_demand(workload: Workload, rejection: Rejection | None) -> bool:
     """Return whether the workload could use freed resources to start or to scale up."""
     if is_finished(workload):
         return False
-    if refusal is not None:
-        return not _can_never_start(refusal, workload)
+    if rejection is not None:
+        return not _can_never_start(rejection, workload)
     return len(workload.pods) < sum(role.max for role in leaf_roles(workload.tree))
 
 
-def _can_never_start(refusal: Refusal, workload: Workload) -> bool:
+def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
     """Return whether the workload cannot start in any of its pools, even if resources become free."""
-    reasons = {blocker.reason for blocker in refusal.blockers}
+    reasons = {blocker.reason for blocker in rejection.blockers}
     return reasons <= CANNOT_START_REASONS or (
         len(workload.pools) == 1 and not reasons.isdisjoint(CANNOT_START_REASONS)
     )

@@ -101,8 +101,8 @@ def test_code_of_another_project_cannot_be_used_even_if_its_digest_is_known(
 ) -> None:
     grace = caller("grace")
     tree = upload(dave, {"a.py": b"secret"})
-    refused = submit(grace, tree, project="ads")
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "code.tree")
+    rejected = submit(grace, tree, project="ads")
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "code.tree")
     missing = grace("PUT", "projects/ads/code/tree", {"files": [entry("a.py", b"secret")]}).json()["missing"]
     assert missing == [digest(b"secret")], "the content must be sent to the other project too"
     assert grace("PUT", TREE, {"files": [entry("a.py", b"secret")]}).status_code == 404

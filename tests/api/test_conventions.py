@@ -32,8 +32,8 @@ def test_revoked_token_and_deactivated_user_are_rejected(cast: Cast, dave: Calle
 def test_token_is_restricted_to_its_scopes(caller: Callable[..., Caller]) -> None:
     reader, writer = caller("alice", "read"), caller("alice", "write")
     assert reader.get("departments").status_code == 200
-    refused = reader.post("workloads", training(project="vision"))
-    assert (refused.status_code, refused.json()["allowed"]) == (403, ["write"])
+    rejected = reader.post("workloads", training(project="vision"))
+    assert (rejected.status_code, rejected.json()["allowed"]) == (403, ["write"])
     assert writer.post("workloads", training(project="vision")).status_code == 201
     assert writer.get("departments").status_code == 403
     assert writer.post("departments", {"name": "new"}).json()["allowed"] == ["admin"]
@@ -65,9 +65,9 @@ def test_session_cookie_authenticates_and_writes_require_a_csrf_token(cast: Cast
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(cast.dave.user)
     assert browser.get("/api/v1/whoami").json()["username"] == "dave"
-    refused = browser.post("/api/v1/workloads", training(project="vision"), content_type="application/json")
-    assert refused.status_code == 403
-    assert refused["Content-Type"] == "application/problem+json"
+    rejected = browser.post("/api/v1/workloads", training(project="vision"), content_type="application/json")
+    assert rejected.status_code == 403
+    assert rejected["Content-Type"] == "application/problem+json"
 
 
 def test_responses_have_rate_limit_headers(dave: Caller, settings: Any) -> None:

@@ -40,9 +40,9 @@ def test_department_with_projects_is_not_deleted(alice: Caller) -> None:
 def test_department_admin_creates_projects_only_in_their_department(bob: Caller) -> None:
     made = bob.post("projects", {"name": "audio", "department": "research"})
     assert (made.status_code, made.json()["department"]) == (201, "research")
-    refused = bob.post("projects", {"name": "audio2", "department": "product"})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["path"] == "department"
+    rejected = bob.post("projects", {"name": "audio2", "department": "product"})
+    assert rejected.status_code == 422
+    assert rejected.json()["errors"][0]["path"] == "department"
 
 
 @pytest.mark.heavy

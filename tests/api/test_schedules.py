@@ -24,8 +24,8 @@ def put(caller: Caller, body: dict[str, Any], headers: dict[str, str] = NEW, pat
 
 def problem(answer: Any) -> dict[str, str]:
     assert answer.status_code == 422, answer.content
-    (refusal,) = answer.json()["errors"]
-    return refusal
+    (rejection,) = answer.json()["errors"]
+    return rejection
 
 
 def test_schedule_is_created_with_its_next_runs(cast: Cast, dave: Caller) -> None:
@@ -71,11 +71,11 @@ def test_error_names_the_invalid_schedule_value(
     set_template(actor=cast.dave, project=cast.vision, name="train", text="command: a\nroles: [{gpu: 1}]\n")
     answer = put(dave, {**BODY, **change})
     assert answer.status_code == 422
-    refusals = answer.json()["errors"]
-    refusal = refusals[0]
-    assert refusal["path"].startswith(path.removeprefix("template."))
-    assert message in refusal["message"]
-    assert allowed in refusal["allowed"]
+    rejections = answer.json()["errors"]
+    rejection = rejections[0]
+    assert rejection["path"].startswith(path.removeprefix("template."))
+    assert message in rejection["message"]
+    assert allowed in rejection["allowed"]
     assert not Schedule.objects.exists()
 
 

@@ -51,8 +51,8 @@ def test_personal_secret_belongs_to_its_user_only(cast: Cast, caller: Callable[.
     assert frank.get("secrets/wandb").json()["version"] == 1
     assert [item["name"] for item in dave.get("secrets").json()["items"]] == ["wandb"]
     assert dave.get("secrets/wandb/uses").json()["items"] == []
-    refused = dave("PUT", "secrets/hub", LOGIN)
-    assert refused.status_code == 422 and "personal secrets" in refused.content.decode()
+    rejected = dave("PUT", "secrets/hub", LOGIN)
+    assert rejected.status_code == 422 and "personal secrets" in rejected.content.decode()
     assert dave("DELETE", "secrets/wandb").status_code == 204
     assert not dave.get("secrets").json()["items"] and frank.get("secrets/wandb").status_code == 200
     everything = caller("alice").get("audit", object_type="usersecret").content.decode()
@@ -120,8 +120,8 @@ def test_members_list_secret_names_and_admins_set_values(
 
 
 def test_token_without_the_admin_scope_cannot_set_a_secret(caller: Callable[..., Caller]) -> None:
-    refused = caller("carol", "write")("PUT", f"{PROJECT}/a", {"value": TOKEN})
-    assert (refused.status_code, refused.json()["allowed"]) == (403, ["admin"])
+    rejected = caller("carol", "write")("PUT", f"{PROJECT}/a", {"value": TOKEN})
+    assert (rejected.status_code, rejected.json()["allowed"]) == (403, ["admin"])
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_error_for_an_unknown_secret_suggests_the_nearest_name(
         "name": "train", "project": "vision", "command": "true", "roles": [{"name": "w", "gpu": 1}],
         "secrets": [{"name": "hf-tokn", "env": "HF_TOKEN"}],
     }  # fmt: skip
-    refused = caller("dave").post("workloads", document)
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["allowed"] == "Did you mean `hf-token`?"
+    rejected = caller("dave").post("workloads", document)
+    assert rejected.status_code == 422
+    assert rejected.json()["errors"][0]["allowed"] == "Did you mean `hf-token`?"
     document["secrets"] = [{"name": "hf-token", "env": "HF_TOKEN"}]
     accepted = caller("dave").post("workloads", document)
     assert accepted.status_code == 201

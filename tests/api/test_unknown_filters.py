@@ -118,12 +118,12 @@ def test_hidden_object_is_rejected_like_one_that_does_not_exist(
     objects: Cast, dave: Caller, path: str, parameter: str
 ) -> None:
     hidden = HIDDEN[parameter]
-    refusal = problem(dave.get(path, **{parameter: hidden}))
-    assert hidden not in refusal["allowed"]
+    rejection = problem(dave.get(path, **{parameter: hidden}))
+    assert hidden not in rejection["allowed"]
     missing = problem(dave.get(path, **{parameter: "z" * len(hidden)}))
-    nearest_or_list = {refusal["allowed"], missing["allowed"]}
+    nearest_or_list = {rejection["allowed"], missing["allowed"]}
     assert len(nearest_or_list) == 1 or any("Did you mean" in text for text in nearest_or_list)
-    assert {**refusal, "received": "", "allowed": ""} == {**missing, "received": "", "allowed": ""}
+    assert {**rejection, "received": "", "allowed": ""} == {**missing, "received": "", "allowed": ""}
 
 
 @pytest.mark.heavy
@@ -131,8 +131,8 @@ def test_unknown_id_in_a_filter_is_rejected(objects: Cast, dave: Caller) -> None
     hidden = objects.speech.workloads.get()
     for path, name, noun in (("events", "workload", "a workload"), ("pods", "workload", "a workload")):
         for typed in (str(uuid.uuid4()), str(hidden.pk)):
-            refusal = problem(dave.get(path, **{name: typed}))
-            assert (refusal["path"], refusal["allowed"]) == (name, f"the ID of {noun} that you can see")
+            rejection = problem(dave.get(path, **{name: typed}))
+            assert (rejection["path"], rejection["allowed"]) == (name, f"the ID of {noun} that you can see")
     assert problem(dave.get("workloads", array=str(uuid.uuid4())))["path"] == "array"
 
 
@@ -147,9 +147,9 @@ def test_few_names_are_listed_and_many_are_described(objects: Cast, dave: Caller
 def test_account_without_a_role_learns_no_names(objects: Cast, frank: Caller) -> None:
     for path, parameter, typed, meant in FILTERS:
         for text in (typed, meant):
-            refusal = problem(frank.get(path, **{parameter: text}))
+            rejection = problem(frank.get(path, **{parameter: text}))
             nouns = ("project", "department", "node", "node pool", "workload", "workload or project")
-            assert refusal["allowed"] in ("frank", *(f"a {noun} that you can see" for noun in nouns)), path
+            assert rejection["allowed"] in ("frank", *(f"a {noun} that you can see" for noun in nouns)), path
 
 
 @pytest.mark.heavy

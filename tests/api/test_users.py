@@ -74,9 +74,9 @@ def test_nobody_deactivates_themselves_or_the_last_platform_admin(cast: Cast, al
 
 def test_last_platform_admin_keeps_the_role(cast: Cast, alice: Caller) -> None:
     role = Membership.objects.get(user=cast.alice.user, role="platform_admin")
-    refused = alice("DELETE", f"members/{role.pk}")
-    assert refused.status_code == 409
-    assert refused.json()["detail"] == (
+    rejected = alice("DELETE", f"members/{role.pk}")
+    assert rejected.status_code == 409
+    assert rejected.json()["detail"] == (
         "alice is the last active platform admin. Make another user platform admin first."
     )
     Membership.objects.create(user=cast.frank.user, role="platform_admin")
@@ -96,14 +96,14 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
     cast = make_cast()
     Membership.objects.create(user=cast.frank.user, role="platform_admin")
     start = threading.Barrier(2)
-    refusals = []
+    rejections = []
 
     def remove(actor: object, user: User) -> None:
         start.wait(120)
         try:
             act(actor=actor, user=user)
         except (Conflict, Forbidden) as error:  # Forbidden if the other was faster
-            refusals.append(error)
+            rejections.append(error)
         finally:
             connection.close()
 
@@ -115,7 +115,7 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
         thread.join(60)
     admins = Membership.objects.filter(role="platform_admin", user__is_active=True)
     assert admins.count() == 1
-    assert len(refusals) == 1
+    assert len(rejections) == 1
 
 
 def test_user_is_described_to_admins_of_their_scopes(cast: Cast, alice: Caller, carol: Caller) -> None:

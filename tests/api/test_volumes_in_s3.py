@@ -110,8 +110,8 @@ def test_access_key_is_write_only_and_pods_cannot_use_it(cast: Cast, alice: Call
     assert all(KEY.encode() not in text for text in texts)
     assert KEY_ID.encode() in texts[-1]
     use = {"secrets": [{"name": "s3-reader", "env": "KEY"}]}
-    refused = dave.post("workloads", training(project="vision") | use)
-    assert (refused.status_code, "s3-reader" in refused.json()["detail"]) == (422, True)
+    rejected = dave.post("workloads", training(project="vision") | use)
+    assert (rejected.status_code, "s3-reader" in rejected.json()["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_kubernetes_pools_reject_volumes_in_s3(store: ObjectStore) -> None:
     from berth.core.errors import Invalid
     from pools.engine.volumes import normalize_volumes
 
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_volumes([volume(store)], is_kubernetes=True)
-    assert str(refused.value.problems[0]).startswith(
+    assert str(rejected.value.problems[0]).startswith(
         "volumes[0].source: is not possible on Kubernetes, whose nodes run no program of Berth"
     )
 
@@ -269,8 +269,8 @@ def test_hanging_store_gets_few_requests_and_holds_no_database_connection(
     with ThreadPoolExecutor(CALLS_MAX) as threads:
         waiting = [threads.submit(fetch, number) for number in range(CALLS_MAX)]
         assert [calls.get(timeout=180) for _ in waiting] == [False] * CALLS_MAX
-        refused = agent.get(place)
-        assert (refused.status_code, "Try again" in refused.json()["detail"]) == (503, True)
+        rejected = agent.get(place)
+        assert (rejected.status_code, "Try again" in rejected.json()["detail"]) == (503, True)
         responds.set()
         assert [each.result(60) for each in waiting] == [200] * CALLS_MAX
     assert agent.get(place).status_code == 200
@@ -282,14 +282,14 @@ def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
 ) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     assert alice("DELETE", SECRET).status_code == 204
-    refused = agent.get(place)
-    assert (refused.status_code, refused.json()["detail"]) == (
+    rejected = agent.get(place)
+    assert (rejected.status_code, rejected.json()["detail"]) == (
         409, "The secret with its credentials, s3-reader, is missing. Contact an admin.",
     )  # fmt: skip
     alice("PUT", SECRET, CREDENTIALS)
     edit(alice, volume(store, projects=["ads"]))
-    refused = agent.get(place)
-    assert (refused.status_code, "no longer has this volume" in refused.json()["detail"]) == (409, True)
+    rejected = agent.get(place)
+    assert (rejected.status_code, "no longer has this volume" in rejected.json()["detail"]) == (409, True)
 
 
 def test_members_see_the_volume_but_neither_its_source_nor_its_settings(pod: Pod, dave: Caller) -> None:
@@ -327,9 +327,9 @@ def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(p
         "12 MB so far"
     )
     PodOutputs.objects.update(attempts=1, message="The credentials do not allow this.")
-    refused = agent.get(place)
-    assert refused.status_code == 503
-    assert refused.json()["detail"] == (
+    rejected = agent.get(place)
+    assert rejected.status_code == 503
+    assert rejected.json()["detail"] == (
         f"The changes that the pod {name} of earlier made to the volume cannot be stored now. The "
         "credentials do not allow this."
     )

@@ -61,10 +61,10 @@ def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
         connection.execute("UPDATE projects_project SET title = 'changed meanwhile'")
         connection.execute("CREATE TABLE unrelated_table (id int)")
     changed = contents(empty_url)
-    refused = admin("restore", str(backup_file), url=empty_url)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("berth: this database is not empty (")
-    assert "--force" in refused.stderr
+    rejected = admin("restore", str(backup_file), url=empty_url)
+    assert (rejected.returncode, rejected.stdout) == (1, "")
+    assert rejected.stderr.startswith("berth: this database is not empty (")
+    assert "--force" in rejected.stderr
     without_confirmation = admin("restore", str(backup_file), "--force", url=empty_url)
     assert without_confirmation.returncode == 2
     assert "--yes" in without_confirmation.stderr

@@ -189,9 +189,9 @@ def test_invalid_requests_and_paths_are_rejected_with_the_reason(site: Site, tmp
         from berth.client.sync.channels import Channel
 
         for request in ({}, {"command": ["true"], "copy_to": ""}, ["command"]):
-            refused = pytest.raises(Invalid, match=r"exactly one of the keys|is not a JSON object")
+            rejected = pytest.raises(Invalid, match=r"exactly one of the keys|is not a JSON object")
             channel = Channel(settings, site.workload_id, request)  # type: ignore[arg-type]
-            with channel, refused:
+            with channel, rejected:
                 channel.receive()
 
     async def copy() -> int:

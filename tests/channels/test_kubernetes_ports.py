@@ -13,7 +13,7 @@ from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.ports import NotListening, connect_port
 from pools.kubernetes.channels.session import PROTOCOL
 from pools.kubernetes.credentials import Connection
-from pools.runtimes.base import ChannelRefused
+from pools.runtimes.base import ChannelRejected
 
 PATIENCE = 180.0
 PORT = (8888).to_bytes(2, "little")
@@ -61,14 +61,14 @@ async def test_connection_carries_bytes_in_both_directions() -> None:
     [
         ("IPv4: dial tcp4 127.0.0.1:8888: connect: connection refused", NotListening, "Nothing listens"),
         ("socat[7] E connect(5, ...): Connection refused", NotListening, "on port 8888 in the pod"),
-        ("unable to do port forwarding: socat not found", ChannelRefused, "port 8888: unable to do port"),
+        ("unable to do port forwarding: socat not found", ChannelRejected, "port 8888: unable to do port"),
     ],
 )
 async def test_refused_connection_has_the_reason(message: str, kind: type[Exception], text: str) -> None:
-    async def refuse(connection: ServerConnection) -> None:
+    async def reject(connection: ServerConnection) -> None:
         await connection.send(b"\1" + message.encode())
 
-    async with cluster(refuse) as api, asyncio.timeout(PATIENCE):
+    async with cluster(reject) as api, asyncio.timeout(PATIENCE):
         port = await connect_port(api, "/pods/p-1", 8888)
         with pytest.raises(kind, match=text):
             await port.read()

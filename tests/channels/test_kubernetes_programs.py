@@ -231,12 +231,12 @@ def test_image_with_an_old_python_or_none_is_rejected_with_the_reason(
         with pytest.raises(Conflict, match=r"has Python 3\.8\. Berth needs Python 3\.9 or newer"):
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 
-        async def refuse(session: ExecCall) -> AsyncIterator[tuple[int, bytes]]:
+        async def reject(session: ExecCall) -> AsyncIterator[tuple[int, bytes]]:
             session.status = {"status": "Failure", "message": MISSING}
             for message in list[tuple[int, bytes]]():
                 yield message
 
-        monkeypatch.setattr(ExecCall, "output", refuse)
+        monkeypatch.setattr(ExecCall, "output", reject)
         with pytest.raises(Conflict, match=r"Files cannot be copied .*: its image has no `python3`"):
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.shim.channels.frames import FROM_POD, OUTPUT, START, FrameReader, encode_frame
@@ -74,7 +74,7 @@ def test_no_process_is_left_after_the_client_or_the_agent_is_gone(node: Node, ki
 
 
 def test_agent_rejects_channels_of_unknown_pods_and_callers(node: Node) -> None:
-    with pytest.raises(ChannelRefused, match="not running"):
+    with pytest.raises(ChannelRejected, match="not running"):
         node.agent.open_channel("p-2")
     node.agent._headers["Authorization"] = "Bearer wrong"
     with pytest.raises(RuntimeFailure, match="401"):

@@ -121,6 +121,6 @@ def test_missing_program_invalid_ports_and_missing_roles_have_clear_errors(site:
         (("1", "--address", "localhost"), 2, "is not an IP address"),
         (("1", "--pod", "worker-7"), 4, "There is no pod"),
     ):
-        refused = site.run("port-forward", "train", *arguments)
-        assert (refused.returncode, expected in refused.stderr) == (code, True), (arguments, refused)
+        rejected = site.run("port-forward", "train", *arguments)
+        assert (rejected.returncode, expected in rejected.stderr) == (code, True), (arguments, rejected)
     reserved.close()

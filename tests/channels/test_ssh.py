@@ -136,7 +136,7 @@ def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: Ssh
     assert b"The pod has ended" in errors
 
 
-def refuse(user: SshUser, host: str) -> str:
+def reject(user: SshUser, host: str) -> str:
     """Return the reason why a connection is refused."""
     done = user.run(host, "true")
     assert done.returncode == 255
@@ -145,9 +145,9 @@ def refuse(user: SshUser, host: str) -> str:
 
 @pytest.mark.heavy
 def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
-    assert "Workload vision/other does not exist" in refuse(user, "other.vision.berth")
-    assert "There is no pod worker-7" in refuse(user, f"worker-7.{HOST}")
-    assert "is not the host name of a pod" in refuse(user, "a.b.c.d.berth")
+    assert "Workload vision/other does not exist" in reject(user, "other.vision.berth")
+    assert "There is no pod worker-7" in reject(user, f"worker-7.{HOST}")
+    assert "is not the host name of a pod" in reject(user, "a.b.c.d.berth")
     assert user.run(f"worker-0.{HOST}", "echo fine").stdout == b"fine\n"
     assert user.run(f"{user.site.workload_id}.berth", "echo fine").stdout == b"fine\n"
 
@@ -156,10 +156,10 @@ def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
 def test_users_without_permission_are_rejected(user: SshUser) -> None:
     for person, reason in (("erin", "You need the role project admin"), ("grace", "does not exist")):
         user.env["BERTH_TOKEN"] = user.site.secret(getattr(user.site.cast, person))
-        assert reason in refuse(user, HOST)
+        assert reason in reject(user, HOST)
     user.env["BERTH_TOKEN"] = user.site.secret(user.site.cast.dave)
     Workload.objects.update(phase="pending")
-    assert "train is pending" in refuse(user, HOST)
+    assert "train is pending" in reject(user, HOST)
 
 
 @pytest.mark.heavy
@@ -168,10 +168,10 @@ def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site,
     done = user.berth("ssh", "train", "--", "-o", "SetEnv=COLOR=red", "echo", "$COLOR")
     assert (done.returncode, done.stdout) == (0, b"red\n"), done.stderr
     assert user.berth("ssh", "vision/train", "--pod", "worker-0", "--", "exit 4").returncode == 4
-    refused = site.run("ssh", "missing", environment=user.env)
-    assert (refused.returncode, "missing does not exist" in refused.stderr) == (4, True)
-    refused = site.run("ssh", environment=user.env)
-    assert (refused.returncode, "Specify a workload, or use --config" in refused.stderr) == (2, True)
+    rejected = site.run("ssh", "missing", environment=user.env)
+    assert (rejected.returncode, "missing does not exist" in rejected.stderr) == (4, True)
+    rejected = site.run("ssh", environment=user.env)
+    assert (rejected.returncode, "Specify a workload, or use --config" in rejected.stderr) == (2, True)
 
 
 def test_settings_are_private_and_included_once_before_the_settings_of_the_user(user: SshUser) -> None:

@@ -251,8 +251,8 @@ def test_rejected_cancellation_does_not_stop_the_others(terminal: Terminal) -> N
         for answer in (page([workload(name=name)]), httpx.Response(200, json=workload(name=name)))
     ]  # fmt: skip
     ended = httpx.Response(200, json=workload(name="mine", phase="cancelled"))
-    refusal = problem(403, detail="Your role does not allow you to act on this workload.")
-    server = StubServer(*looked_up, refusal, ended)
+    rejection = problem(403, detail="Your role does not allow you to act on this workload.")
+    server = StubServer(*looked_up, rejection, ended)
     result = terminal.run("cancel", "theirs", "mine", server=server)
     assert (result.exit_code, result.stdout) == (1, "vision/mine is cancelled\n")
     assert result.stderr == ("berth: vision/theirs: Your role does not allow you to act on this workload.\n")

@@ -116,18 +116,18 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
     [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
     assert (stored["gpu"], stored["limit"]["gpu"], stored["weight"], stored["over_quota"]) == (4, 6, 2, False)
-    refused = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)
-    assert refused.returncode == 2
-    assert "gpu" in refused.stderr
+    rejected = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)
+    assert rejected.returncode == 2
+    assert "gpu" in rejected.stderr
     output = berth("quota", "show", "vision", "--why", **bob).stdout
     assert "vision: GPUs of research in pool local" in output
     assert "  Total request (allocated and pending): no GPU.\n  Fair share: no GPU.\n" in output
     assert berth("quota", "show", "--why", **bob).returncode == 2
     for words in (("ads", "--why"), ("visoin",)):
-        refused = berth("quota", "show", *words, **bob)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert "NAME: does not exist; received" in refused.stderr
-    assert "Did you mean `vision`?" in refused.stderr
+        rejected = berth("quota", "show", *words, **bob)
+        assert (rejected.returncode, rejected.stdout) == (2, "")
+        assert "NAME: does not exist; received" in rejected.stderr
+    assert "Did you mean `vision`?" in rejected.stderr
 
 
 def test_quota_change_is_previewed_applied_listed_and_reverted(
@@ -143,8 +143,8 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
     )
     assert berth("quota", "show", **alice).stdout == "", "a plan stores nothing"
 
-    refused = berth("quota", "apply", *words, typed="n\n", **alice)
-    assert (refused.returncode, berth("quota", "show", **alice).stdout) == (1, "")
+    rejected = berth("quota", "apply", *words, typed="n\n", **alice)
+    assert (rejected.returncode, berth("quota", "show", **alice).stdout) == (1, "")
     applied = berth("quota", "apply", *words, "--yes", "--comment", "vision begins", **alice)
     assert (applied.returncode, applied.stdout[:7]) == (0, "Change ")
     change = applied.stdout.split()[1]
@@ -196,9 +196,9 @@ def test_preview_without_a_token_or_permission_exits_with_255(
 ) -> None:
     words = ["quota", "preview", "--set", "research/vision:local.gpu=1"]
     assert berth(*words).returncode == 255
-    refused = berth(*words, **as_dave)
-    assert refused.returncode == 255
-    assert refused.stderr == (
+    rejected = berth(*words, **as_dave)
+    assert rejected.returncode == 255
+    assert rejected.stderr == (
         "berth: Your role does not allow you to set this quota. You need the role department admin in the "
         "department research, which its administrators can grant.\n"
     )

@@ -10,7 +10,7 @@ from berth.client.retry import RequestFailure, RetryPolicy, delay_before_next
 from tests.client.stub_server import StubServer, page, problem, workload
 
 LOST = httpx.ReadError("connection reset by peer")
-REFUSED = httpx.ConnectError("connection refused")
+REJECTED = httpx.ConnectError("connection refused")
 CREATED = httpx.Response(201, json=workload())
 
 
@@ -40,13 +40,13 @@ def test_deletion_with_a_lost_response_is_not_retried() -> None:
 
 
 def test_unsent_deletion_is_retried() -> None:
-    server = StubServer(REFUSED, httpx.Response(204))
+    server = StubServer(REJECTED, httpx.Response(204))
     server.client().workloads.delete("x")
     assert len(server.requests) == 2
 
 
 def test_unreachable_server_raises_after_all_attempts() -> None:
-    server = StubServer(REFUSED)
+    server = StubServer(REJECTED)
     with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:8000: connection refused"):
         server.client().workloads.get("x")
     assert len(server.requests) == RetryPolicy().attempts

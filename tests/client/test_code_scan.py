@@ -23,7 +23,7 @@ def paths(root: Path) -> list[str]:
     return [entry["path"] for entry in read(root).entries]
 
 
-def refusal(root: Path, **limits: int) -> str:
+def rejection(root: Path, **limits: int) -> str:
     with pytest.raises(SpecError) as caught:
         read(root, **limits)
     return str(caught.value)
@@ -131,30 +131,30 @@ def test_links_inside_the_tree_are_kept_as_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "src/../../outside"])
 def test_error_names_a_link_that_leaves_the_tree(tmp_path: Path, target: str) -> None:
     (tmp_path / "link").symlink_to(target)
-    assert "leads out of the tree" in refusal(tmp_path)
-    assert "link" in refusal(tmp_path)
+    assert "leads out of the tree" in rejection(tmp_path)
+    assert "link" in rejection(tmp_path)
 
 
 def test_error_names_a_special_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))
-        assert "pipe" in refusal(tmp_path)
-        assert "sock" in refusal(tmp_path)
+        assert "pipe" in rejection(tmp_path)
+        assert "sock" in rejection(tmp_path)
     (tmp_path / ".berthignore").write_text("pipe\nsock\n")
     assert paths(tmp_path) == [".berthignore"]
 
 
 def test_error_names_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"a\xff.py")).touch()
-    assert r"a\xff.py" in refusal(tmp_path)
+    assert r"a\xff.py" in rejection(tmp_path)
 
 
 def test_file_of_2_gb_is_rejected_without_being_read(tmp_path: Path) -> None:
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(2 * 2**30)
     (tmp_path / "huge.bin").chmod(0)
-    message = refusal(tmp_path)
+    message = rejection(tmp_path)
     assert "2048.0 MiB" in message
     assert "huge.bin" in message
     assert ".berthignore" in message
@@ -163,7 +163,7 @@ def test_file_of_2_gb_is_rejected_without_being_read(tmp_path: Path) -> None:
 def test_too_many_files_are_rejected(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}").touch()
-    assert "too many files" in refusal(tmp_path, files=4)
+    assert "too many files" in rejection(tmp_path, files=4)
 
 
 def test_home_directory_and_its_parents_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,13 +172,13 @@ def test_home_directory_and_its_parents_are_rejected(tmp_path: Path, monkeypatch
     (home / "project" / "a.py").touch()
     monkeypatch.setenv("HOME", str(home))
     for place in (home, home.parent, Path("~")):
-        assert "contains your home directory" in refusal(place)
+        assert "contains your home directory" in rejection(place)
     assert paths(home / "project") == ["a.py"]
 
 
 def test_missing_and_empty_directories_are_rejected(tmp_path: Path) -> None:
-    assert "is not a directory" in refusal(tmp_path / "none")
-    assert "contains no files" in refusal(tmp_path)
+    assert "is not a directory" in rejection(tmp_path / "none")
+    assert "contains no files" in rejection(tmp_path)
 
 
 def test_file_that_changes_before_it_is_sent_is_rejected(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from projects.code.git import (
     FetchRequest,
     GitFailure,
     GitPolicy,
-    GitRefusal,
+    GitRejection,
     fetch_commit,
     scratch,
 )
@@ -126,7 +126,7 @@ def test_directory_is_the_top_of_the_tree(over_https: Fetcher, https: HttpsServe
     commit = over_https(https.url(), directory="jobs")
     assert over_https.contents(commit) == {"a/run.sh": b"#!/bin/sh\n", "b.txt": b"b"}
     for directory in ("jobs/none", "train.py"):
-        with pytest.raises(GitRefusal, match=f"has no directory {directory}"):
+        with pytest.raises(GitRejection, match=f"has no directory {directory}"):
             over_https(https.url(), directory=directory)
 
 
@@ -160,7 +160,7 @@ def test_link_that_leads_out_of_the_tree_is_rejected(
     (repository.checkout / "bad").symlink_to(target)
     git(repository.checkout, "add", "--all")
     repository.push()
-    with pytest.raises(GitRefusal, match="bad is a symbolic link that leads out of the tree"):
+    with pytest.raises(GitRejection, match="bad is a symbolic link that leads out of the tree"):
         over_https(https.url())
 
 
@@ -174,7 +174,7 @@ def test_tree_with_an_unsafe_path_is_rejected(
     tree = git(repository.path, "hash-object", "-t", "tree", "--literally", "-w", "--stdin", source=raw)
     commit = git(repository.path, "commit-tree", tree, "-m", "evil")
     git(repository.path, "update-ref", "refs/heads/main", commit)
-    with pytest.raises(GitRefusal, match=r"damaged or unsafe objects|cannot be used"):
+    with pytest.raises(GitRejection, match=r"damaged or unsafe objects|cannot be used"):
         over_https(https.url())
 
 
@@ -188,7 +188,7 @@ def test_limits_on_files_size_and_transfer_name_their_settings(
         ({"transfer_size": 2**20}, "BERTH_GIT_MIB"),
     ):
         fetch = Fetcher(tmp_path / "scratch", ca_file=https.ca_file, **limit)
-        with pytest.raises(GitRefusal, match=setting):
+        with pytest.raises(GitRejection, match=setting):
             fetch(https.url())
     assert_nothing_is_left(tmp_path / "scratch")
 
@@ -196,19 +196,19 @@ def test_limits_on_files_size_and_transfer_name_their_settings(
 def test_unknown_names_are_rejected_with_a_remedy(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
-    with pytest.raises(GitRefusal, match="has no branch or tag nightly"):
+    with pytest.raises(GitRejection, match="has no branch or tag nightly"):
         over_https(https.url(), ref="nightly")
-    with pytest.raises(GitRefusal, match="does not provide this commit"):
+    with pytest.raises(GitRejection, match="does not provide this commit"):
         over_https(https.url(), ref="1" * 40)
-    with pytest.raises(GitRefusal, match="no such repository"):
+    with pytest.raises(GitRejection, match="no such repository"):
         over_https(https.url("other.git"))
-    with pytest.raises(GitRefusal, match="denies access to it with the secret personal/deploy-key"):
+    with pytest.raises(GitRejection, match="denies access to it with the secret personal/deploy-key"):
         over_https(https.url("other.git"), "token", personal=True)
     git(repository.checkout, "checkout", "--quiet", "-b", "twice")
     repository.commit({"x": "x"})
     repository.tag("twice", "--no-sign")
     repository.commit({"y": "y"})
-    with pytest.raises(GitRefusal, match="is both a branch and a tag"):
+    with pytest.raises(GitRejection, match="is both a branch and a tag"):
         over_https(https.url(), ref="twice")
     assert over_https(https.url(), ref="refs/heads/twice").branch == "twice"
 
@@ -224,17 +224,17 @@ def test_token_is_sent_as_a_password_and_is_in_no_command_line(
     login = base64.b64encode(b"git:s3cret-token")
     assert not [line for line in lines if b"s3cret-token" in line or login in line]
     with pytest.raises(
-        GitRefusal, match=r"denied access\. Check that the secret deploy-key is valid"
-    ) as refused:
+        GitRejection, match=r"denied access\. Check that the secret deploy-key is valid"
+    ) as rejected:
         over_https(https.url(), "wrong-token")
-    assert "wrong-token" not in str(refused.value)
-    with pytest.raises(GitRefusal, match="name a secret in `secret`"):
+    assert "wrong-token" not in str(rejected.value)
+    with pytest.raises(GitRejection, match="name a secret in `secret`"):
         over_https(https.url())
 
 
 def test_redirect_is_not_followed(over_https: Fetcher, https: HttpsServer) -> None:
     https.redirect = "https://127.0.0.1:1"
-    with pytest.raises(GitRefusal, match="redirects this address elsewhere"):
+    with pytest.raises(GitRejection, match="redirects this address elsewhere"):
         over_https(https.url(), "token")
 
 
@@ -251,20 +251,20 @@ def test_private_hosts_are_reached_only_if_an_admin_lists_them(
     host: str, tmp_path: Path, https: HttpsServer
 ) -> None:
     fetch = Fetcher(tmp_path / "scratch", ca_file=https.ca_file, hosts=frozenset())
-    with pytest.raises(GitRefusal, match=rf"{host} (is|resolves to) .*BERTH_GIT_HOSTS"):
+    with pytest.raises(GitRejection, match=rf"{host} (is|resolves to) .*BERTH_GIT_HOSTS"):
         fetch(https.url(host=host))
     assert https.requests == []
 
 
 def test_metadata_service_is_never_reached_even_if_listed(tmp_path: Path) -> None:
     fetch = Fetcher(tmp_path / "scratch", hosts=frozenset({"169.254.169.254"}))
-    with pytest.raises(GitRefusal, match="never allowed"):
+    with pytest.raises(GitRejection, match="never allowed"):
         fetch("https://169.254.169.254/latest")
 
 
 def test_listed_host_allows_only_its_port(tmp_path: Path, https: HttpsServer) -> None:
     fetch = Fetcher(tmp_path / "scratch", ca_file=https.ca_file, hosts=frozenset({"127.0.0.1"}))
-    with pytest.raises(GitRefusal, match="BERTH_GIT_HOSTS"):
+    with pytest.raises(GitRejection, match="BERTH_GIT_HOSTS"):
         fetch(https.url())
 
 
@@ -297,10 +297,10 @@ def test_host_key_comes_from_the_document_or_the_admin_and_is_never_learned(
     fetch = Fetcher(tmp_path / "scratch", known_hosts=stored)
     url = ssh_url(ssh, repository)
     message = r"SSH host key of 127.0.0.1 is unknown or has changed.*host_key.*BERTH_GIT_KNOWN_HOSTS"
-    with pytest.raises(GitRefusal, match=message):
+    with pytest.raises(GitRejection, match=message):
         fetch(url, ssh.private_key)
     _, other = generate_key(tmp_path / "other")
-    with pytest.raises(GitRefusal, match=message):
+    with pytest.raises(GitRejection, match=message):
         fetch(url, ssh.private_key, host_key=" ".join(other.split()[:2]))
     assert not stored.exists()
     stored.write_text(f"[127.0.0.1]:{ssh.port} {ssh.host_key}\n")
@@ -320,9 +320,9 @@ def test_wrong_and_unusable_keys_are_rejected(
         (protected, "The secret deploy-key is protected by a passphrase"),
         ("not a key", "The secret deploy-key is not a private key"),
     ):
-        with pytest.raises(GitRefusal, match=message) as refused:
+        with pytest.raises(GitRejection, match=message) as rejected:
             over_ssh(url, key, host_key=ssh.host_key)
-        assert key not in str(refused.value)
+        assert key not in str(rejected.value)
 
 
 def test_connection_to_a_silent_server_times_out(tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def test_connections_per_user_are_limited(site: Site, settings: Any) -> None:
         ) as third:  # fmt: skip
             assert close_code(third) == TOO_MANY_CONNECTIONS
         url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
-        refused = httpx.get(url, headers={"Cookie": cookie}, timeout=DEADLINE_SECONDS, trust_env=False)
-        assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
+        rejected = httpx.get(url, headers={"Cookie": cookie}, timeout=DEADLINE_SECONDS, trust_env=False)
+        assert (rejected.status_code, rejected.json()["code"]) == (429, "rate-limited")
         with site.socket("live", session_cookie(site.cast.carol.user)):
             pass  # another user is not affected

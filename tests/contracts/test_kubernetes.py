@@ -8,7 +8,7 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import PodCause, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodCause, RuntimeFailure, StartRejected
 from tests.contracts import test_runtime as contract
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
@@ -113,9 +113,9 @@ def test_rejection_by_a_cluster_quota_reports_the_request_and_the_usage(
     api.create(path, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
     poll_until(lambda: api.get(f"{path}/team").get("status", {}).get("used") == {"requests.cpu": "10m"})
     numbers = r"cpu: 10m requested, 10m of 15m used"
-    with pytest.raises(StartRefused, match=rf"quota team for the namespace {stage.namespace} .*{numbers}"):
+    with pytest.raises(StartRejected, match=rf"quota team for the namespace {stage.namespace} .*{numbers}"):
         stage.runtime.start(stage.long("p-2"))
-    with pytest.raises(StartRefused, match="cpu: 20m requested, 10m of 15m used"):
+    with pytest.raises(StartRejected, match="cpu: 20m requested, 10m of 15m used"):
         stage.runtime.start(stage.order("p-3", "true", cpu_milli=20))
     stage.runtime.stop("p-3", 0)
     api.delete(f"{path}/team")

@@ -203,7 +203,7 @@ def test_ports_bound_to_all_addresses_require_the_cluster_secret(cluster: RayClu
 
 def test_grpc_services_require_the_cluster_secret_on_every_port(cluster: RayCluster) -> None:
     """The head's store, the raylets and their agents listen on all addresses."""
-    refusals = dict.fromkeys(GRPC_METHODS, 0)
+    rejections = dict.fromkeys(GRPC_METHODS, 0)
     for port in cluster.ports_on_all_addresses():
         for call in GRPC_METHODS:
             with (
@@ -213,9 +213,9 @@ def test_grpc_services_require_the_cluster_secret_on_every_port(cluster: RayClus
                 channel.unary_unary(call)(b"", timeout=10)
             code = raised.value.code()
             assert code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED), (port, call)
-            refusals[call] += code is grpc.StatusCode.UNAUTHENTICATED
+            rejections[call] += code is grpc.StatusCode.UNAUTHENTICATED
     nodes = len(cluster.at)
-    assert refusals == dict(zip(GRPC_METHODS, (1, nodes, nodes, nodes), strict=True))
+    assert rejections == dict(zip(GRPC_METHODS, (1, nodes, nodes, nodes), strict=True))
 
 
 def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_path: Path) -> None:

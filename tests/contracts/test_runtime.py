@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import ChannelRefused, PodCause, PodState, StopNotice
+from pools.runtimes.base import ChannelRejected, PodCause, PodState, StopNotice
 from pools.runtimes.shim.channels.frames import (
     CREDIT,
     END,
@@ -261,12 +261,12 @@ def test_log_tail_contains_only_whole_lines(stage: Stage) -> None:
 
 
 def test_channel_runs_a_command_in_the_pod_until_its_connection_closes(stage: Stage) -> None:
-    with pytest.raises(ChannelRefused):
+    with pytest.raises(ChannelRejected):
         stage.runtime.open_channel("p-1")
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     if not stage.has_channels:
-        with suppress(ChannelRefused):
+        with suppress(ChannelRejected):
             frames = exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
             assert json.loads(frames[STATUS])["error"]
         return
@@ -278,7 +278,7 @@ def test_channel_runs_a_command_in_the_pod_until_its_connection_closes(stage: St
         stage.end_pod("p-1", 0)
         assert ended(stage.runtime, "p-1").exit_code == 0
         assert left_open.recv(100) == b""
-    with pytest.raises(ChannelRefused, match="not running"):
+    with pytest.raises(ChannelRejected, match="not running"):
         stage.runtime.open_channel("p-1")
 
 

@@ -41,11 +41,10 @@ def test_row_is_rejected_exactly_when_the_database_would_reject_it(name: str) ->
 
 
 def test_all_violated_constraints_are_listed() -> None:
-    with pytest.raises(ValidationError) as refusal:
+    with pytest.raises(ValidationError) as rejection:
         pool(cpu_milli=0, memory_mib=0).validate_constraints()
-    assert {name for name in ("pool_cpu_positive", "pool_memory_positive") if name in str(refusal.value)} == {
-        "pool_cpu_positive", "pool_memory_positive",
-    }  # fmt: skip
+    assert "pool_cpu_positive" in str(rejection.value)
+    assert "pool_memory_positive" in str(rejection.value)
 
 
 def test_constraints_with_an_excluded_field_are_skipped() -> None:

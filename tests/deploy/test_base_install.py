@@ -146,8 +146,8 @@ def test_base_install_stays_below_the_size_limit(install: BaseInstall) -> None:
 def test_server_process_of_a_checkout_needs_python_3_11(install: BaseInstall) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'platform')!r}); import berth.server"
     done = install.run("python", "-c", code)
-    is_refused = done.stderr.startswith("berth: The server needs Python 3.11 or newer.")
-    assert is_refused == (install.version == "3.10"), done.stderr
+    is_rejected = done.stderr.startswith("berth: The server needs Python 3.11 or newer.")
+    assert is_rejected == (install.version == "3.10"), done.stderr
 
 
 def test_server_wheel_needs_python_3_11_and_adds_its_files_to_the_client(

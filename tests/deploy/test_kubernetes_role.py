@@ -8,7 +8,7 @@ import yaml
 from pools.kubernetes.preview.examine import examine
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW
 from pools.providers.base import Shape
-from pools.runtimes.base import ChannelRefused
+from pools.runtimes.base import ChannelRejected
 from tests.contracts.kubernetes_stage import fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 from tests.contracts.test_runtime import exchange
@@ -38,7 +38,7 @@ def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
         examine(stage.access["prod"], Shape(1000, 1024), {})
         stage.runtime.read_log("p-1", 0, 100)
         exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
-        with pytest.raises(ChannelRefused, match="simulated pods have no ports"):
+        with pytest.raises(ChannelRejected, match="simulated pods have no ports"):
             stage.runtime.open_port("p-1", 8080)
         stage.runtime.stop("p-1", 5)
         ended(stage.runtime, "p-1")

@@ -164,8 +164,8 @@ def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document
     assert [_without_rules(bundle) for bundle in together.bundles] == [
         _without_rules(bundle) for bundle in separate.bundles
     ]
-    reasons = [(row.workload, row.pool, row.blockers[0].reason) for row in together.refusals]
-    assert reasons == [(row.workload, row.pool, row.blockers[0].reason) for row in separate.refusals]
+    reasons = [(row.workload, row.pool, row.blockers[0].reason) for row in together.rejections]
+    assert reasons == [(row.workload, row.pool, row.blockers[0].reason) for row in separate.rejections]
 
 
 def _without_rules(bundle: Any) -> Any:
@@ -208,8 +208,8 @@ def outcome(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def blockers(plan: Plan, name: str) -> dict[Reason, str]:
-    refusal = next(row for row in plan.refusals if row.workload == name)
-    return {blocker.reason: blocker.message for blocker in refusal.blockers}
+    rejection = next(row for row in plan.rejections if row.workload == name)
+    return {blocker.reason: blocker.message for blocker in rejection.blockers}
 
 
 def test_two_pools_do_not_evict_for_the_same_quota() -> None:

@@ -178,7 +178,7 @@ def evicted(plan: Plan) -> dict[str, int]:
 
 
 def reasons(plan: Plan, workload: str) -> list[Reason]:
-    return [b.reason for r in plan.refusals if r.workload == workload for b in r.blockers]
+    return [b.reason for r in plan.rejections if r.workload == workload for b in r.blockers]
 
 
 def find_bundle(plan: Plan, workload: str) -> Bundle:

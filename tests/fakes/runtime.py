@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.core.clock import Clock
 from pools.runtimes.base import (
-    ChannelRefused,
+    ChannelRejected,
     ClusterQuotas,
     DeviceUsage,
     LogChunk,
@@ -280,7 +280,7 @@ class FakeRuntime:
         return self.cluster_quotas
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        raise ChannelRefused("simulated pods have no shells")
+        raise ChannelRejected("simulated pods have no shells")
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

@@ -10,7 +10,7 @@ from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 class Fail:
     """Make the next call fail. With `after`, the call takes effect first, as if its response were lost."""
 
-    kind: ErrorKind = ErrorKind.REFUSED
+    kind: ErrorKind = ErrorKind.REJECTED
     message: str = "scripted failure"
     after: bool = False
 
@@ -104,7 +104,7 @@ class FakeEngines(Script):
     def health(self, engine: str) -> None:
         fail = self.enter("health", engine)
         if not self._engine(engine).healthy:
-            raise ServingError(ErrorKind.REFUSED, engine, "responded with 503: not healthy")
+            raise ServingError(ErrorKind.REJECTED, engine, "responded with 503: not healthy")
         self.leave(fail, engine)
 
     def identity(self, engine: str) -> Identity:
@@ -154,7 +154,7 @@ class FakeEngines(Script):
         fail = self.enter("flush", engine)
         now = self._engine(engine)
         if now.running and not now.paused:
-            raise ServingError(ErrorKind.REFUSED, engine, "responded with 400: requests are running")
+            raise ServingError(ErrorKind.REJECTED, engine, "responded with 400: requests are running")
         self._set(engine, flushed=now.flushed + 1)
         self.leave(fail, engine)
 

@@ -145,9 +145,9 @@ def test_connections_per_address_are_limited(address: str) -> None:
             connection = open_connection(address)
             connection.sendall(b"GET /healthz HTTP/1.1\r\n")
             held.append(connection)
-        refused = read_response(held[-1])
-        assert refused[0] == 503
-        assert b"Too many connections from this address" in refused[1]
+        rejected = read_response(held[-1])
+        assert rejected[0] == 503
+        assert b"Too many connections from this address" in rejected[1]
     finally:
         for connection in held:
             connection.close()

@@ -83,10 +83,10 @@ def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> No
     assert "not found: the registry" in failure(stage, "p-2", f"{image.rpartition(':')[0]}:{DIGEST}")
     for pod_id, reference in (("p-3", arm), ("p-4", index)):
         assert "wrong architecture: the image does not run on amd64" in failure(stage, pod_id, reference)
-    refused = PodCause.START_FAILED
-    message = failure(stage, "p-5", image, cause=refused, image_pull_policy="no")
+    rejected = PodCause.START_FAILED
+    message = failure(stage, "p-5", image, cause=rejected, image_pull_policy="no")
     assert "Use one of if_not_present, always, never" in message
-    assert failure(stage, "p-6", "team/a b", cause=refused).startswith("invalid reference 'team/a b'")
+    assert failure(stage, "p-6", "team/a b", cause=rejected).startswith("invalid reference 'team/a b'")
     assert_nothing_is_left(stage)
 
 

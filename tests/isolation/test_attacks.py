@@ -73,7 +73,7 @@ def assert_only_the_table_succeeds(result: Any, level: str) -> None:
     assert result["succeeded"] == table.succeeded(level, result["limits"])
 
 
-def assert_second_project_is_refused(result: Any) -> None:
+def assert_second_project_is_rejected(result: Any) -> None:
     """Assert that a node that cannot isolate pods says why, and ran no pod of the second project."""
     assert result["level"] == "none"
     assert result["obstacle"]
@@ -84,7 +84,7 @@ def assert_second_project_is_refused(result: Any) -> None:
 def test_attacks_fail_with_the_strongest_available_isolation(place: Path) -> None:
     result = attack(place, "auto")
     if result["level"] == "none":
-        assert_second_project_is_refused(result)
+        assert_second_project_is_rejected(result)
     else:
         assert_only_the_table_succeeds(result, result["level"])
         assert (result["level"] == "users") == (not result["obstacle"])
@@ -107,7 +107,7 @@ def test_attacks_fail_in_a_container_image(place: Path) -> None:
 def test_attacks_fail_if_the_agent_runs_as_an_unprivileged_user(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER)
     if result["level"] == "none":
-        assert_second_project_is_refused(result)
+        assert_second_project_is_rejected(result)
     else:
         assert_only_the_table_succeeds(result, table.NAMESPACES)
         assert "Run the agent as root" in result["obstacle"]
@@ -127,7 +127,7 @@ def test_attacks_succeed_as_an_unprivileged_user_with_isolation_off(place: Path)
 
 def test_pod_of_a_second_project_is_rejected_where_namespaces_are_forbidden(place: Path) -> None:
     result = attack(place, "auto", user=ORDINARY_USER, prefix=WITHOUT_NAMESPACES)
-    assert_second_project_is_refused(result)
+    assert_second_project_is_rejected(result)
     assert "namespace" in result["obstacle"]
 
 

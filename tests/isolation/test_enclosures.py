@@ -277,14 +277,14 @@ def test_pod_sees_exactly_its_volumes_with_their_access(tmp_path: Path, stage: L
 def test_volume_that_leaves_its_directory_is_rejected(tmp_path: Path, stage: LocalStage) -> None:
     (tmp_path / "link").symlink_to("/etc")
     state = stage.root.parent
-    refused = {
+    rejected = {
         "missing": (tmp_path / "missing", "is not a directory on this node"),
         "link": (tmp_path / "link", "is reached through a symbolic link; its real path is /etc"),
         "state": (state, "contains Berth's own files"),
         "parent": (state.parent, "contains Berth's own files"),
         "inside": (stage.root, "contains Berth's own files"),
     }
-    for name, (source, message) in refused.items():
+    for name, (source, message) in rejected.items():
         mount = VolumeMount(name, str(source), "/data", is_writable=True)
         stage.runtime.start(order(name, "true", volumes=(mount,)))
         report = ended(stage.runtime, name)

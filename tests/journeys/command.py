@@ -33,7 +33,7 @@ class Terminal:
         )  # fmt: skip
         return done.stdout
 
-    def refused(self, *words: str) -> str:
+    def rejected(self, *words: str) -> str:
         """Run a command that is rejected because of its input. Return its error message."""
         return self._run(words, "", 2).stderr
 

@@ -133,10 +133,10 @@ def test_rejected_files_are_named_before_anything_is_sent(
     (checkout / "huge.bin").touch()
     os.truncate(checkout / "huge.bin", 2 * 2**30)
     command = ("submit", "-n", "huge", "-p", "vision", "--code", str(checkout), "--", "true")
-    assert "huge.bin (2048.0 MiB)" in dave.refused(*command)
+    assert "huge.bin (2048.0 MiB)" in dave.rejected(*command)
     (checkout / "huge.bin").unlink()
     (checkout / "passwd").symlink_to("/etc/passwd")
-    assert "passwd" in dave.refused(*command)
+    assert "passwd" in dave.rejected(*command)
     assert client.code.get("vision").stored == before
     assert list((shared_berth.home / "code").rglob("*.new")) == []
 

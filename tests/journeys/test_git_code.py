@@ -87,9 +87,9 @@ def test_second_example_of_the_guide_uses_a_new_deploy_key(
 @pytest.mark.heavy
 def test_rejected_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")
-    refused = admin.refused(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
-    assert "BERTH_GIT_HOSTS" in refused
-    unknown = admin.refused(*command, "--git", https.url(), "--git-secret", "deploy-kex", "--", "true")
+    rejected = admin.rejected(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
+    assert "BERTH_GIT_HOSTS" in rejected
+    unknown = admin.rejected(*command, "--git", https.url(), "--git-secret", "deploy-kex", "--", "true")
     assert "code.git.secret" in unknown
     assert "is not a secret of vision" in unknown
     admin.berth(*command, "--git", https.url(), "--git-ref", "none", "--", "true")
@@ -109,8 +109,8 @@ def test_personal_secret_fetches_a_private_repository(admin: Terminal, https: Ht
         admin.berth(*command, "personal/mine", "-n", "own-secret", *script)
         assert "print(" in log_of(admin.client(), "own-secret")
         assert "own-secret" in admin.berth("secret", "uses", "mine", "--personal")
-        refused = admin.refused(*command, "mine", "-n", "other", *script)
-        assert "--git-secret personal/NAME" in refused
+        rejected = admin.rejected(*command, "mine", "-n", "other", *script)
+        assert "--git-secret personal/NAME" in rejected
 
         admin.berth("secret", "set", "mine", "--personal", stdin="expired-token")
         admin.berth(*command, "personal/mine", "-n", "expired", *script)

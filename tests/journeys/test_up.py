@@ -136,13 +136,13 @@ def open_sockets(pid: int) -> int:
 
 
 def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> None:
-    refused = subprocess.run(
+    rejected = subprocess.run(
         [sys.executable, "-m", "berth.server.up"], cwd="/", capture_output=True, text=True, check=False,
         env={**Installation(tmp_path / "home").env(), "BERTH_WEB_PROCESSES": "many"},
     )  # fmt: skip
-    assert refused.returncode == 1
+    assert rejected.returncode == 1
     assert (
-        "BERTH_WEB_PROCESSES is 'many'. Set it to a number of web processes from 1 to 32." in refused.stderr
+        "BERTH_WEB_PROCESSES is 'many'. Set it to a number of web processes from 1 to 32." in rejected.stderr
     )
 
 
@@ -258,7 +258,7 @@ def test_error_names_the_port_in_use(berth: Installation) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        refused = subprocess.run(
+        rejected = subprocess.run(
             [sys.executable, "-m", "berth.server.up", "--port", str(port)],
             env=berth.env(),
             cwd="/",
@@ -266,6 +266,6 @@ def test_error_names_the_port_in_use(berth: Installation) -> None:
             text=True,
             check=False,
         )
-    assert refused.returncode == 1
+    assert rejected.returncode == 1
     assert berth.processes() == {}
-    assert f"127.0.0.1:{port} cannot be used" in refused.stderr
+    assert f"127.0.0.1:{port} cannot be used" in rejected.stderr

@@ -46,7 +46,7 @@ def test_image_pattern_does_not_match_a_similar_image(pattern: str, image: str) 
 
 
 @pytest.mark.parametrize(
-    ("policy", "image", "refusal"),
+    ("policy", "image", "rejection"),
     [
         (ImagePolicy(), None, ""),
         (ImagePolicy(), "ghcr.io/org/train", ""),
@@ -61,9 +61,9 @@ def test_image_pattern_does_not_match_a_similar_image(pattern: str, image: str) 
     ],
 )  # fmt: skip
 def test_image_rejected_by_a_policy_is_reported_with_the_reason(
-    policy: ImagePolicy, image: str | None, refusal: str
+    policy: ImagePolicy, image: str | None, rejection: str
 ) -> None:
-    assert policy.refusal("gpu", image) == refusal
+    assert policy.rejection("gpu", image) == rejection
 
 
 @pytest.mark.parametrize(
@@ -96,16 +96,16 @@ def test_policy_is_stored_in_normalized_form(value: object, stored: dict[str, An
     ],
 )  # fmt: skip
 def test_error_for_an_invalid_policy_states_what_is_allowed(value: object, problem: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_policy(value)
-    assert [str(each) for each in refused.value.problems] == [problem]
+    assert [str(each) for each in rejected.value.problems] == [problem]
 
 
 @pytest.mark.parametrize(
     "pattern", ["train", "", "/train", "ghcr.io/", "https://ghcr.io/a", "ghcr.io/a b", 3]
 )
 def test_pattern_requires_a_registry_and_a_name(pattern: object) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_policy({"patterns": ["ghcr.io/*", pattern]})
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert (problem.path, problem.message) == ("image_policy.patterns[1]", "is not a pattern for images")

@@ -23,7 +23,7 @@ def cast() -> Cast:
     return make_cast()
 
 
-def refused_paths(**values: Any) -> list[str]:
+def rejected_paths(**values: Any) -> list[str]:
     with pytest.raises(Invalid) as error:
         services.create_pool(actor=SYSTEM, **{"name": "small", **values})
     return [problem.path for problem in error.value.problems]
@@ -42,19 +42,19 @@ def test_new_pool_requests_its_first_nodes(nodes: object, nodes_desired: int) ->
 
 @shows("SKY-09", "SKY-18")
 def test_error_names_the_contradictory_field_and_nothing_is_stored() -> None:
-    assert refused_paths(nodes_min=0) == ["nodes_min"]
-    assert refused_paths(nodes=(4, 2)) == ["nodes.max"]
-    assert refused_paths(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
-    assert refused_paths(name="Not A Slug", nodes=1) == ["name"]
+    assert rejected_paths(nodes_min=0) == ["nodes_min"]
+    assert rejected_paths(nodes=(4, 2)) == ["nodes.max"]
+    assert rejected_paths(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
+    assert rejected_paths(name="Not A Slug", nodes=1) == ["name"]
     for name in ("x" * 41, "with_line", "Large", "-a", ""):
-        assert refused_paths(name=name, nodes=1) == ["name"], "no workload document could name the pool"
-    assert refused_paths(nodes=1, nodes_desired=3) == ["nodes_desired"]
-    assert refused_paths(nodes=1, colour="red") == ["colour"]
-    assert refused_paths(nodes=1, provider="moon") == ["provider"]
-    assert refused_paths(nodes=1, cpu_milli=-1) == ["cpu_milli"]
-    assert refused_paths(nodes=1, labels={"rack": 1}) == ["labels"]
-    assert refused_paths(nodes=1, taints=[{"key": "a"}, {"value": "b"}]) == ["taints[1]"]
-    assert refused_paths(nodes=1, topology=["zone", ""]) == ["topology"]
+        assert rejected_paths(name=name, nodes=1) == ["name"], "no workload document could name the pool"
+    assert rejected_paths(nodes=1, nodes_desired=3) == ["nodes_desired"]
+    assert rejected_paths(nodes=1, colour="red") == ["colour"]
+    assert rejected_paths(nodes=1, provider="moon") == ["provider"]
+    assert rejected_paths(nodes=1, cpu_milli=-1) == ["cpu_milli"]
+    assert rejected_paths(nodes=1, labels={"rack": 1}) == ["labels"]
+    assert rejected_paths(nodes=1, taints=[{"key": "a"}, {"value": "b"}]) == ["taints[1]"]
+    assert rejected_paths(nodes=1, topology=["zone", ""]) == ["topology"]
     assert not NodePool.objects.exists()
 
 

@@ -95,6 +95,6 @@ def test_quota_change_of_a_deleted_project_expires_without_a_revert(cast: Cast) 
 )
 def test_invalid_expiry_is_rejected(cast: Cast, wrong: str) -> None:
     document = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}], "expires_at": wrong}
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         read_draft(cast.bob, document)
-    assert [problem.path for problem in refused.value.problems] == ["expires_at"]
+    assert [problem.path for problem in rejected.value.problems] == ["expires_at"]

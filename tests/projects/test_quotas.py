@@ -14,11 +14,11 @@ from tests.cast import Cast
 def test_conflicting_edit_returns_the_current_values(cast: Cast) -> None:
     quota = quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1)
-    with pytest.raises(PreconditionFailed) as refused:
+    with pytest.raises(PreconditionFailed) as rejected:
         quotas.set_quota(
             actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1
         )
-    assert refused.value.extra["current"]["gpu"] == 5
+    assert rejected.value.extra["current"]["gpu"] == 5
     quota.refresh_from_db()
     assert quota.gpu_milli == 5000
 

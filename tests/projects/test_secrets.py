@@ -183,9 +183,9 @@ def submit(cast: Cast, *names: str, **changes: Any) -> Workload:
 
 
 def problems(cast: Cast, *names: str, **changes: Any) -> dict[str, tuple[str, str]]:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         submit(cast, *names, **changes)
-    return {problem.path: (problem.message, problem.allowed) for problem in refused.value.problems}
+    return {problem.path: (problem.message, problem.allowed) for problem in rejected.value.problems}
 
 
 def test_document_may_use_secrets_of_its_project_and_pool(cast: Cast) -> None:

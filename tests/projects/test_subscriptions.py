@@ -118,14 +118,14 @@ def test_failing_pool_notifies_platform_admins_at_most_every_few_hours(cast: Cas
 
 def test_only_admins_of_a_scope_can_create_its_subscriptions(cast: Cast) -> None:
     wanted: dict[str, Any] = {"to": "x@example.org", "events": ["failed"]}
-    for actor, place, refusal in (
+    for actor, place, rejection in (
         (cast.dave, cast.vision, Forbidden),
         (cast.grace, cast.vision, NotFound),
         (cast.carol, cast.research, Forbidden),
         (cast.bob, None, Forbidden),
         (cast.dave, cast.carol.user, Forbidden),
     ):
-        with pytest.raises(refusal):
+        with pytest.raises(rejection):
             subscribe(actor=actor, scope=place, **wanted)
     mine = subscribe(actor=cast.dave, scope=cast.dave.user, **wanted)
     with pytest.raises(Forbidden):
@@ -147,9 +147,9 @@ def test_error_for_an_invalid_subscription_names_the_field(
     cast: Cast, wrong: dict[str, Any], path: str
 ) -> None:
     wanted: dict[str, Any] = {"to": "x@example.org", "events": ["failed"], **wrong}
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         subscribe(actor=cast.dave, scope=cast.dave.user, **wanted)
-    assert [problem.path for problem in refused.value.problems] == [path]
+    assert [problem.path for problem in rejected.value.problems] == [path]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_error_for_an_invalid_subscription_names_the_field(
     ],
 )
 def test_forbidden_address_gets_the_same_error_message_as_a_delivery(cast: Cast, to: str, why: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         subscribe(actor=cast.dave, scope=cast.dave.user, to=to, events=["failed"])
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert (problem.path, problem.message) == ("to", f"is not allowed: {why}")
     assert "BERTH_NOTIFY_NETWORKS" in (problem.allowed or "")
     with pytest.raises(ForbiddenAddress) as at_delivery:
@@ -179,12 +179,12 @@ def test_localhost_is_rejected_and_other_names_are_resolved_on_delivery(
         subscribe(actor=cast.dave, scope=cast.dave.user, to="http://localhost/", events=["failed"])
     look_up = socket.getaddrinfo
 
-    def refuse_host_names(*arguments: Any, **options: Any) -> Any:
+    def reject_host_names(*arguments: Any, **options: Any) -> Any:
         numeric_only = options.get("flags", 0) & socket.AI_NUMERICHOST
         assert numeric_only, "host names must not be resolved during the request"
         return look_up(*arguments, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", refuse_host_names)
+    monkeypatch.setattr(socket, "getaddrinfo", reject_host_names)
     made = subscribe(actor=cast.dave, scope=cast.dave.user, to="http://chat.internal/", events=["failed"])
     assert made.pk
 

@@ -17,14 +17,14 @@ def acting_by_token(cast: Cast, until: datetime | None, *scopes: str) -> Actor:
 
 def test_token_cannot_outlive_its_issuing_token(cast: Cast) -> None:
     until = timezone.now() + timedelta(days=2)
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         tokens.issue(
             actor=acting_by_token(cast, until),
             name="long",
             scopes=["read"],
             expires_at=until + timedelta(days=1),
         )
-    problem = refused.value.problems[0]
+    problem = rejected.value.problems[0]
     assert (problem.path, problem.message) == ("expires_at", "is after the expiry of the token in use")
     assert f"{until:%Y-%m-%d}" in problem.allowed
     shorter, _ = tokens.issue(

@@ -140,9 +140,9 @@ def test_missing_dependency_returns_a_warning(cast: Cast) -> None:
 def test_deadline_in_the_past_is_rejected(cast: Cast) -> None:
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)
     late = training("late", deadline="2026-05-01T13:00:00+01:00")
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         workloads.submit(actor=cast.dave, project=cast.vision, document=late, now=now)
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert (problem.path, problem.message) == ("deadline", "has passed")
     assert problem.allowed == "later than 2026-05-01T12:00:00+00:00"
     workloads.submit(

@@ -178,7 +178,7 @@ def test_exceeded_group_limit_is_reported(stage: Stage, h100: QuotaGroup) -> Non
 
 
 def test_group_cannot_have_the_name_of_a_pool(stage: Stage, h100: QuotaGroup) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         groups.create_group(actor=stage.cast.alice, name="cloud", pools=[stage.cast.pool])
-    assert [problem.path for problem in refused.value.problems] == ["name"]
+    assert [problem.path for problem in rejected.value.problems] == ["name"]
     assert Quota.objects.filter(group=h100).count() == 2

@@ -93,15 +93,15 @@ def test_former_leader_does_not_overwrite_the_commit(scene: Scene, repository: R
     ],
 )  # fmt: skip
 def test_address_with_a_token_or_an_invalid_ip_address_is_rejected(scene: Scene, url: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         scene.submit(git={"url": url, "secret": None})
-    assert "ghp_0123456789" not in str(refused.value.problems)
-    assert "pass@" not in str(refused.value.problems)
+    assert "ghp_0123456789" not in str(rejected.value.problems)
+    assert "pass@" not in str(rejected.value.problems)
 
 
 @pytest.mark.heavy
 def test_error_about_a_missing_key_does_not_repeat_the_section(scene: Scene) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         scene.submit(git={"url": "git@git.example.org:o/r"})
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert (problem.message, problem.received) == ("uses an SSH address without a key", "")

@@ -148,6 +148,6 @@ def test_rule_text_is_read_back_as_the_same_rule() -> None:
     ],
 )
 def test_invalid_rule_names_the_key_and_the_allowed_values(rule: Any, problem: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_rule(rule)
-    assert str(refused.value.problems[0]).startswith(problem)
+    assert str(rejected.value.problems[0]).startswith(problem)

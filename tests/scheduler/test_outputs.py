@@ -224,6 +224,6 @@ def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> 
     ],
 )  # fmt: skip
 def test_invalid_paths_are_rejected_at_submission(stage: Stage, outputs: list[str], message: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         stage.submit("bad", outputs=outputs)
-    assert message in str(refused.value.problems[0])
+    assert message in str(rejected.value.problems[0])

@@ -76,6 +76,6 @@ def test_stored_queue_positions_equal_those_of_the_plan(document: dict[str, Any]
     snapshot = load(document).snapshot
     stored = plan_document(decide(snapshot))["pending"]  # before the plan's rejections are expanded
     assert stored == {
-        refusal.workload: [refusal.position, *(str(blocker.reason) for blocker in refusal.blockers)]
-        for refusal in decide(snapshot).refusals
+        rejection.workload: [rejection.position, *(str(blocker.reason) for blocker in rejection.blockers)]
+        for rejection in decide(snapshot).rejections
     }

@@ -300,13 +300,13 @@ def test_bad_credentials_are_reported_without_the_bucket(
 ) -> None:
     writer.end()
     writer.define(secret="")
-    monkeypatch.setattr(volumes, "find_login", _refuse)
+    monkeypatch.setattr(volumes, "find_login", _reject)
     row = writer.collect()
     assert row.message == "The server has no credentials for it. Berth tries again."
     assert writer.bucket not in row.message
 
 
-def _refuse(*_: Any) -> Any:
+def _reject(*_: Any) -> Any:
     raise Conflict("The server has no credentials for it.")
 
 

@@ -42,9 +42,9 @@ def define(stage: Stage, pool: NodePool, values: list[dict[str, Any]]) -> None:
 
 
 def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         stage.submit("refused", volumes=[*mounts], **changes)
-    return [str(problem) for problem in refused.value.problems]
+    return [str(problem) for problem in rejected.value.problems]
 
 
 def test_department_admin_cannot_create_the_deleted_project_that_a_volume_names(stage: Stage) -> None:
@@ -168,15 +168,15 @@ def test_overlapping_mounts_are_rejected(volumes: Stage) -> None:
     ],
 )
 def test_invalid_pool_volume_is_rejected(volume: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_volumes([{"name": "data", "source": "/mnt/data", **volume}], is_kubernetes=False)
-    assert str(refused.value.problems[0]).startswith(problem)
+    assert str(rejected.value.problems[0]).startswith(problem)
 
 
 def test_names_of_a_pools_volumes_are_unique_and_nfs_needs_kubernetes() -> None:
     nfs = {"name": "data", "source": "nfs://nfs.example.org/data"}
     (stored,) = normalize_volumes([nfs], is_kubernetes=True)
     assert (stored["source"], stored["access"], stored["projects"]) == (nfs["source"], "read_only", [])
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         normalize_volumes([nfs, nfs], is_kubernetes=True)
-    assert str(refused.value.problems[0]) == "volumes[1].name: is used twice; received 'data'"
+    assert str(rejected.value.problems[0]) == "volumes[1].name: is used twice; received 'data'"

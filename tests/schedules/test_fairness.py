@@ -177,7 +177,7 @@ def test_run_is_rejected_if_its_edited_template_cannot_be_scheduled(
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT + change)
     assert submit_due_runs(NOON + HOUR) == 0
     run = ScheduleRun.objects.get(schedule=schedule)
-    assert run.outcome == "refused"
+    assert run.outcome == "rejected"
     assert reason in run.message
 
 

@@ -188,7 +188,7 @@ def test_rejected_run_is_recorded_with_its_reason_and_the_schedule_continues(cas
     Template.objects.all().delete()
     assert submit_due_runs(NOON + HOUR) == 0
     run = schedule.runs.get()
-    assert run.outcome == "refused"
+    assert run.outcome == "rejected"
     assert "template: does not exist; received 'train'" in run.message
     assert (
         Delivery.objects.get().content["message"].startswith("The run of 2026-06-01 13:00 UTC was rejected:")
@@ -203,7 +203,7 @@ def test_run_whose_name_is_in_use_is_rejected(cast: Cast) -> None:
     workloads.submit(actor=cast.dave, project=cast.vision, document=document)
     submit_due_runs(NOON + HOUR)
     run = schedule.runs.get()
-    assert run.outcome == "refused"
+    assert run.outcome == "rejected"
     assert "already has a live workload named nightly" in run.message
 
 

@@ -121,7 +121,7 @@ class ServiceStage:
         for pod in self.stage.pods(workload, "running"):
             self.stage.runtime.end(str(pod.pk), cause=PodCause.LOST, message="the machine is gone")
 
-    def refuse_registrations(self) -> None:
+    def reject_registrations(self) -> None:
         self.router.always("register", Fail(message="the router is full"))
 
     def tick(self, times: int = 1, seconds: float = 1) -> None:

@@ -80,7 +80,7 @@ def test_external_engine_that_crashes_after_connecting_fails_quickly(stage: Serv
     if state == "HEALTH_CHECKING":
         stage.engines.make_unhealthy(LIVE_ENGINE)
     else:
-        stage.refuse_registrations()
+        stage.reject_registrations()
     request = stage.scale_out(service, urls=(LIVE_ENGINE,))
     stage.until(lambda: InferenceEngine.objects.filter(url=LIVE_ENGINE, state=state).exists())
     stage.engines.vanish(LIVE_ENGINE)

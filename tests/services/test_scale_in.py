@@ -77,8 +77,8 @@ def test_scale_in_removes_listed_urls_except_initial_engines_and_dry_run_nothing
     assert dave.post("services/chat/scale_in", {"num_replicas": 4}).json()["status"] == "NOOP"
 
     first, third = (InferenceEngine.objects.get(service=service, number=n).url for n in (0, 2))
-    refused = dave.post("services/chat/scale_in", {"engine_urls": [first]})
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (400, "engine_urls[0]")
+    rejected = dave.post("services/chat/scale_in", {"engine_urls": [first]})
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (400, "engine_urls[0]")
     answer = dave.post("services/chat/scale_in", {"engine_urls": [third]}).json()
     stage.finish(ScaleRequest.objects.get(pk=answer["request_id"]))
     assert stage.states(service) == ["ACTIVE", "ACTIVE", "REMOVED", "ACTIVE"]

@@ -70,7 +70,7 @@ def test_scale_out_fails_if_an_engine_stays_unhealthy_or_the_router_rejects_it(s
     request = stage.finish(stage.scale_out(service, num_replicas=2), seconds=5)
     assert (request.status, request.failure) == ("FAILED", "health")
     stage.answers = True
-    stage.refuse_registrations()
+    stage.reject_registrations()
     request = stage.finish(stage.scale_out(service, num_replicas=2), seconds=5)
     assert (request.status, request.failure) == ("FAILED", "router")
 

@@ -63,12 +63,12 @@ def test_repeated_scale_request_returns_its_first_id_and_a_different_request_ret
     assert (again.status_code, again.json()["request_id"]) == (200, first["request_id"])
     fewer = dave.post("services/chat/scale_out", {"num_replicas": 2})
     assert (fewer.status_code, fewer.json()["status"]) == (200, "NOOP")
-    for refused in (
+    for rejected in (
         dave.post("services/chat/scale_out", {"num_replicas": 4}),
         dave.post("services/chat/scale_in", {"num_replicas": 1}),
     ):
-        assert (refused.status_code, refused.json()["code"]) == (409, "scale-operation-running")
-        assert refused.json()["running"] == first["request_id"]
+        assert (rejected.status_code, rejected.json()["code"]) == (409, "scale-operation-running")
+        assert rejected.json()["running"] == first["request_id"]
 
 
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")

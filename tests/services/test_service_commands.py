@@ -64,9 +64,9 @@ def test_commands_list_describe_and_scale_a_service(
     assert [one["status"] for one in history] == ["ACTIVE"]
     described = terminal.run("service", "describe", "chat", server=server).stdout
     assert "3 of 3 active" in described
-    refused = terminal.run("service", "scale-in", "chat", "1", server=server)
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "below the number of initial engines" in refused.stderr
+    rejected = terminal.run("service", "scale-in", "chat", "1", server=server)
+    assert (rejected.exit_code, rejected.stderr.count("\n")) == (2, 1)
+    assert "below the number of initial engines" in rejected.stderr
 
 
 def test_command_cancels_a_scale_out(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
@@ -95,5 +95,5 @@ def test_autoscale_command_reads_yaml_and_keeps_other_defaults(
     row.refresh_from_db()
     assert (row.enabled, row.settings["max_engines"]) == (False, 8)
     file.write_text("max_engine: 3\n")
-    refused = terminal.run("service", "autoscale", "chat", "-f", str(file), server=server)
-    assert (refused.exit_code, "max_engines" in refused.stderr) == (2, True)
+    rejected = terminal.run("service", "autoscale", "chat", "-f", str(file), server=server)
+    assert (rejected.exit_code, "max_engines" in rejected.stderr) == (2, True)

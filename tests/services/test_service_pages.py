@@ -67,8 +67,8 @@ def test_scale_in_is_previewed_before_it_starts(
     assert not ScaleRequest.objects.filter(direction="scale_in").exists()
     done = dave.post(at, {"num_replicas": "1", "confirmed": "1"}, headers=HTMX)
     assert (done.status_code, ScaleRequest.objects.filter(direction="scale_in").count()) == (204, 1)
-    refused = dave.post(at, {"num_replicas": "0"}, headers=HTMX)
-    assert refused.status_code == 422
+    rejected = dave.post(at, {"num_replicas": "0"}, headers=HTMX)
+    assert rejected.status_code == 422
 
 
 def test_service_is_scaled_and_autoscaled_with_forms(
@@ -77,8 +77,8 @@ def test_service_is_scaled_and_autoscaled_with_forms(
     service, dave = stage.serve(engines=2), sign_in("dave")
     at = f"/services/{service.workload_id}"
     both = {"num_replicas": "3", "engine_urls": "http://198.51.100.1"}
-    refused = dave.post(f"{at}/scale-out", both, headers=HTMX)
-    assert "cannot be combined with num_replicas" in refused.content.decode().lower()
+    rejected = dave.post(f"{at}/scale-out", both, headers=HTMX)
+    assert "cannot be combined with num_replicas" in rejected.content.decode().lower()
     assert dave.post(f"{at}/scale-out", {"num_replicas": "3"}, headers=HTMX).status_code == 204
     request = ScaleRequest.objects.get()
     assert dave.post(f"{at}/cancel/{request.pk}", headers=HTMX).status_code == 204

@@ -148,7 +148,7 @@ def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) 
     engine = stage.begin()
     stage.adapter.health(engine)
     stage.make_unhealthy(engine)
-    assert error_kind(lambda: stage.adapter.health(engine)) is ErrorKind.REFUSED
+    assert error_kind(lambda: stage.adapter.health(engine)) is ErrorKind.REJECTED
 
 
 def test_stopped_engine_is_reported_as_unreachable(stage: Stage) -> None:
@@ -245,7 +245,7 @@ def test_paused_engine_resumes_its_requests(syncing: Stage) -> None:
 def test_cache_of_a_busy_engine_is_not_flushed(syncing: Stage) -> None:
     engine = syncing.begin()
     answered = syncing.work(engine, 2)
-    assert error_kind(lambda: syncing.adapter.flush(engine)) is ErrorKind.REFUSED
+    assert error_kind(lambda: syncing.adapter.flush(engine)) is ErrorKind.REJECTED
     answered()
     syncing.adapter.flush(engine)
 
@@ -291,7 +291,7 @@ def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> 
     adapter, seed = sglang(start)
     added = start(ranks=2)
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=60.0)  # noqa: E731
-    assert error_kind(call) is ErrorKind.REFUSED
+    assert error_kind(call) is ErrorKind.REJECTED
     assert not [path for path, _ in seed.engine.received if path.startswith("/init")]
 
 

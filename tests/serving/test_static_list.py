@@ -48,7 +48,7 @@ def test_failed_router_reload_is_retried(tmp_path: Path) -> None:
     )
     with pytest.raises(ServingError, match="sh exited with 3: no such pid") as caught:
         failing.register("http://10.0.0.1:80", model="m")
-    assert caught.value.kind is ErrorKind.REFUSED
+    assert caught.value.kind is ErrorKind.REJECTED
     working = StaticRouter(path, "chat", resolve=resolved, reload=["touch", str(reloaded)])
     working.register("http://10.0.0.1:80", model="m")
     assert reloaded.exists()

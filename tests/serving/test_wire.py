@@ -98,4 +98,4 @@ def test_error_message_is_one_line_without_control_characters(start: Starts, wir
     server.engine.faults["/health"] = Fault(status=500, body="no\n\x1b[2Jroom")
     with pytest.raises(ServingError) as caught:
         wire.get(server.address, "/health").raise_for_status()
-    assert (caught.value.kind, caught.value.message) == (ErrorKind.REFUSED, "responded with 500: no [2Jroom")
+    assert (caught.value.kind, caught.value.message) == (ErrorKind.REJECTED, "responded with 500: no [2Jroom")

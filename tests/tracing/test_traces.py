@@ -86,10 +86,10 @@ def test_provider_calls_create_spans_with_request_and_error(
     provider.list_instances("elastic")
     trouble = ProviderError(ProviderErrorKind.CAPACITY, "sold out")
 
-    def refused(self: FakeProvider, pool: str, instance_ids: Any) -> None:
+    def rejected(self: FakeProvider, pool: str, instance_ids: Any) -> None:
         raise trouble
 
-    monkeypatch.setattr(FakeProvider, "terminate", refused)
+    monkeypatch.setattr(FakeProvider, "terminate", rejected)
     with pytest.raises(ProviderError):
         provider.terminate("elastic", ["i-1", "i-2"])
     collector.wait_for("provider list_instances", "provider terminate")

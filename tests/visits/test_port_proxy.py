@@ -210,9 +210,9 @@ def test_websocket_messages_and_close_codes_are_forwarded_in_both_directions(vis
 @pytest.mark.parametrize("origin", ["https://elsewhere.example.org", "http://other.localhost"])
 def test_cross_site_websocket_is_rejected(visit_setup: VisitSetup, origin: str) -> None:
     cookie = visit_setup.visit()
-    with pytest.raises(InvalidStatus) as refused:
+    with pytest.raises(InvalidStatus) as rejected:
         open_socket(visit_setup, cookie=cookie, origin=origin)
-    assert refused.value.response.status_code == 403
+    assert rejected.value.response.status_code == 403
     assert visit_setup.server.heard == []
 
 

@@ -61,10 +61,10 @@ def test_error_of_the_store_is_explained_without_its_address(
     status: int, code: str, error: type[BerthError], message: str
 ) -> None:
     text = f"<?xml version='1.0'?><Error><Code>{code}</Code><BucketName>secret-bucket</BucketName></Error>"
-    with answering(status, text) as url, pytest.raises(error) as refused:
+    with answering(status, text) as url, pytest.raises(error) as rejected:
         open_bucket(url).list_page()
-    assert message in refused.value.detail
-    assert "secret-" not in refused.value.detail
+    assert message in rejected.value.detail
+    assert "secret-" not in rejected.value.detail
 
 
 def test_store_that_hangs_or_is_absent_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

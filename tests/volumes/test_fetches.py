@@ -220,8 +220,8 @@ def test_store_that_does_not_respond_is_reported_without_its_address(
 
 
 def test_rejected_download_names_the_code_of_the_store(stage: LocalStage, server: SigningServer) -> None:
-    refusal = answering(403, "<Error><Code>InvalidObjectState</Code></Error>")
-    with refusal as address:
+    rejection = answering(403, "<Error><Code>InvalidObjectState</Code></Error>")
+    with rejection as address:
         server.change_urls = lambda urls: [f"{address}/bucket/key?signature" for _ in urls]
         report = finished(stage, server, "p-1")
     assert report.message == (

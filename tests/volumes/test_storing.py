@@ -13,7 +13,7 @@ from pools.buckets.writer import BucketWriter, UploadGone
 from pools.engine.volumes import Volume
 from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
 from projects.services import volume_changes
-from projects.services.outputs import OutputsRefused
+from projects.services.outputs import OutputsRejected
 from projects.services.volume_changes import Progress, Transfer
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore
 
@@ -132,14 +132,14 @@ def test_upload_that_is_complete_or_was_deleted_by_the_store_begins_again(
     real = getattr(BucketWriter, method)
     aborted: list[str] = []
 
-    def refuse_once(self: BucketWriter, path: str, upload: str, *rest: Any) -> Any:
+    def reject_once(self: BucketWriter, path: str, upload: str, *rest: Any) -> Any:
         if not aborted:  # moto answers 500 instead of NoSuchUpload
             aborted.append(upload)
             self.abort(path, upload)
             raise UploadGone
         return real(self, path, upload, *rest)
 
-    monkeypatch.setattr(BucketWriter, method, refuse_once)
+    monkeypatch.setattr(BucketWriter, method, reject_once)
     transfer = pod.transfer()
     assert transfer.run(never)
     assert aborted
@@ -153,10 +153,10 @@ def test_store_that_deletes_every_upload_is_tried_again_later(
 ) -> None:
     pod.contents = {"large": LARGE}
 
-    def refuse(*_: Any) -> None:
+    def reject(*_: Any) -> None:
         raise UploadGone
 
-    monkeypatch.setattr(BucketWriter, "put_part", refuse)
+    monkeypatch.setattr(BucketWriter, "put_part", reject)
     with pytest.raises(Unavailable, match="deletes uploads before they are complete"):
         pod.transfer().run(never)
 
@@ -208,7 +208,7 @@ def test_changes_beyond_the_limit_of_the_volume_are_rejected_as_a_whole(
 ) -> None:
     monkeypatch.setattr(volume_changes, "GIB", 2)  # max_gib is 100
     pod.contents = {"first": b"x" * 100, "second": b"y" * 98}
-    with pytest.raises(OutputsRefused, match="exceeds its limit of 100 GiB"):
+    with pytest.raises(OutputsRejected, match="exceeds its limit of 100 GiB"):
         pod.transfer()
     pod.deleted = [("old", pod.etag("old"))]
     assert pod.transfer().run(never), "deleted objects do not count"
@@ -217,7 +217,7 @@ def test_changes_beyond_the_limit_of_the_volume_are_rejected_as_a_whole(
 def test_too_many_objects_are_rejected(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_changes, "FILES_MAX", 1)
     pod.contents = {"first": b"x"}
-    with pytest.raises(OutputsRefused, match="would hold 2 objects, but the maximum is 1"):
+    with pytest.raises(OutputsRejected, match="would hold 2 objects, but the maximum is 1"):
         pod.transfer()
 
 

@@ -162,9 +162,9 @@ def test_admin_site_rejects_staff_without_a_role(cast: Cast, sign_in: SignIn, pa
 def test_rejections_name_platform_roles_in_words(cast: Cast) -> None:
     User.objects.create_user("root", is_superuser=True)
     User.objects.create_user("left", is_superuser=True, is_active=False)
-    with pytest.raises(Forbidden) as refused:
+    with pytest.raises(Forbidden) as rejected:
         require(cast.dave, Action.ADMINISTER)
-    assert refused.value.detail == (
+    assert rejected.value.detail == (
         "Your role does not allow you to administer the platform. You need the role platform admin, which "
         "alice or root can grant."
     )

@@ -122,10 +122,10 @@ def test_pending_workload_shows_its_smallest_change(admin_client: Client, cast: 
 def test_rate_limited_search_for_a_change_shows_when_to_retry(
     admin_client: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(workload: Workload) -> str:
+    def reject(workload: Workload) -> str:
         raise RateLimited(2, "Try again in 2 s.")
 
-    monkeypatch.setattr(smallest_change, "_finders", [refuse])
+    monkeypatch.setattr(smallest_change, "_finders", [reject])
     waiting = make.workload(cast.vision, "waits")
     answer = admin_client.get(reverse("admin:projects_workload_change", args=[waiting.pk]))
     assert (answer.status_code, "Try again in 2 s." in answer.content.decode()) == (200, True)

@@ -72,8 +72,8 @@ def test_every_page_opens_for_every_user(sign_in: SignIn, running: Workload, nam
             if name == "frank" and path.startswith("/node-pools/"):  # frank has no role and sees no pools
                 assert answer.status_code == 404, path
                 continue
-            is_refused = name in ("erin", "frank") and path == "/submit"  # they may submit to no project
-            assert answer.status_code == (403 if is_refused else 200), path
+            is_rejected = name in ("erin", "frank") and path == "/submit"  # they may submit to no project
+            assert answer.status_code == (403 if is_rejected else 200), path
             assert answer.headers["Cache-Control"] == "no-store, private", path
             policy = answer.headers["Content-Security-Policy"]
             assert "default-src 'none'; script-src 'self'" in policy and "'unsafe-inline'" not in policy, path

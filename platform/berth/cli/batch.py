@@ -26,17 +26,17 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
             f"--atomic accepts at most {DOCUMENTS_MAX} documents, with at most {BYTES_MAX >> 20} MiB in total"
         )
     results: list[dict[str, Any]] = []
-    refused = False
+    rejected = False
     for part in parts:
         batch = client.workloads.submit_many((document for _, document in part), atomic=atomic)
         for (source, _), item in zip(part, batch.items, strict=True):
-            refused = refused or item.error is not None
+            rejected = rejected or item.error is not None
             if item.workload is not None:
                 results.append({**item.workload.plain(), "warnings": item.warnings})
             _print_item(source, item, output)
     if output.is_data:
         show_data(results, output)
-    if refused:
+    if rejected:
         raise typer.Exit(ExitCode.USAGE)
 
 

@@ -11,7 +11,7 @@ from berth.core.version import server_python_error
 
 class ExitCode(IntEnum):
     DONE = 0
-    REFUSED = 1
+    REJECTED = 1
     USAGE = 2
     NOT_SIGNED_IN = 3
     NOT_FOUND = 4
@@ -58,11 +58,11 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
             errors.Invalid: ExitCode.USAGE, errors.NotFound: ExitCode.NOT_FOUND,
             errors.Conflict: ExitCode.CONFLICT,
         }  # fmt: skip
-        return codes.get(type(error), ExitCode.REFUSED), error.lines()
+        return codes.get(type(error), ExitCode.REJECTED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
     if isinstance(error, errors.CopyFailed):
-        return ExitCode.REFUSED, [str(error)]
+        return ExitCode.REJECTED, [str(error)]
     spec = sys.modules.get("berth.core.spec")  # a module that is not loaded cannot have raised the error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]

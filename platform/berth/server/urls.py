@@ -6,7 +6,7 @@ from django.views.generic import RedirectView
 
 from berth.server.web.authentication.login import admin_sign_in
 
-handler403 = "berth.server.web.authentication.refusals.permission_denied"
+handler403 = "berth.server.web.authentication.rejections.permission_denied"
 handler500 = "berth.server.web.middleware.server_error"
 admin.autodiscover()
 urlpatterns: list[URLPattern | URLResolver] = [

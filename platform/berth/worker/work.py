@@ -180,7 +180,7 @@ class Worker:
                 for frame in frames:
                     self._send_results([frame], pool)
             elif frames[0][0]["outcome"] != "failed":
-                details = {"type": "ResultRefused", "message": str(error)[:4000]}
+                details = {"type": "ResultRejected", "message": str(error)[:4000]}
                 self._send_results([({**frames[0][0], "outcome": "failed", "error": details}, b"")], pool)
 
     def _is_session_over(self) -> bool:

@@ -12,16 +12,16 @@ from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.commands import Command, parse_command
 from pools.kubernetes.channels.forwarding import KnownPorts, find_port, forward
 from pools.kubernetes.channels.tasks import cancel
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.frames import STATUS
 from pools.runtimes.shim.channels.programs import CONNECT, SSH
 
 START_SECONDS = 30.0  # time for the client to send its request
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 CONFLICT, INVALID, UNAVAILABLE = 409, 422, 503  # HTTP statuses
-REFUSED_COMMANDS = "Commands cannot be run in this pod"
-REFUSED_PORTS = "Ports of this pod cannot be forwarded"
-REFUSED_FILES = "Files cannot be copied to or from this pod"
+REJECTED_COMMANDS = "Commands cannot be run in this pod"
+REJECTED_PORTS = "Ports of this pod cannot be forwarded"
+REJECTED_FILES = "Files cannot be copied to or from this pod"
 Status = dict[str, object]
 
 
@@ -65,7 +65,7 @@ class Bridge:
             if isinstance(serving, str):
                 return {"error": f"The request is not valid: {serving}.", "status": INVALID}
             return await serving
-        except ChannelRefused as error:
+        except ChannelRejected as error:
             return {"error": f"{_subject(client.request)}: {error}.", "status": CONFLICT}
         except RuntimeFailure as error:
             return {"error": f"The pod cannot be reached right now: {error}.", "status": UNAVAILABLE}
@@ -93,5 +93,5 @@ class Bridge:
 
 def _subject(request: dict[str, Any]) -> str:
     if CONNECT in request:
-        return REFUSED_PORTS
-    return REFUSED_FILES if any(kind in request for kind in programs.KINDS) else REFUSED_COMMANDS
+        return REJECTED_PORTS
+    return REJECTED_FILES if any(kind in request for kind in programs.KINDS) else REJECTED_COMMANDS

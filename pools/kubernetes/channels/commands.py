@@ -11,7 +11,7 @@ from pools.kubernetes.channels import scripts
 from pools.kubernetes.channels.client import ChannelClient, terminal_size
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.frames import OUTPUT
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Command:
         guard = _Guard(session, self._pod)
         try:
             if not await guard.wait_for(scripts.READY):
-                raise ChannelRefused(NO_SHELL)
+                raise ChannelRejected(NO_SHELL)
         except BaseException as error:
             await guard.close()
             if isinstance(error, TimeoutError):

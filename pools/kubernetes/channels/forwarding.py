@@ -13,11 +13,11 @@ from pools.kubernetes.api import Api, ApiError, Unreachable
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.ports import NotListening, PortConnection, connect_port
 from pools.kubernetes.channels.tasks import cancel
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
 
-REFUSAL_SECONDS = 1.0  # time for the cluster to report that nothing is listening
+REJECTION_SECONDS = 1.0  # time for the cluster to report that nothing is listening
 KNOWN_SECONDS = 60.0  # connections to a port that accepted one within this time are not delayed
 HALF_CLOSED_SECONDS = 30.0  # a connection without input ends if the pod has sent nothing for this long
 CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
@@ -61,7 +61,7 @@ async def forward(
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)
     try:
-        await forwarding.wait_connected(0.0 if ports.has(pod, port) else REFUSAL_SECONDS)
+        await forwarding.wait_connected(0.0 if ports.has(pod, port) else REJECTION_SECONDS)
         ports.add(pod, port)
         await client.send(END, bytes((ERRORS,)))
         await forwarding.run()
@@ -134,7 +134,7 @@ def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
         containers = api.get(pod)["spec"]["containers"]
     except ApiError as error:
         if error.status == 404:
-            raise ChannelRefused("it is not running") from None
+            raise ChannelRejected("it is not running") from None
         raise RuntimeFailure(error.message) from None
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None

@@ -14,7 +14,7 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels.bridge import Bridge
 from pools.kubernetes.channels.forwarding import KnownPorts
 from pools.kubernetes.channels.ports import PortConnection, connect_port
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ChannelLoop:
         """
         with self._lock:
             if self._open[pod] >= MAX_CHANNELS:
-                raise ChannelRefused(TOO_MANY)
+                raise ChannelRejected(TOO_MANY)
             self._open[pod] += 1
         ours, theirs = socket.socketpair()
         self.submit(self._begin(api, pod, theirs))
@@ -99,8 +99,8 @@ class ChannelLoop:
     async def _relay(self, opened: PortConnection, pod: str, connection: socket.socket) -> None:
         try:
             await opened.relay(connection)
-        except ChannelRefused as refusal:
-            log.info("a connection to a port of %s ended: %s", pod, refusal)
+        except ChannelRejected as rejection:
+            log.info("a connection to a port of %s ended: %s", pod, rejection)
         except Exception:
             log.exception("a connection to a port of %s failed", pod)
 

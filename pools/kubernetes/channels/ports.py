@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.session import open_socket
-from pools.runtimes.base import ChannelRefused
+from pools.runtimes.base import ChannelRejected
 
 DATA, ERRORS = 0, 1
 PORT_BYTES = 2  # the cluster begins each of the two streams with the port number
@@ -21,7 +21,7 @@ BLOCK = 64 * 1024
 NOT_LISTENING = "connection refused"  # part of the node's message if nothing is listening
 
 
-class NotListening(ChannelRefused):
+class NotListening(ChannelRejected):
     """Raised if no process accepts the connection. The message names the port."""
 
 
@@ -43,7 +43,7 @@ class PortConnection:
                     self._header[stream] -= skipped
                     content = content[skipped:]
                 if content and stream == ERRORS:
-                    raise self._refusal(content.decode(errors="replace"))
+                    raise self._rejection(content.decode(errors="replace"))
                 if content:
                     return content
         return b""
@@ -91,10 +91,10 @@ class PortConnection:
             writer.write(data)
             await writer.drain()
 
-    def _refusal(self, message: str) -> ChannelRefused:
+    def _rejection(self, message: str) -> ChannelRejected:
         if NOT_LISTENING in message.casefold():
             return NotListening(f"Nothing listens on port {self._port} in the pod.")
-        return ChannelRefused(f"the cluster does not connect to port {self._port}: {message.strip()}")
+        return ChannelRejected(f"the cluster does not connect to port {self._port}: {message.strip()}")
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:

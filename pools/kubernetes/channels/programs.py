@@ -14,7 +14,7 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel
-from pools.runtimes.base import ChannelRefused
+from pools.runtimes.base import ChannelRejected
 from pools.runtimes.shim.channels.frames import (
     CREDIT,
     END,
@@ -119,7 +119,7 @@ class Program:
             try:
                 received = frames.feed(data)
             except BrokenFrames as error:
-                raise ChannelRefused(f"its Python could not run Berth's helper program: {error}") from None
+                raise ChannelRejected(f"its Python could not run Berth's helper program: {error}") from None
             for kind, payload in received:
                 self._check_frame(kind, payload)
                 if kind == CREDIT:
@@ -142,7 +142,7 @@ class Program:
         else:
             is_valid = kind == STATUS or (kind in (OUTPUT, ERRORS) and bool(payload))
         if not is_valid:
-            raise ChannelRefused(
+            raise ChannelRejected(
                 f"its Python could not run Berth's helper program: unexpected frame of kind {kind}"
             )
 
@@ -168,10 +168,10 @@ class Program:
         error = str(status.get("error") or "")
         printed = " ".join(self._errors.decode("utf-8", "replace").split())
         if any(text in error.casefold() for text in MISSING_TEXTS):
-            raise ChannelRefused(NO_PYTHON.format(reason=MISSING))
+            raise ChannelRejected(NO_PYTHON.format(reason=MISSING))
         if printed.startswith("its image has"):
-            raise ChannelRefused(NO_PYTHON.format(reason=printed))
-        raise ChannelRefused(error or printed or f"Berth's program ended with {status.get('exit_code')}")
+            raise ChannelRejected(NO_PYTHON.format(reason=printed))
+        raise ChannelRejected(error or printed or f"Berth's program ended with {status.get('exit_code')}")
 
 
 def _parse_status(payload: bytes) -> dict[str, object]:
@@ -183,4 +183,4 @@ def _parse_status(payload: bytes) -> dict[str, object]:
             return {**error, "exit_code": int(status["exit_code"])}
         return {**error, "status": 422}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ChannelRefused("its Python could not run Berth's helper program") from None
+        raise ChannelRejected("its Python could not run Berth's helper program") from None

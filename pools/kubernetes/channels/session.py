@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 
 from pools.kubernetes.api import Api, Unreachable
 from pools.kubernetes.manifests import CONTAINER
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.ray.agents import enable_keepalive
 from pools.runtimes.shim.channels.frames import INPUT, RESIZE
 
@@ -98,7 +98,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None
     except InvalidStatus as error:
-        raise _refusal(api, error, resource) from None
+        raise _rejection(api, error, resource) from None
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
         raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
     return socket
@@ -120,14 +120,14 @@ def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
     return {"error": str(status.get("message") or "the cluster reports no reason")}
 
 
-def _refusal(api: Api, error: InvalidStatus, resource: str) -> Exception:
+def _rejection(api: Api, error: InvalidStatus, resource: str) -> Exception:
     status = error.response.status_code
     try:
         message = str(json.loads(error.response.body)["message"])
     except (ValueError, KeyError, TypeError):
         message = f"status {status}"
     if status == 403:
-        return ChannelRefused(FORBIDDEN.format(resource=resource))
+        return ChannelRejected(FORBIDDEN.format(resource=resource))
     if status in (400, 404):
-        return ChannelRefused(f"the cluster rejects it: {message}")
+        return ChannelRejected(f"the cluster rejects it: {message}")
     return RuntimeFailure(f"{api.server} rejects the call: {message}")

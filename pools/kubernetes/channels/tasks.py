@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TypeVar
 
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,6 @@ async def cancel(task: asyncio.Task[T]) -> T | None:
     error = task.exception()
     if error is None:
         return task.result()
-    if not isinstance(error, OSError | ChannelRefused | RuntimeFailure):
+    if not isinstance(error, OSError | ChannelRejected | RuntimeFailure):
         log.error("a channel failed", exc_info=error)
     return None

@@ -14,7 +14,7 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel
 from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 PART = 32 * 1024
 WINDOW = 4 * BLOCK  # bytes that the cluster has to buffer, because its protocol has no flow control
@@ -62,7 +62,7 @@ async def send_code(
                 api, pod, unpack(mark, size + len(extra)),
                 has_input=True, has_output=True, container=CONTAINER,
             )  # fmt: skip
-        except (ChannelRefused, RuntimeFailure) as error:
+        except (ChannelRejected, RuntimeFailure) as error:
             raise Interrupted(str(error)) from error
         try:
             unpacking = _Unpacking(session, size, report)
@@ -90,14 +90,14 @@ async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[http
             as response,
         ):  # fmt: skip
             if response.status_code != 200:
-                raise _refusal(response.status_code, await response.aread())
+                raise _rejection(response.status_code, await response.aread())
             yield response
     except httpx.HTTPError as error:
         server = httpx.URL(source.url).netloc.decode()
         raise Interrupted(f"{server} does not respond: {error or type(error).__name__}") from error
 
 
-def _refusal(status: int, body: bytes) -> Exception:
+def _rejection(status: int, body: bytes) -> Exception:
     text = body[:4096].decode("utf-8", "replace")
     with suppress(ValueError, KeyError, TypeError):
         text = str(json.loads(text)["detail"])

@@ -29,7 +29,7 @@ from pools.kubernetes.files.container import (
 )
 from pools.kubernetes.files.store import TREE, FileCopies
 from pools.kubernetes.reports import command_report
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -244,7 +244,7 @@ async def _start(source: Source, command: Sequence[str]) -> Session:
         return await start_session(
             source.api, source.path, command, has_input=False, has_output=True, container=CONTAINER
         )
-    except ChannelRefused as error:
+    except ChannelRejected as error:
         raise (_Failed if "may not use" in str(error) else _Interrupted)(str(error)) from error
     except RuntimeFailure as error:
         raise _Interrupted(str(error)) from error

@@ -56,8 +56,8 @@ def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> 
         return None
     try:
         return api.list(path)[0]
-    except ApiError as refusal:
-        if refusal.status == 403:
+    except ApiError as rejection:
+        if rejection.status == 403:
             return None  # the account may not even check its own permissions
         raise
 

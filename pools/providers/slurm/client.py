@@ -22,12 +22,12 @@ class Submission:
 class Examination:
     """Slurm's report about a cluster and a pilot job.
 
-    `refusal` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
+    `rejection` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
     """
 
     source: str
     partitions: Sequence[Partition]
-    refusal: str = ""
+    rejection: str = ""
     findings: tuple[Finding, ...] = ()
 
 

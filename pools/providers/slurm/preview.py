@@ -11,17 +11,17 @@ from pools.providers.slurm.settings import SlurmSettings
 
 
 def make_preview(
-    settings: SlurmSettings, shape: Shape, partitions: Sequence[Partition], cluster: str, refusal: str
+    settings: SlurmSettings, shape: Shape, partitions: Sequence[Partition], cluster: str, rejection: str
 ) -> Preview:
     """Return the machines of the pool's partition and any findings.
 
-    `refusal` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
+    `rejection` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
     """
     partition = choose_partition(settings, partitions)
     if partition is None:
         return Preview(cluster, findings=(_unknown_partition(settings, partitions),))
     source = f"{cluster}, partition {partition.name}{_describe_limits(partition)}"
-    findings = [*_partition_findings(settings, partition), *_refusal_findings(refusal)]
+    findings = [*_partition_findings(settings, partition), *_rejection_findings(rejection)]
     nodes = tuple(_with_fit(node, shape) for node in partition.nodes)
     if nodes and all(node.obstacle for node in nodes):
         message = f"No machine of partition {partition.name} can run a node of the pool."
@@ -76,9 +76,9 @@ def _partition_findings(settings: SlurmSettings, partition: Partition) -> Iterat
         )
 
 
-def _refusal_findings(refusal: str) -> Iterator[Finding]:
-    if refusal:
-        yield error(f"Slurm rejects the pool's jobs: {refusal}.", "Change the settings that Slurm names.")
+def _rejection_findings(rejection: str) -> Iterator[Finding]:
+    if rejection:
+        yield error(f"Slurm rejects the pool's jobs: {rejection}.", "Change the settings that Slurm names.")
 
 
 def _describe_limits(partition: Partition) -> str:

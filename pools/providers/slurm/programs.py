@@ -56,8 +56,8 @@ class SlurmPrograms:
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
         partitions = list(cluster.parse_partitions(listed))
         result = self._run_script(submission.test_script(self.settings, order), QUERY_SECONDS)
-        refusal = clean(result.stderr) if result.exit_code else ""
-        return Examination(f"{version} on {self.commands.place}", partitions, refusal)
+        rejection = clean(result.stderr) if result.exit_code else ""
+        return Examination(f"{version} on {self.commands.place}", partitions, rejection)
 
     def _query(self, program: str, *arguments: str) -> str:
         """Return the output of a program. Raises ProviderError if it fails."""

@@ -68,7 +68,7 @@ class SlurmProvider:
     def preview(self, pool: str, shape: Shape) -> Preview:
         """Examine the partition. If Slurm can validate a job without submitting it, have it do so."""
         shown = self.client.examine(LaunchRequest(pool, 1, "preview", 0, shape))
-        preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.refusal)
+        preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.rejection)
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:

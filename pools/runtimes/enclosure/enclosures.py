@@ -13,7 +13,7 @@ from pools.runtimes.enclosure.levels import (
     PROBE_WORKSPACE,
     Isolation,
     Level,
-    find_refusal,
+    find_rejection,
     read_policy,
 )
 from pools.runtimes.enclosure.machine import declared_view, environment_mounts, machine_view
@@ -62,18 +62,18 @@ class Enclosures:
         """Return how this machine isolates pods without images. The first call tests the isolation."""
         return self._probe().isolation
 
-    def refusal(self, order: PodOrder, workspaces: Path) -> str:
+    def rejection(self, order: PodOrder, workspaces: Path) -> str:
         """Return the reason that this machine must not run the pod, or an empty string."""
         isolation = self.isolation
         if isolation.encloses or order.project == PROBE_PROJECT:
-            return find_refusal(isolation, order.project, order.uid, ())
+            return find_rejection(isolation, order.project, order.uid, ())
         served = workspaces / _SERVED
         is_empty = all(each.name.startswith((".", PROBE_WORKSPACE)) for each in workspaces.iterdir())
         others = () if is_empty or not served.exists() else (served.read_text(),)
-        refusal = find_refusal(isolation, order.project, order.uid, others)
-        if not refusal and not others:
+        rejection = find_rejection(isolation, order.project, order.uid, others)
+        if not rejection and not others:
             served.write_text(order.project)
-        return refusal
+        return rejection
 
     def start_directory(self, order: PodOrder, workspace: Path) -> StartDirectory:
         """Return the directory to start in. A relative path is relative to the pod's own directory."""

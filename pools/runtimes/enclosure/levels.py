@@ -94,7 +94,7 @@ def pod_uid(project: int) -> int:
     return uid
 
 
-def find_refusal(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
+def find_rejection(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
     """Return why the node must not run a pod of this project, or an empty string.
 
     `served` lists the projects whose workspaces are on the node.

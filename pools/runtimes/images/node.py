@@ -57,7 +57,7 @@ class NodeImages:
     def describe(self, isolation: Isolation) -> Isolation:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
-    def refusal(self, order: PodOrder) -> str:
+    def rejection(self, order: PodOrder) -> str:
         """Return the reason that this node must not run the pod, or an empty string."""
         if not order.image:
             return ""

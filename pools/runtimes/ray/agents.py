@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pools.runtimes.base import (
-    ChannelRefused,
+    ChannelRejected,
     LogChunk,
     Measurements,
     PodOrder,
@@ -99,7 +99,7 @@ class NodeAgent:
             response = connection.getresponse()
             if response.status != httpx.codes.SWITCHING_PROTOCOLS:
                 reason = response.read(300).decode(errors="replace")
-                self._raise_refusal(response.status, reason)
+                self._raise_rejection(response.status, reason)
             opened = connection.sock.dup()
         except (OSError, HTTPException) as error:
             raise AgentUnreachable(f"the node at {self._base} is not responding: {error!r}") from error
@@ -109,11 +109,11 @@ class NodeAgent:
         enable_keepalive(opened)
         return opened
 
-    def _raise_refusal(self, status: int, reason: str) -> None:
+    def _raise_rejection(self, status: int, reason: str) -> None:
         if status == httpx.codes.CONFLICT:
-            raise ChannelRefused(reason)
+            raise ChannelRejected(reason)
         if reason == "unknown request: channel":
-            raise ChannelRefused(
+            raise ChannelRejected(
                 f"the agent on the node at {self._base} is outdated and will be upgraded. "
                 "Try again in a few minutes"
             )

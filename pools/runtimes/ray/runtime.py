@@ -15,7 +15,7 @@ import httpx
 from pools.joining.instructions import Instructions
 from pools.runtimes import local_log
 from pools.runtimes.base import (
-    ChannelRefused,
+    ChannelRejected,
     ClusterQuotas,
     LogChunk,
     Measurements,
@@ -260,7 +260,7 @@ class RayRuntime(RayFiles):
         entry = self._entry(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and not entry.ended else None
         if node is None:
-            raise ChannelRefused("the pod is not running")
+            raise ChannelRejected("the pod is not running")
         return self._agent(node).open_channel(pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

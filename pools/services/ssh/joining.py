@@ -16,7 +16,7 @@ from pools.joining import secrets
 from pools.models import Machine, MachineUse, SshHost
 from pools.models.scaling import ScalingKind
 from pools.services.joining import (
-    JOIN_REFUSED,
+    JOIN_REJECTED,
     MachineReport,
     check_no_other_pool,
     has_changed,
@@ -46,7 +46,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
         hosts = SshHost.objects.select_for_update(of=("self",)).select_related("pool", "machine")
         host = hosts.filter(pk=key, join_version=version, pool__name=pool_name, removed_at=None).first()
         if host is None:
-            raise Unauthenticated(JOIN_REFUSED)
+            raise Unauthenticated(JOIN_REJECTED)
         measured = replace(measured, name=host.name)
         former = _former_machine(host, measured, at)
         if former is not None and has_changed(former, measured):

@@ -40,7 +40,7 @@ class BatchDocument(BatchBody):
     items: Annotated[list[WorkloadSpec], Field(min_length=1, max_length=DOCUMENTS_MAX)]
 
 
-class RefusedItemResponse(ResponseModel):
+class RejectedItemResponse(ResponseModel):
     code: str
     detail: str
     errors: list[ProblemResponse.InvalidValue]
@@ -51,12 +51,12 @@ class BatchItemResponse(ResponseModel):
 
     workload: WorkloadResponse | None = Field(description="The stored workload; null if there is none.")
     warnings: list[str]
-    error: RefusedItemResponse | None = Field(description="Reason why the document is rejected.")
+    error: RejectedItemResponse | None = Field(description="Reason why the document is rejected.")
 
 
 class BatchResponse(ResponseModel):
     stored: int
-    refused: int
+    rejected: int
     items: list[BatchItemResponse]
 
 
@@ -79,14 +79,14 @@ class SubmitBatch(ApiView):
 def _serialize(items: Sequence[BatchItem]) -> BatchResponse:
     rows = [_serialize_item(index, item) for index, item in enumerate(items)]
     stored = sum(row.workload is not None for row in rows)
-    return BatchResponse(stored=stored, refused=sum(row.error is not None for row in rows), items=rows)
+    return BatchResponse(stored=stored, rejected=sum(row.error is not None for row in rows), items=rows)
 
 
 def _serialize_item(index: int, item: BatchItem) -> BatchItemResponse:
     error = None
     if item.error is not None:
         problems = item_problems(index, item.error)
-        error = RefusedItemResponse(
+        error = RejectedItemResponse(
             code=item.error.code,
             detail=item.error.detail,
             errors=[ProblemResponse.InvalidValue(**problem.to_dict()) for problem in problems],

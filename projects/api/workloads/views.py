@@ -147,14 +147,14 @@ class CancelManyBody(Body):
     ids: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(min_length=1, max_length=200)]
 
 
-class RefusedCancelResponse(ResponseModel):
+class RejectedCancelResponse(ResponseModel):
     id: UUID
     reason: str
 
 
 class CancelManyResponse(ResponseModel):
     cancelled: list[UUID]
-    refused: list[RefusedCancelResponse]
+    rejected: list[RejectedCancelResponse]
 
 
 class CancelMany(ApiView):
@@ -168,9 +168,9 @@ class CancelMany(ApiView):
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]
         outcome = workloads.bulk_change(actor=self.actor, workloads=visible, change=workloads.cancel)
-        refused = [RefusedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.refused]
-        refused += [RefusedCancelResponse(id=pk, reason=WORKLOAD_NOT_FOUND) for pk in ids if pk not in rows]
-        return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.changed], refused=refused))
+        rejected = [RejectedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.rejected]
+        rejected += [RejectedCancelResponse(id=pk, reason=WORKLOAD_NOT_FOUND) for pk in ids if pk not in rows]
+        return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.changed], rejected=rejected))
 
 
 class Suspend(WorkloadAction):

@@ -1,7 +1,7 @@
 """Fetch the files of a commit with the git program. Users choose the repository and are not trusted."""
 
-from projects.code.git.errors import GitFailure, GitRefusal
+from projects.code.git.errors import GitFailure, GitRejection
 from projects.code.git.fetch import FetchedCommit, FetchRequest, fetch_commit
 from projects.code.git.policy import GitPolicy
 
-__all__ = ["FetchRequest", "FetchedCommit", "GitFailure", "GitPolicy", "GitRefusal", "fetch_commit"]
+__all__ = ["FetchRequest", "FetchedCommit", "GitFailure", "GitPolicy", "GitRejection", "fetch_commit"]

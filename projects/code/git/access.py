@@ -6,7 +6,7 @@ from pathlib import Path
 
 from berth.core.spec.git import GitAddress, GitSpec, Transport
 from pools.services.secrets import private_key_problem
-from projects.code.git.errors import GitRefusal
+from projects.code.git.errors import GitRejection
 from projects.code.git.policy import GitPolicy
 from projects.code.git.program import base_environment, ssh_command
 
@@ -61,7 +61,7 @@ def build_environment(
 def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, keys: Path) -> dict[str, str]:
     target = spec.address
     if problem := private_key_problem(secret):
-        raise GitRefusal(f"The secret {spec.secret_label} {problem}.")
+        raise GitRejection(f"The secret {spec.secret_label} {problem}.")
     name = host_key_name(target)
     _write(keys / "key", secret.strip() + "\n")
     _write(keys / "known_hosts", f"{name} {spec.host_key}\n" if spec.host_key else "")

@@ -22,7 +22,7 @@ KNOWN = {
 }
 
 
-class GitRefusal(Exception):
+class GitRejection(Exception):
     """Raised if the code can never be fetched as requested. The message is a sentence."""
 
 
@@ -30,13 +30,13 @@ class GitFailure(Exception):
     """Raised if another attempt may succeed. The message is a sentence."""
 
 
-def convert_error(stderr: str, host: str, secret: str) -> GitRefusal | GitFailure:
+def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFailure:
     """Convert git's output to an error. `secret` is the name of the secret, or empty."""
     text = last_lines(stderr)
     kind = next((kind for kind, pattern in KNOWN.items() if re.search(pattern, stderr, re.IGNORECASE)), "")
     match kind:
         case "host_key":
-            return GitRefusal(
+            return GitRejection(
                 f"The SSH host key of {host} is unknown or has changed. Get its public key from the operator "
                 "of the server, and set it as host_key in the document. Or ask an admin to add it to the "
                 "file BERTH_GIT_KNOWN_HOSTS."
@@ -47,29 +47,31 @@ def convert_error(stderr: str, host: str, secret: str) -> GitRefusal | GitFailur
                 if secret
                 else "If the repository is private, name a secret in `secret`"
             )
-            return GitRefusal(f"{host} denied access. {advice}. It reported: {text}")
+            return GitRejection(f"{host} denied access. {advice}. It reported: {text}")
         case "key":
-            return GitRefusal(f"The secret {secret} is not a private SSH key without a passphrase.")
+            return GitRejection(f"The secret {secret} is not a private SSH key without a passphrase.")
         case "redirect":
-            return GitRefusal(
+            return GitRejection(
                 f"{host} redirects this address elsewhere. Use the address that it redirects to."
             )
         case "repository":
             access = f"denies access to it with the secret {secret}" if secret else "denies access to it"
-            return GitRefusal(f"{host} has no such repository, or {access}. It reported: {text}")
+            return GitRejection(f"{host} has no such repository, or {access}. It reported: {text}")
         case "commit":
-            return GitRefusal(f"{host} does not provide this commit. Name a branch or tag that contains it.")
+            return GitRejection(
+                f"{host} does not provide this commit. Name a branch or tag that contains it."
+            )
         case "size":
             return transfer_too_large(host)
         case "certificate":
             return GitFailure(f"The certificate of {host} could not be verified: {text}")
         case "damaged":
-            return GitRefusal(f"{host} sent damaged or unsafe objects: {text}")
+            return GitRejection(f"{host} sent damaged or unsafe objects: {text}")
     return GitFailure(f"The code could not be fetched from {host}: {text}")
 
 
-def transfer_too_large(host: str) -> GitRefusal:
-    return GitRefusal(
+def transfer_too_large(host: str) -> GitRejection:
+    return GitRejection(
         f"{host} sent more data for this commit than BERTH_GIT_MIB allows. Use a smaller repository."
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.core.spec.git import COMMIT, GitSpec, ref_problem
 from projects.code.base import CodeFile
 from projects.code.git.access import build_environment
-from projects.code.git.errors import GitRefusal, convert_error, transfer_too_large
+from projects.code.git.errors import GitRejection, convert_error, transfer_too_large
 from projects.code.git.files import list_files, store_files
 from projects.code.git.policy import GitPolicy, resolve_host
 from projects.code.git.program import GitProgram
@@ -91,17 +91,17 @@ class _Fetch:
         matches = [name for name in names if name in ids]
         if ref is None:
             if not matches:
-                raise GitRefusal(
+                raise GitRejection(
                     f"The default branch of {self.spec.url} has no commits. Set `ref` to a branch."
                 )
             name = default or "HEAD"
             return _Target(name, _branch_name(name), len(ids["HEAD"]) == 64)
         if not matches:
-            raise GitRefusal(
+            raise GitRejection(
                 f"{self.spec.url} has no branch or tag {ref}. A commit must be given with its full hash."
             )
         if len({ids[name] for name in matches}) > 1:
-            raise GitRefusal(
+            raise GitRejection(
                 f"{ref} is both a branch and a tag of {self.spec.url}. Set `ref` to {BRANCHES}{ref} or to "
                 f"{TAGS}{ref}."
             )
@@ -133,7 +133,7 @@ class _Fetch:
             "--git-dir", repository, "rev-parse", "--verify", "--quiet", f"{LOCAL_REF}^{{commit}}"
         )
         if status:
-            raise GitRefusal(f"{self.spec.ref} is not a commit of {self.spec.url}.")
+            raise GitRejection(f"{self.spec.ref} is not a commit of {self.spec.url}.")
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
@@ -146,7 +146,7 @@ class _Fetch:
         tree = output.strip()
         if not status and COMMIT.fullmatch(tree) and self._is_tree(tree):
             return tree
-        raise GitRefusal(f"Commit {commit[:10]} of {self.spec.url} has no directory {directory}.")
+        raise GitRejection(f"Commit {commit[:10]} of {self.spec.url} has no directory {directory}.")
 
     def _is_tree(self, object_id: str) -> bool:
         _, output, _ = self.git.run("--git-dir", str(self.git.repository), "cat-file", "-t", object_id)

@@ -8,7 +8,7 @@ from typing import IO
 
 from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, link_problem, path_problem
 from projects.code.base import CodeFile
-from projects.code.git.errors import GitFailure, GitRefusal
+from projects.code.git.errors import GitFailure, GitRejection
 from projects.code.git.policy import GitPolicy
 from projects.code.git.program import GitProgram
 
@@ -44,9 +44,9 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         mode, _, object_id, size_text = fields.decode().split()
         path = raw_path.decode(errors="surrogateescape")
         if problem := path_problem(path):
-            raise GitRefusal(f"The path {path[:SHOWN]!a} {problem}, so the commit cannot be used.")
+            raise GitRejection(f"The path {path[:SHOWN]!a} {problem}, so the commit cannot be used.")
         if len(entries) + submodules >= policy.files:
-            raise GitRefusal(
+            raise GitRejection(
                 f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
                 "Set `directory` to one of its directories."
             )
@@ -56,15 +56,15 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         file_size = int(size_text)
         size += file_size
         if mode == LINK and file_size > PATH_MAX:
-            raise GitRefusal(f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target.")
+            raise GitRejection(f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target.")
         entries.append(Entry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
         if size > policy.size:
-            raise GitRefusal(
+            raise GitRejection(
                 f"The commit's files exceed {policy.size // MIB} MiB, the limit set by BERTH_CODE_MIB. Set "
                 "`directory` to a subdirectory."
             )
     if not entries:
-        raise GitRefusal("The commit contains no files in this directory.")
+        raise GitRejection("The commit contains no files in this directory.")
     return Listing(tuple(entries), submodules)
 
 
@@ -79,9 +79,9 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
             *records, rest = (rest + part).split(b"\0")
             yield from records
             if len(rest) > RECORD_MAX:
-                raise GitRefusal(f"The commit has a path with more than {PATH_MAX:,} characters.")
+                raise GitRejection(f"The commit has a path with more than {PATH_MAX:,} characters.")
         if process.wait() or rest:
-            raise GitRefusal("The commit is damaged: its files cannot be listed.")
+            raise GitRejection("The commit is damaged: its files cannot be listed.")
     finally:
         process.stdout.close()
         git.kill(process)
@@ -159,5 +159,5 @@ def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
 def _read_link(entry: Entry, content: bytes) -> CodeFile:
     target = content.decode(errors="surrogateescape")
     if problem := link_problem(entry.file.path, target):
-        raise GitRefusal(f"The file {entry.file.path} {problem}.")
+        raise GitRejection(f"The file {entry.file.path} {problem}.")
     return CodeFile(entry.file.path, link=target)

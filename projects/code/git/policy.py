@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from berth.core.spec.git import GitAddress
-from projects.code.git.errors import GitFailure, GitRefusal
-from projects.delivering.destination import describe_refusal, find_refusal
+from projects.code.git.errors import GitFailure, GitRejection
+from projects.delivering.destination import describe_rejection, find_rejection
 
 EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", "::/0"))
 
@@ -52,14 +52,14 @@ def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
     try:
         entries = socket.getaddrinfo(address.host, address.effective_port, type=socket.SOCK_STREAM)
     except UnicodeError:
-        raise GitRefusal(f"{address.host} is not a host name.") from None
+        raise GitRejection(f"{address.host} is not a host name.") from None
     except OSError as error:
         raise GitFailure(f"The host {address.host} cannot be found: {error.strerror or error}.") from None
     addresses = [str(entry[4][0]) for entry in entries]
     for text in addresses:
-        if (reason := find_refusal(ipaddress.ip_address(text.partition("%")[0]), networks)) is not None:
-            raise GitRefusal(
-                f"{describe_refusal(address.host, text, reason)}. "
+        if (reason := find_rejection(ipaddress.ip_address(text.partition("%")[0]), networks)) is not None:
+            raise GitRejection(
+                f"{describe_rejection(address.host, text, reason)}. "
                 "An admin can list hosts at private addresses in BERTH_GIT_HOSTS."
             )
     return addresses[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from berth.tied import tie_to_parent
-from projects.code.git.errors import GitFailure, GitRefusal
+from projects.code.git.errors import GitFailure, GitRejection
 
 POLL_SECONDS = 0.25
 MEMORY_KIB = 2 * 2**20  # maximum address space of git and of each helper
@@ -116,7 +116,7 @@ class GitProgram:
         finally:
             self.kill(process)
         if process.returncode in (126, 127):
-            raise GitRefusal("The git program is not installed on the server. Ask an admin to install it.")
+            raise GitRejection("The git program is not installed on the server. Ask an admin to install it.")
 
 
 def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from projects.services.arrays import progress
 from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import keep_code, store_fetches
-from projects.services.dependencies import refuse_if_awaited
+from projects.services.dependencies import reject_if_awaited
 from projects.services.outputs import require_stored_changes
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_pods, record_leftovers
@@ -196,7 +196,7 @@ def delete(*, actor: Actor, array: WorkloadArray) -> None:
         locked = lock_array(array)
         if locked.state == ArrayState.ACTIVE:
             raise Conflict("This array is active. Cancel it, and wait until its tasks have ended.")
-        refuse_if_awaited(locked)
+        reject_if_awaited(locked)
         tasks = Workload.objects.filter(array=locked)
         last = tasks.select_related("project__department").order_by("pk").last()
         events.record_all(

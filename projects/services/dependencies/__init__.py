@@ -1,7 +1,7 @@
 """Dependencies between workloads: the `after` section of their documents."""
 
 from projects.services.dependencies.checks import check_dependencies, missing_dependencies
-from projects.services.dependencies.dependents import Dependent, find_dependents, refuse_if_awaited
+from projects.services.dependencies.dependents import Dependent, find_dependents, reject_if_awaited
 from projects.services.dependencies.resolution import Resolved, find_newest, never_met_message, resolve
 from projects.services.dependencies.statuses import (
     DependencyStatus,
@@ -20,6 +20,6 @@ __all__ = [
     "find_newest",
     "missing_dependencies",
     "never_met_message",
-    "refuse_if_awaited",
+    "reject_if_awaited",
     "resolve",
 ]

@@ -36,7 +36,7 @@ def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Depen
     return list(islice(_dependents(owner, selectors.workloads(actor), selectors.arrays(actor)), SHOWN))
 
 
-def refuse_if_awaited(owner: Workload | WorkloadArray) -> None:
+def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
     """Raise Conflict if another workload depends on this ended workload and would be blocked by its deletion.
 
     Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or

@@ -29,7 +29,7 @@ def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
     problems = [
         Problem(f"engine_urls[{number}]", "is not allowed as an engine", format_value(url), reason)
         for number, url in enumerate(normalized_urls)
-        if (reason := _refusal_reason(url))
+        if (reason := _rejection_reason(url))
     ]
     if problems:
         raise InvalidScaleRequest(problems)
@@ -51,7 +51,7 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(normalized_urls))
 
 
-def _refusal_reason(url: str) -> str:
+def _rejection_reason(url: str) -> str:
     """Return why Berth must not call a literal IP address, or an empty string if the call is allowed.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
@@ -65,8 +65,8 @@ def _refusal_reason(url: str) -> str:
         )
         if is_local:
             resolve_destination(url, "", address_policy())
-    except ForbiddenAddress as refused:
-        return f"another address: {refused}"
+    except ForbiddenAddress as rejected:
+        return f"another address: {rejected}"
     except (ValueError, OSError):
         return ""
     return ""

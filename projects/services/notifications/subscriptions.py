@@ -13,7 +13,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.addresses import ALLOWED, Channel, detect_channel, webhook_url
 from projects.access import Action, may, require, visible_projects
 from projects.actor import Actor
-from projects.delivering.destination import find_refusal_without_lookup
+from projects.delivering.destination import find_rejection_without_lookup
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
 from projects.models.tenants import Tenant, owner_columns
@@ -113,7 +113,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
         if not failed.update(
             state=Delivery.State.PENDING, ended_at=None, attempts=0, next_attempt_at=now, last_error=""
         ):
-            raise Conflict(_resend_refusal(delivery))
+            raise Conflict(_resend_rejection(delivery))
         async_task(TASK, delivery.pk)
         _audit_change(
             actor, "resend", subscription, {"event": delivery.kind, "to": display_address(delivery.to)}
@@ -148,7 +148,7 @@ def _may_see_project(actor: Actor, delivery: Delivery) -> bool:
     return project is None or visible_projects(actor).filter(pk=project).exists()
 
 
-def _resend_refusal(delivery: Delivery) -> str:
+def _resend_rejection(delivery: Delivery) -> str:
     state = Delivery.objects.filter(pk=delivery.pk).values_list("state", flat=True).first()
     reasons: dict[str | None, str] = {
         Delivery.State.DELIVERED: "It was already delivered.",
@@ -176,7 +176,7 @@ def _validate_subscription(
     if channel is None:
         problems.append(Problem("to", "is not an address", format_value(to), ALLOWED))
     elif channel != Channel.MAIL and (
-        reason := find_refusal_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
+        reason := find_rejection_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
     ):
         problems.append(Problem("to", f"is not allowed: {reason}", display_address(to), ALLOWED_HOOKS))
     allowed = EVENTS if scope is None else WORKLOAD_EVENTS if isinstance(scope, User) else SCOPE_EVENTS

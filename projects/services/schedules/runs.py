@@ -172,13 +172,13 @@ def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
         with transaction.atomic():
             submit_document(schedule, run, Actor.for_user(schedule.owner), now)
     except BerthError as error:
-        run.outcome, run.workload, run.array = RunOutcome.REFUSED, None, None
-        run.message = _describe_refusal(error)
+        run.outcome, run.workload, run.array = RunOutcome.REJECTED, None, None
+        run.message = _describe_rejection(error)
         message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was rejected: {run.message}"
         notify_schedule(schedule, message, now)
 
 
-def _describe_refusal(error: BerthError) -> str:
+def _describe_rejection(error: BerthError) -> str:
     if isinstance(error, Invalid):
         return "; ".join(str(problem) for problem in error.problems)
     return error.detail

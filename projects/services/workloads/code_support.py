@@ -14,7 +14,7 @@ from pools.models import NodePool
 from pools.providers.base import ProviderError
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.code.git.installation import git_policy
-from projects.delivering.destination import find_refusal_without_lookup
+from projects.delivering.destination import find_rejection_without_lookup
 from projects.models import CodeFetch, CodeTree, Project
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -49,7 +49,7 @@ def request_code(
     policy, address = git_policy(), git.address
     if not policy.allows_private_address(address):
         host = f"[{address.host}]" if ":" in address.host else address.host
-        if reason := find_refusal_without_lookup(f"https://{host}:{address.effective_port}/", ()):
+        if reason := find_rejection_without_lookup(f"https://{host}:{address.effective_port}/", ()):
             allowed = "hosts at public addresses, and hosts that an admin lists in BERTH_GIT_HOSTS"
             raise Invalid([Problem("code.git.url", f"cannot be reached: {reason}", git.url, allowed)])
     if git.secret is not None and (problem := _secret_problem(view, git, git.secret, project)) is not None:
@@ -78,22 +78,22 @@ def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, 
     """
     if spec.code is None:
         return list(pools)
-    refusals = {name: reason for name in pools if (reason := code_refusal(rows[name]))}
-    accepting = [name for name in pools if name not in refusals]
+    rejections = {name: reason for name in pools if (reason := code_rejection(rows[name]))}
+    accepting = [name for name in pools if name not in rejections]
     if not accepting:
-        reasons = "; ".join(f"pool {name}: {reason}" for name, reason in refusals.items())
+        reasons = "; ".join(f"pool {name}: {reason}" for name, reason in rejections.items())
         raise Invalid([Problem("code", f"cannot be used: {reasons}", format_value(spec.code.label), NO_CODE)])
     listed = [
-        Problem(f"pools[{index}]", f"cannot be used with code: {refusals[name]}", format_value(name),
+        Problem(f"pools[{index}]", f"cannot be used with code: {rejections[name]}", format_value(name),
                 ", ".join(accepting))
-        for index, name in enumerate(spec.pools) if name in refusals
+        for index, name in enumerate(spec.pools) if name in rejections
     ]  # fmt: skip
     if listed:
         raise Invalid(listed)
     return accepting
 
 
-def code_refusal(pool: NodePool) -> str:
+def code_rejection(pool: NodePool) -> str:
     """Return why pods of the pool cannot start with code, or an empty string."""
     if not runtime_capabilities(pool.runtime).receives_code:
         return f"the runtime {pool.runtime} does not send code to pods"

@@ -17,7 +17,7 @@ from projects.engine import lifecycle
 from projects.models import Leftover, Phase, Pod, Workload
 from projects.models.arrays import WAITING_REASON
 from projects.services import announce, audit, events
-from projects.services.dependencies import refuse_if_awaited
+from projects.services.dependencies import reject_if_awaited
 from projects.services.inference import services
 from projects.services.outputs import require_stored_changes
 from projects.services.workloads.moves import move
@@ -74,7 +74,7 @@ def delete(*, actor: Actor, workload: Workload) -> None:
         if locked.phase not in lifecycle.ENDED:
             raise Conflict(f"This workload is {locked.phase}. Cancel it before you delete it.")
         services.require_no_live_engines(locked)
-        refuse_if_awaited(locked)
+        reject_if_awaited(locked)
         require_stored_changes([locked])
         events.record("deleted", locked, f"Deleted by {actor.name}.", actor=actor.name)
         _audit(actor, "delete", locked)
@@ -89,7 +89,7 @@ class BulkChange:
     """Outcome of a change to several workloads. A rejected workload does not affect other workloads."""
 
     changed: list[Workload] = field(default_factory=list)
-    refused: list[tuple[Workload, str]] = field(default_factory=list)
+    rejected: list[tuple[Workload, str]] = field(default_factory=list)
 
 
 class Change(Protocol):
@@ -104,8 +104,8 @@ def bulk_change(*, actor: Actor, workloads: Iterable[Workload], change: Change) 
     for workload in workloads:
         try:
             outcome.changed.append(change(actor=actor, workload=workload))
-        except (Conflict, Forbidden, NotFound) as refusal:
-            outcome.refused.append((workload, refusal.detail))
+        except (Conflict, Forbidden, NotFound) as rejection:
+            outcome.rejected.append((workload, rejection.detail))
     return outcome
 
 

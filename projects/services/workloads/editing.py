@@ -94,8 +94,8 @@ def edit(
         locked = lock_workload(workload)
         if version is not None and version != locked.version:
             raise PreconditionFailed("The workload has changed since you read it. Read it again.")
-        if refusal := _edit_obstacle(locked):
-            raise Conflict(refusal)
+        if rejection := _edit_obstacle(locked):
+            raise Conflict(rejection)
         before = _parse_stored(locked)
         draft = _prepare(view, locked, before, patch, at)
         stored = locked.spec if before is None else {**before.document(), "project": locked.project.name}

@@ -31,13 +31,13 @@ def pools_with_features(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[
     _check_kept_time(spec)
     accepting = list(pools)
     for feature in _required_features(spec):
-        refusing = [
+        rejecting = [
             name for name in accepting
             if not feature.is_supported(runtime_capabilities(rows[name].runtime))
         ]  # fmt: skip
-        accepting = [name for name in accepting if name not in refusing]
-        if refusing and (not accepting or set(refusing) & set(spec.pools)):
-            message = f"cannot be used in pool {refusing[0]}: its runtime {feature.missing}"
+        accepting = [name for name in accepting if name not in rejecting]
+        if rejecting and (not accepting or set(rejecting) & set(spec.pools)):
+            message = f"cannot be used in pool {rejecting[0]}: its runtime {feature.missing}"
             allowed = f"pools: {', '.join(accepting)}" if accepting else "a document without it"
             raise Invalid([Problem(feature.path, message, feature.received, allowed)])
     return accepting

@@ -7,7 +7,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.engine.pod_limits import limit_values, resolve_limits
-from pools.image_support import image_refusal
+from pools.image_support import image_rejection
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.services.workloads.submission_view import SubmissionView
@@ -25,16 +25,16 @@ def pools_for_image(spec: WorkloadSpec, pools: Sequence[str], rows: PoolRows) ->
 
     Raises Invalid if no pool accepts the workload, or if the document lists a pool that rejects it.
     """
-    refusals = _image_refusals(spec, pools, rows)
-    accepting = [name for name in pools if name not in refusals]
+    rejections = _image_rejections(spec, pools, rows)
+    accepting = [name for name in pools if name not in rejections]
     if not accepting:
-        raise Invalid([_image_problem(spec, refusals, rows)])
-    refusing = [(index, name) for index, name in enumerate(spec.pools) if name in refusals]
-    if refusing:
+        raise Invalid([_image_problem(spec, rejections, rows)])
+    rejecting = [(index, name) for index, name in enumerate(spec.pools) if name in rejections]
+    if rejecting:
         allowed = ", ".join(accepting)
         raise Invalid(
-            Problem(f"pools[{index}]", f"cannot be used: {refusals[name]}", format_value(name), allowed)
-            for index, name in refusing
+            Problem(f"pools[{index}]", f"cannot be used: {rejections[name]}", format_value(name), allowed)
+            for index, name in rejecting
         )
     return accepting
 
@@ -50,18 +50,18 @@ def check_image(spec: WorkloadSpec) -> None:
         pools_for_image(spec.model_copy(update={"pools": ()}), pools, rows)
 
 
-def _image_refusals(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
+def _image_rejections(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
     """Map the name of each pool that rejects the workload to the reason."""
-    reasons = {name: image_refusal(rows[name], spec.image) for name in names}
+    reasons = {name: image_rejection(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _image_problem(spec: WorkloadSpec, refusals: Mapping[str, str], rows: PoolRows) -> Problem:
+def _image_problem(spec: WorkloadSpec, rejections: Mapping[str, str], rows: PoolRows) -> Problem:
     """Return the problem to report if none of the pools accepts the workload."""
-    reasons = "; ".join([*refusals.values()][:POOLS_SHOWN])
-    more = f"; and {len(refusals) - POOLS_SHOWN} more" if len(refusals) > POOLS_SHOWN else ""
-    refused = _image_refusals(spec, rows, rows)
-    accepting = [name for name in rows if name not in refused]
+    reasons = "; ".join([*rejections.values()][:POOLS_SHOWN])
+    more = f"; and {len(rejections) - POOLS_SHOWN} more" if len(rejections) > POOLS_SHOWN else ""
+    rejected = _image_rejections(spec, rows, rows)
+    accepting = [name for name in rows if name not in rejected]
     message, allowed = ("is required", "an image") if spec.image is None else ("cannot be used", NO_IMAGE)
     if accepting:
         allowed = f"one of the pools {', '.join(accepting)}, or {allowed}"
@@ -84,10 +84,10 @@ def limit_warnings(view: SubmissionView, spec: WorkloadSpec, pools: Sequence[str
         warnings.append(
             f"The CPU and memory limits of {subject} are not enforced on {_pool_names(unenforced)}: {effect}."
         )
-    if refusing := sorted(view.pools_that_refuse_limits.intersection(pools)):
+    if rejecting := sorted(view.pools_that_reject_limits.intersection(pools)):
         warnings.append(
-            f"Pods of {subject} fail to start on nodes of {_pool_names(refusing)} that cannot enforce limits."
-            " Remove the limits, or choose another pool."
+            f"Pods of {subject} fail to start on nodes of {_pool_names(rejecting)} that cannot enforce "
+            "limits. Remove the limits, or choose another pool."
         )
     return warnings
 

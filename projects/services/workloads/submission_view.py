@@ -235,7 +235,7 @@ class SubmissionView:
         return rows
 
     @cached_property
-    def pools_that_refuse_limits(self) -> frozenset[str]:
+    def pools_that_reject_limits(self) -> frozenset[str]:
         """Pools with a node whose agent reported that it cannot enforce memory or CPU limits."""
         nodes = Node.objects.filter(state__in=HOSTING, isolation__isnull=False)
         reports = ((node.pool.name, node.isolation or {}) for node in nodes.select_related("pool"))

@@ -64,7 +64,7 @@ class OpenAIEngines:
         try:
             metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:
-            if error.kind is ErrorKind.REFUSED:
+            if error.kind is ErrorKind.REJECTED:
                 return None
             raise
         return None if metrics.running is None else round(metrics.running + (metrics.queued or 0))

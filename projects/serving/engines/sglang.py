@@ -57,7 +57,7 @@ class SGLangEngines:
         ranks = {engine: self.identity(engine).ranks for engine in (seed, to)}
         if ranks[seed] != ranks[to]:
             info = f"the seed has {ranks[seed]} ranks and this engine has {ranks[to]}"
-            raise ServingError(ErrorKind.REFUSED, to, info)
+            raise ServingError(ErrorKind.REJECTED, to, info)
         connection = {
             "master_address": urlsplit(seed).hostname,
             "ports": ",".join(str(port) for port in _weight_transfer_ports(group, ranks[seed])),
@@ -114,9 +114,9 @@ class SGLangEngines:
         """Call an endpoint that responds with `success` and a message."""
         response = self.wire.post(engine, path, body, seconds=seconds)
         if response.status == HTTPStatus.BAD_REQUEST:
-            raise ServingError(ErrorKind.REFUSED, engine, _error_message(response))
+            raise ServingError(ErrorKind.REJECTED, engine, _error_message(response))
         if response.raise_for_status().json().get("success") is not True:
-            raise ServingError(ErrorKind.REFUSED, engine, _error_message(response))
+            raise ServingError(ErrorKind.REJECTED, engine, _error_message(response))
 
 
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:

@@ -130,8 +130,8 @@ class StaticRouter:
         _check_address(engine)
         try:
             servers = sorted(_format_server(address, engine) for address in self.resolve(engine))
-        except ForbiddenAddress as refused:
-            raise ServingError(ErrorKind.FORBIDDEN, engine, str(refused)) from None
+        except ForbiddenAddress as rejected:
+            raise ServingError(ErrorKind.FORBIDDEN, engine, str(rejected)) from None
         except OSError as error:
             raise ServingError(ErrorKind.UNREACHABLE, engine, str(error)) from None
         current = listed[engine].server if engine in listed else ""
@@ -184,7 +184,7 @@ class StaticRouter:
         if result.returncode:
             output = to_printable_line(result.stdout + result.stderr)[:200]
             message = f"{name} exited with {result.returncode}: {output}"
-            raise ServingError(ErrorKind.REFUSED, str(self.path), message)
+            raise ServingError(ErrorKind.REJECTED, str(self.path), message)
 
 
 def _check_address(engine: str) -> None:

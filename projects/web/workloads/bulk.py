@@ -114,8 +114,8 @@ def _change(
     for array in chosen_arrays:
         array_service.cancel(actor=actor, array=array)
     message = f"{_describe(outcome.changed, chosen_arrays)} {step.done}."
-    if outcome.refused:
-        message += " " + "; ".join(f"{each.name}: {reason}" for each, reason in outcome.refused[:3])
+    if outcome.rejected:
+        message += " " + "; ".join(f"{each.name}: {reason}" for each, reason in outcome.rejected[:3])
     return message
 
 

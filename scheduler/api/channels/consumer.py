@@ -45,7 +45,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REFUSED = 4000  # the close code is this plus the HTTP status of the rejection
+REJECTED = 4000  # the close code is this plus the HTTP status of the rejection
 READ_BYTES = 64 * 1024
 REQUEST_SECONDS = 30.0  # time for the client to send its request
 POD_LOST = "The pod has ended, or its node is not responding."
@@ -87,7 +87,7 @@ class ChannelConsumer(SignedInConsumer):
             )
         except BerthError as error:
             self.reason = error.detail
-            return REFUSED + error.status
+            return REJECTED + error.status
         return 0
 
     async def check(self) -> int:
@@ -96,10 +96,10 @@ class ChannelConsumer(SignedInConsumer):
             await database_sync_to_async(record_seen)(self.channel, timezone.now())
         return code
 
-    async def refuse(self, code: int) -> None:
+    async def reject(self, code: int) -> None:
         reason = self.reason or MESSAGES.get(code, "The connection was refused.")
         with suppress(OSError):  # the client may have disconnected
-            await self._send_status({"error": reason, "status": code - REFUSED})
+            await self._send_status({"error": reason, "status": code - REJECTED})
             await self.close(code)
 
     async def receive(
@@ -133,7 +133,7 @@ class ChannelConsumer(SignedInConsumer):
 
     async def _break_off(self, reason: str) -> None:
         self.reason = reason
-        await self.refuse(PROTOCOL_ERROR)
+        await self.reject(PROTOCOL_ERROR)
         if self.writer is not None:
             self.writer.close()
 
@@ -151,7 +151,7 @@ class ChannelConsumer(SignedInConsumer):
         except BerthError as error:
             self.reason = error.detail
             self.opened.set()
-            await self.refuse(REFUSED + error.status)
+            await self.reject(REJECTED + error.status)
             return
         connection.setblocking(False)
         reader, self.writer = await asyncio.open_connection(sock=connection)

@@ -4,7 +4,7 @@ import socket
 
 from berth.server.wiring import UnavailableImplementation, load_wiring
 from pools.kubernetes.runtime import KubernetesRuntime
-from pools.runtimes.base import ChannelRefused, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from projects.models import Pod
 
 
@@ -15,5 +15,5 @@ def open_pod_port(pod_id: str, port: int) -> socket.socket:
         runtime = load_wiring().runtime_for(pod.node.pool)
         assert isinstance(runtime, KubernetesRuntime)
         return runtime.open_port(pod_id, port)
-    except (ChannelRefused, RuntimeFailure, UnavailableImplementation, Pod.DoesNotExist) as error:
+    except (ChannelRejected, RuntimeFailure, UnavailableImplementation, Pod.DoesNotExist) as error:
         raise ConnectionError(str(error)) from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from berth.core.errors import Conflict, NotFound, Unavailable
-from pools.runtimes.base import ChannelRefused, Runtime, RuntimeFailure
+from pools.runtimes.base import ChannelRejected, Runtime, RuntimeFailure
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Pod, Workload
@@ -23,8 +23,8 @@ class ChannelPod:
         name = f"{self.pod.role}-{self.pod.index} of {self.pod.workload.name}"
         try:
             return self.runtime.open_channel(str(self.pod.pk))
-        except ChannelRefused as refusal:
-            raise Conflict(f"Commands cannot be run in {name}: {refusal}.") from None
+        except ChannelRejected as rejection:
+            raise Conflict(f"Commands cannot be run in {name}: {rejection}.") from None
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"{name} cannot be reached right now: {error}.") from None
 

@@ -13,11 +13,11 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
-MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_refused` tries
+MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_rejected` tries
 
-Refusal = tuple[Reason, Numbers]
+Rejection = tuple[Reason, Numbers]
 # Maps each request to its rejection, which all gangs with that request share.
-RefusalCache = dict[Hashable, Refusal]
+RejectionCache = dict[Hashable, Rejection]
 
 
 def start_gangs(board: Board, choice: int) -> None:
@@ -28,64 +28,66 @@ def start_gangs(board: Board, choice: int) -> None:
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # keep the hold while workloads try their other pools
         clear_hold(board)
-    groups, refused = find_pending_groups(board, choice), RefusalCache()
-    if _all_refused(board, groups):
+    groups, rejected = find_pending_groups(board, choice), RejectionCache()
+    if _all_rejected(board, groups):
         hold_nodes_for_first(board, groups)
         return
     order = PendingOrder(board, groups)
     for group, gang in order:
         with board.trial(gang, default_reason=Reason.WAITING_FOR_CAPACITY) as trial:
-            refusal = _try_to_start(board, group, gang, refused)
-            if refusal is None:
+            rejection = _try_to_start(board, group, gang, rejected)
+            if rejection is None:
                 trial.accept(Kind.START)
             else:
-                trial.refuse(*refusal)
+                trial.reject(*rejection)
         if trial.kind is None:
             order.skip(group)
             hold_nodes(board, gang)
 
 
-def _all_refused(board: Board, groups: Sequence[PendingGroup]) -> bool:
+def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
     """Reject all groups and return True if no group can start.
 
     As long as no gang starts, all groups see the same board and their order does not matter.
     """
-    start, refused, refusals = board.mark(), RefusalCache(), []
+    start, rejected, rejections = board.mark(), RejectionCache(), []
     for group in groups:
         gang = group.gangs[group.at]
-        refusal = _try_to_start(board, group, gang, refused)
-        if refusal is None or len(refused) > MAX_REQUEST_KINDS:
+        rejection = _try_to_start(board, group, gang, rejected)
+        if rejection is None or len(rejected) > MAX_REQUEST_KINDS:
             board.rewind(start)
             return False
-        refusals.append((gang, *refusal))
-    board.refuse_all(refusals)
+        rejections.append((gang, *rejection))
+    board.reject_all(rejections)
     return True
 
 
-def _try_to_start(board: Board, group: PendingGroup, gang: Gang, refused: RefusalCache) -> Refusal | None:
+def _try_to_start(
+    board: Board, group: PendingGroup, gang: Gang, rejected: RejectionCache
+) -> Rejection | None:
     """Try to place the gang. Return None if it was placed, else the reason it cannot start."""
     bound = exceeded_bound(gang, gang.requested)
     if bound is not None and _start_on_larger_devices(board, gang):
         return None
     if bound is not None and gang.simple:
         return bound
-    kind = _refusal_key(board, group, gang)
-    if kind not in refused:
+    kind = _rejection_key(board, group, gang)
+    if kind not in rejected:
         if _place_gang(board, gang):
             return None
         if bound is not None:
             return bound
-        refused[kind] = _explain_refusal(board, gang)
-    return refused[kind]
+        rejected[kind] = _explain_rejection(board, gang)
+    return rejected[kind]
 
 
-def _refusal_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
+def _rejection_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
     """Return the cache key shared by groups that are rejected for the same reason."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 
 
-def _explain_refusal(board: Board, gang: Gang) -> Refusal:
+def _explain_rejection(board: Board, gang: Gang) -> Rejection:
     hold = board.cycle.hold()
     if hold is not None and not may_use_held_nodes(board, gang):
         board.cycle.backfill_hold = None

@@ -31,7 +31,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
             board.start_reserved(gang)
             continue
         with board.trial(gang, default_reason=None) as trial:
-            trial.refuse(*_pending_reason(board, reserved, blocked))
+            trial.reject(*_pending_reason(board, reserved, blocked))
 
 
 def _pending_reason(

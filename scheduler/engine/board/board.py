@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Trial:
     """Context manager for tentative moves of one gang, which are undone on exit unless accepted.
 
-    A trial that is not accepted records the reason passed to `refuse`, or else `default_reason`. An optional
+    A trial that is not accepted records the reason passed to `reject`, or else `default_reason`. An optional
     trial has no `default_reason`, because its failure does not leave the gang pending.
     """
 
@@ -49,7 +49,7 @@ class Trial:
         """Accept the moves as a bundle. With `retry`, other pending gangs are tried again."""
         self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
-    def refuse(self, reason: Reason, numbers: Numbers) -> None:
+    def reject(self, reason: Reason, numbers: Numbers) -> None:
         """Set the reason to record for the gang and its group."""
         self.reason, self.numbers = reason, numbers
 
@@ -196,9 +196,9 @@ class Board:
         self.cycle.trials += 1
         return len(self._log)
 
-    def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
+    def reject_all(self, rejections: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
         """Record a rejection for each gang without placing it. Each rejection counts as one trial."""
-        for gang, reason, numbers in refusals:
+        for gang, reason, numbers in rejections:
             self.cycle.trials += 1
             if reason is not None:
                 self.add_reason(gang, reason, numbers)
@@ -302,7 +302,7 @@ class Board:
         if gang.name in reserved and gang.pod_count == sum(own_moves):
             self.cycle.reserved_only.add(gang.name)
         self._new_placements.update((id(move.pod), move) for move in moves if move.placed)
-        self.cycle.refusals.pop(gang.name, None)
+        self.cycle.rejections.pop(gang.name, None)
         self.served.add(gang.name)
         self._block_indices(moves)
         if any(not move.placed for move in moves):
@@ -330,7 +330,7 @@ class Board:
             for pod in part.pods_in_order
             if pod.state is PodState.RESERVED
         )
-        self.cycle.refusals.pop(gang.name, None)
+        self.cycle.rejections.pop(gang.name, None)
         self.cycle.reserved_only.discard(gang.name)
         self.cycle.started_reservations.add(gang.name)
         append_bundle(
@@ -378,7 +378,7 @@ class Board:
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
         """Return the reasons that the gang is pending: its group's reasons and its own."""
-        own = self.cycle.refusals.get(gang.name, {})
+        own = self.cycle.rejections.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
@@ -392,4 +392,4 @@ class Board:
         result[reason] = numbers
 
     def add_own_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        self.cycle.refusals.setdefault(gang.name, {})[reason] = numbers
+        self.cycle.rejections.setdefault(gang.name, {})[reason] = numbers

@@ -15,7 +15,7 @@ class CycleState:
     """Decisions and counters of one cycle. Strings are workload names."""
 
     # Reasons of individual gangs, in addition to those of their groups.
-    refusals: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
+    rejections: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations and no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
     excluded: set[str] = field(default_factory=set)  # preemptors and moved workloads, which are never victims

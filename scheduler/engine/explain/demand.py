@@ -205,14 +205,14 @@ class _NewNodeSimulation:
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
         """Place pending gangs. Return their replicas on new nodes."""
-        refused: set[Hashable] = set()
+        rejected: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:
-            for gang in () if group_demand.group.request_key in refused else group_demand:
+            for gang in () if group_demand.group.request_key in rejected else group_demand:
                 placed = _place_gang(board, new_board, gang, full)
                 if placed is None:
                     # Other gangs with the same request do not fit either.
-                    refused.add(group_demand.group.request_key)
+                    rejected.add(group_demand.group.request_key)
                     break
                 self.served.append(gang)
                 on_new_nodes += placed

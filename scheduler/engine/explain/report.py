@@ -6,7 +6,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import QueueAccount, amounts
 from scheduler.engine.explain.demand import GroupSums, demand_within_bounds, unmet_demand
 from scheduler.engine.explain.new_nodes import addable_node_count
-from scheduler.engine.explain.refusals import Refusals, collect_refusals
+from scheduler.engine.explain.rejections import Rejections, collect_rejections
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 
 
@@ -14,7 +14,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     demand = _pool_demand(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.cycle.bundles),
-        refusals=Refusals([collect_refusals(board) for board in boards]),
+        rejections=Rejections([collect_rejections(board) for board in boards]),
         queues=tuple(
             _cached_queue_report(board, account)
             for board in boards

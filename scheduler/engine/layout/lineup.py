@@ -61,7 +61,7 @@ def start_cycle(board: Board, now: int) -> None:
     """Reset the decisions of the previous cycle and recompute the fair shares."""
     board.now = now
     board.cycle = CycleState(
-        refusals={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},
+        rejections={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},
         reserved_only={gang.name for gang in board.reserved if not gang.is_running},
         excluded={
             gang.name for gang in board.reserved

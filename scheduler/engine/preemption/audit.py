@@ -30,7 +30,7 @@ def eviction_records(
     """Return an audit record for each gang that loses or moves pods, given the final board."""
     gang, impacts = selection.policy.gang, _QueueImpacts(selection.board, before)
     winner = impacts.path(gang.account)
-    refused = blockers(selection.board.reasons(gang))
+    rejected = blockers(selection.board.reasons(gang))
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
         if all(selection.board.is_newly_placed(pod) for _, pod in victim.pods):
@@ -49,12 +49,12 @@ def eviction_records(
                 whole=whole,
                 victim=impacts.path(victims[0].gang.account),
                 winner=winner,
-                refused=refused,
+                rejected=rejected,
                 lost_gpu_seconds=sum(victim.lost_gpu_seconds for victim in victims),
                 earns_backoff=selection.rules[id(victims[-1])] != "turn",
             )
         )
-    return (*result, *_move_records(selection, outcome, impacts, refused))
+    return (*result, *_move_records(selection, outcome, impacts, rejected))
 
 
 def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tuple[tuple[str, int], ...]:
@@ -64,7 +64,7 @@ def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tupl
 
 
 def _move_records(
-    selection: VictimSelection, outcome: Outcome, impacts: "_QueueImpacts", refused: tuple[Blocker, ...]
+    selection: VictimSelection, outcome: Outcome, impacts: "_QueueImpacts", rejected: tuple[Blocker, ...]
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
@@ -74,7 +74,7 @@ def _move_records(
     return [
         Eviction(
             Kind.CONSOLIDATE, name, selection.policy.gang.name, RULES["consolidate"], tuple(pods), False,
-            impacts.path(gang.account), impacts.path(selection.policy.gang.account), refused,
+            impacts.path(gang.account), impacts.path(selection.policy.gang.account), rejected,
         )
         for name, (gang, pods) in by_gang.items()
     ]  # fmt: skip

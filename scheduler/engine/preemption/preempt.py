@@ -55,7 +55,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
         for group in find_pending_groups(board, choice)
         if not UNSCHEDULABLE_REASONS & group.reasons.keys()
     }
-    served = not _all_refused(board, candidates, policy_type)
+    served = not _all_rejected(board, candidates, policy_type)
     while served:
         served = False
         order = PendingOrder(board, candidates)
@@ -72,7 +72,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
                 break
 
 
-def _all_refused(
+def _all_rejected(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
     """Reject all groups without trying moves if the policy can help none of them. Return whether they were
@@ -80,7 +80,7 @@ def _all_refused(
 
     The order of groups does not matter, because the board does not change until a gang is placed.
     """
-    refusals: list[tuple[Gang, Reason | None, Numbers]] = []
+    rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
     for group in candidates:
         gang = group.gangs[group.at]  # this gang is still pending, because nothing has changed
@@ -88,8 +88,8 @@ def _all_refused(
         if obstacle is None:
             return False
         reason, numbers = obstacle
-        refusals.append((gang, reason if numbers and reason not in unreported else None, numbers))
-    board.refuse_all(refusals)
+        rejections.append((gang, reason if numbers and reason not in unreported else None, numbers))
+    board.reject_all(rejections)
     return True
 
 
@@ -101,12 +101,12 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
         cycle.backfill_hold = cycle.find_hold = None  # victims may move to the gang's reserved nodes
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
-        refusal = _try_arrangements(trial, policy, arrangements(gang))
-        if refusal is not None and refusal[1] and refusal[0] not in policy_type.unreported:
-            trial.refuse(*refusal)
+        rejection = _try_arrangements(trial, policy, arrangements(gang))
+        if rejection is not None and rejection[1] and rejection[0] not in policy_type.unreported:
+            trial.reject(*rejection)
     if is_holder and trial.kind is None:
         cycle.backfill_hold, cycle.find_hold = hold, find_hold
-    return refusal is None
+    return rejection is None
 
 
 def _may_hold_nodes(board: Board, gang: Gang) -> bool:
@@ -159,7 +159,7 @@ def _try_arrangements(
                 return None
             below_quota = below_quota or (acceptance, board.moves(trial.start))
         board.rewind(trial.start)
-        result = result or _refusal_after_attempts(board, policy, budget)
+        result = result or _rejection_after_attempts(board, policy, budget)
     if below_quota is None:
         return result
     acceptance, moves = below_quota
@@ -237,7 +237,9 @@ def _find_outcome_by_policy(
     return combined or best
 
 
-def _refusal_after_attempts(board: Board, policy: PreemptionPolicy, budget: Budget) -> tuple[Reason, Numbers]:
+def _rejection_after_attempts(
+    board: Board, policy: PreemptionPolicy, budget: Budget
+) -> tuple[Reason, Numbers]:
     """Return the rejection of a gang for which the totals are sufficient but all attempts failed."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}

@@ -15,7 +15,7 @@ MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per r
 
 def own_wait_end(case: PendingCase) -> Iterator[Ladder]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
-    for blocker in case.refusal.blockers:
+    for blocker in case.rejection.blockers:
         change = _wait_end(blocker)
         if change is not None:
             yield single_rung(change)
@@ -98,7 +98,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
     """Propose a maximum runtime that ends the workload before held nodes are needed."""
-    for blocker in case.refusal.blockers:
+    for blocker in case.rejection.blockers:
         if blocker.reason is Reason.BEHIND_RESERVATION and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:

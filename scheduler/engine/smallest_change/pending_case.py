@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.forecast import minimum_request
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
-from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Refusal
+from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Rejection
 from scheduler.engine.smallest_change.change import as_integer
 
 HELD_BACK = frozenset({
@@ -39,12 +39,12 @@ class PendingCase:
     snapshot: Snapshot
     plan: Plan
     workload: Workload
-    refusal: Refusal
+    rejection: Rejection
     layout: Callable[[], Layout]  # layout of the unchanged snapshot, valid until the engine runs again
 
     @cached_property
     def reasons(self) -> frozenset[Reason]:
-        return frozenset(blocker.reason for blocker in self.refusal.blockers)
+        return frozenset(blocker.reason for blocker in self.rejection.blockers)
 
     @property
     def is_blocked(self) -> bool:
@@ -58,7 +58,7 @@ class PendingCase:
 
     @cached_property
     def pool(self) -> Pool:
-        return next(pool for pool in self.snapshot.pools if pool.name == self.refusal.pool)
+        return next(pool for pool in self.snapshot.pools if pool.name == self.rejection.pool)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -101,14 +101,14 @@ class PendingCase:
     def exceeded_bounds(self) -> tuple[ExceededBound, ...]:
         """Return the limits and quotas that rule out the workload."""
         queues = {queue.name: queue for queue in self.path}
-        blockers = (blocker for blocker in self.refusal.blockers if blocker.reason in BOUNDS)
+        blockers = (blocker for blocker in self.rejection.blockers if blocker.reason in BOUNDS)
         return tuple(_exceeded_bound(blocker, queues) for blocker in blockers)
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
         """Return the minimum request by resource. A blocker's numbers override the document's."""
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
-        for blocker in self.refusal.blockers:
+        for blocker in self.rejection.blockers:
             if blocker.reason in BOUNDS or blocker.reason is Reason.WOULD_EXCEED_FAIR_SHARE:
                 amounts[str(blocker.numbers["resource"])] = as_integer(blocker.numbers["requested"])
         return amounts
@@ -117,7 +117,7 @@ class PendingCase:
     def short_resources(self) -> frozenset[str]:
         """Return the resources that the blockers name, or all if several are short together."""
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
-        numbers = [blocker.numbers for blocker in self.refusal.blockers]
+        numbers = [blocker.numbers for blocker in self.rejection.blockers]
         if any("also" in values or "beside" in values for values in numbers):
             return every
         return frozenset(str(values["resource"]) for values in numbers if "resource" in values) or every
@@ -172,15 +172,15 @@ def pending_case(
     If the workload lists several pools, the case is for the pool named in the plan's rejection.
     """
     workload = next((workload for workload in snapshot.workloads if workload.name == name), None)
-    refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)
-    if workload is None or refusal is None or workload.pods or _is_reserved(refusal):
+    rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
+    if workload is None or rejection is None or workload.pods or _is_reserved(rejection):
         return None
-    return PendingCase(snapshot, plan, workload, refusal, layout)
+    return PendingCase(snapshot, plan, workload, rejection, layout)
 
 
-def _is_reserved(refusal: Refusal) -> bool:
+def _is_reserved(rejection: Rejection) -> bool:
     """Return whether the workload is only waiting for its reserved capacity."""
     return any(
         blocker.reason is Reason.WAITING_FOR_VICTIMS or "booting" in blocker.numbers
-        for blocker in refusal.blockers
+        for blocker in rejection.blockers
     )

@@ -142,7 +142,7 @@ class _Runs:
         self._layout: Layout | None = None
         self._results: dict[Change, tuple[Effects | None, bool]] = {}
         self.count = 0
-        self.refused = False  # whether a run was rejected because of the limit
+        self.rejected = False  # whether a run was rejected because of the limit
 
     def layout(self) -> Layout:
         """Return the layout of the unchanged snapshot, valid until the next run."""
@@ -193,7 +193,7 @@ class _Runs:
         """
         if change not in self._results:
             if self.count >= self._max_runs:
-                self.refused = True
+                self.rejected = True
                 return None
             changed = apply_change(self._snapshot, self._name, change)
             plan = self.plan(changed)

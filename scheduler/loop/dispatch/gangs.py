@@ -33,7 +33,7 @@ from scheduler.reports.usage.allocation_hours import update_gpu_totals
 log = logging.getLogger(__name__)
 
 ACTOR = "scheduler"
-START_REFUSED = "StartRefused"  # reason for stopping replicas that were never started
+START_REJECTED = "StartRejected"  # reason for stopping replicas that were never started
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 MAX_TRANSITIONS = 4  # maximum per evaluation, for example from starting to running to stopping to ended
 EVALUATED = compiled_once(
@@ -227,7 +227,7 @@ def _eviction_reason(pod: Pod, gang: Gang) -> str:
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":
             return "Berth scaled the workload down"
-        return f"Berth evicted it ({pod.stop_reason})" if pod.stop_reason not in ("", START_REFUSED) else ""
+        return f"Berth evicted it ({pod.stop_reason})" if pod.stop_reason not in ("", START_REJECTED) else ""
     return gang.evictions.get(pod.pk, "") if pod.state in LIVE_POD_STATES else ""
 
 

@@ -15,7 +15,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
-from pools.runtimes.base import PodOrder, RuntimeFailure, StartRefused, StopNotice
+from pools.runtimes.base import PodOrder, RuntimeFailure, StartRejected, StopNotice
 from projects.engine.pod_sentences import pod_subject
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
@@ -27,7 +27,7 @@ from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.notices import record_notices, stop_notice
 from scheduler.loop.dispatch.orders import awaits_address, build_pod_order
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
-from scheduler.loop.dispatch.refused_starts import handle_refusals, was_refused_recently
+from scheduler.loop.dispatch.rejected_starts import handle_rejections, was_rejected_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.secrets import SecretReader, record_secret_uses
 from scheduler.loop.dispatch.start_messages import store_messages
@@ -81,7 +81,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     assert_no_transaction()
     starting_pods = _starting_pods(projects)
     context.sent.keep_starts({pod.pk for pod in starting_pods})
-    paused = {pod.pk: pod for pod in starting_pods if was_refused_recently(pod, now, context.sent)}
+    paused = {pod.pk: pod for pod in starting_pods if was_rejected_recently(pod, now, context.sent)}
     due_pods = [
         pod for pod in starting_pods if pod.pk not in paused and _is_due(context.sent.started, pod.pk, now)
     ]
@@ -92,7 +92,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     context.start_messages.failures = earlier_failures
     context.sent.starts_left = False
     if not due_pods:
-        handle_refusals(starting_pods, (), {}, now, context)
+        handle_rejections(starting_pods, (), {}, now, context)
         return []
     assign_rendezvous(due_pods, context)
     assign_endpoints(due_pods, context)
@@ -120,7 +120,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
     _fail_without_secrets(attempts.missing_secrets, now, context)
     accepted = {pk for pk, failure in failures.items() if not failure}
-    handle_refusals(starting_pods, accepted, attempts.refused, now, context)
+    handle_rejections(starting_pods, accepted, attempts.rejected, now, context)
     context.start_messages.failures = earlier_failures | {
         pod.workload_id: f"{pod_subject(pod.role, pod.index)} {failures[pod.pk]}."
         for pod in reversed(due_pods)
@@ -135,14 +135,14 @@ class _Attempts:
     """Results of starting pods.
 
     `failures` contains the failure of each pod, or an empty string. `missing_secrets` is keyed by workload,
-    `refused` by pod. `failed` contains the pods with each error.
+    `rejected` by pod. `failed` contains the pods with each error.
     """
 
     notes: list[str] = field(default_factory=list)
     failed: dict[str, list[Pod]] = field(default_factory=dict)
     failures: dict[uuid.UUID, str] = field(default_factory=dict)
     missing_secrets: dict[uuid.UUID, str] = field(default_factory=dict)
-    refused: dict[uuid.UUID, str] = field(default_factory=dict)
+    rejected: dict[uuid.UUID, str] = field(default_factory=dict)
 
 
 def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _Attempts:
@@ -172,8 +172,8 @@ def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attemp
             attempts.failed.setdefault(str(error), []).append(pod)
             if isinstance(error, MissingSecret):
                 attempts.missing_secrets.setdefault(pod.workload_id, str(error))
-            if isinstance(error, StartRefused):
-                attempts.refused[pod.pk] = str(error)
+            if isinstance(error, StartRejected):
+                attempts.rejected[pod.pk] = str(error)
             attempts.failures[pod.pk] = f"could not be started yet: {error}"
             continue
         context.sent.started[pod.pk] = now

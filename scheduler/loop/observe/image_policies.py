@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from pools.image_support import image_refusal
+from pools.image_support import image_rejection
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
-Refusals = Mapping[str, str]  # reason for the rejection, by pool
-NONE: Refusals = {}
+Rejections = Mapping[str, str]  # reason for the rejection, by pool
+NONE: Rejections = {}
 
 
 class ImagePolicies:
@@ -21,13 +21,13 @@ class ImagePolicies:
         self._restricts = any(
             pool.image_policy or runtime_capabilities(pool.runtime).requires_images for pool in self._pools
         )
-        self._refusals: dict[str | None, Refusals] = {}
+        self._rejections: dict[str | None, Rejections] = {}
 
-    def refusals(self, image: str | None) -> Refusals:
+    def rejections(self, image: str | None) -> Rejections:
         """Return the reason for each pool that does not accept a workload with this image."""
         if image is None and not self._restricts:
             return NONE
-        if image not in self._refusals:
-            reasons = {pool.name: image_refusal(pool, image) for pool in self._pools}
-            self._refusals[image] = {name: reason for name, reason in reasons.items() if reason}
-        return self._refusals[image]
+        if image not in self._rejections:
+            reasons = {pool.name: image_rejection(pool, image) for pool in self._pools}
+            self._rejections[image] = {name: reason for name, reason in reasons.items() if reason}
+        return self._rejections[image]

@@ -21,12 +21,12 @@ from scheduler.loop.observe.dependencies import (
     find_dependencies,
     waits_for_others,
 )
-from scheduler.loop.observe.image_policies import NONE, ImagePolicies, Refusals
+from scheduler.loop.observe.image_policies import NONE, ImagePolicies, Rejections
 from scheduler.loop.observe.live_rows import PHASES_WITH_PODS, PODS, WORKLOADS, PodRow, WorkloadRow
 from scheduler.loop.observe.mirror import Mirror
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
-from scheduler.loop.observe.volumes import VolumeRefusals
+from scheduler.loop.observe.volumes import VolumeRejections
 from scheduler.loop.observe.workloads import (
     ObservedWorkload,
     WorkloadEntry,
@@ -46,7 +46,7 @@ class ObservationValues:
     now: datetime
     queues: Queues
     policies: ImagePolicies
-    volumes: VolumeRefusals
+    volumes: VolumeRejections
     nodes: Mapping[int, str]  # name by ID
     specs: SpecCache
 
@@ -112,7 +112,7 @@ class LiveWorkloads:
                 around.queues.projects[row.project_id],
                 dependencies.unmet.get(row.pk, ()),
                 parsed[row.pk],
-                NONE if pending is None else _refusals(row, pending, around),
+                NONE if pending is None else _rejections(row, pending, around),
                 None if waiting is None else deferred_pool(row, waiting, around.now),
             )
             own_pods = self._pods.get(row.pk, ())
@@ -245,13 +245,13 @@ class LiveWorkloads:
         del self._ids[at], self._engine_objects[at]
 
 
-def _refusals(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Refusals:
+def _rejections(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
     """Return the pools that do not accept a pending workload's image or volumes, with the reasons."""
-    of_image = around.policies.refusals(spec.image)
+    of_image = around.policies.rejections(spec.image)
     if not spec.volumes:
         return of_image
     project = around.queues.project_names[row.project_id]
-    return {**around.volumes.refusals(project, [mount.name for mount in spec.volumes]), **of_image}
+    return {**around.volumes.rejections(project, [mount.name for mount in spec.volumes]), **of_image}
 
 
 def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:

@@ -16,7 +16,7 @@ from scheduler.loop.observe.nodes import NodeCache, engine_pool, load_node_rows
 from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.runtimes import ExpectedRuntimes
 from scheduler.loop.observe.specs import SpecCache
-from scheduler.loop.observe.volumes import VolumeRefusals
+from scheduler.loop.observe.volumes import VolumeRejections
 from scheduler.loop.observe.workloads import ObservedWorkload
 from scheduler.loop.queries import POOLS
 from scheduler.models import Reservation
@@ -73,7 +73,7 @@ def observe(
     lacking = missing_features_by_pool(nodes)
     live = cache.workloads
     volumes = {pool.pk: pool.volumes for pool in pools.values() if pool.volumes}
-    policies, offers = ImagePolicies(pools.values()), VolumeRefusals(pools.values())
+    policies, offers = ImagePolicies(pools.values()), VolumeRejections(pools.values())
     live.observe(ObservationValues(now, queues, policies, offers, node_names, specs))
     return ClusterView(
         at=now,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pools.engine.volumes import read_volumes, refusal
+from pools.engine.volumes import read_volumes, rejection
 from pools.models import NodePool
 from pools.runtimes.enclosure.levels import Level
 from scheduler.engine.model import VOLUME
@@ -25,7 +25,7 @@ def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Re
     }
 
 
-class VolumeRefusals:
+class VolumeRejections:
     """Pools that do not offer the volumes of pending workloads, because their settings changed."""
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
@@ -36,7 +36,7 @@ class VolumeRefusals:
         """All values on which rejections depend."""
         return self._stored
 
-    def refusals(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
+    def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return the reason for each pool in which the project cannot use all of these volumes."""
-        reasons = {pool: refusal(stored, pool, project, names) for pool, stored in self._stored.items()}
+        reasons = {pool: rejection(stored, pool, project, names) for pool, stored in self._stored.items()}
         return {pool: reason for pool, reason in reasons.items() if reason}

@@ -10,7 +10,7 @@ from berth.core.spec import WorkloadSpec
 from projects.models import Phase, PodState
 from scheduler.engine import model
 from scheduler.engine.from_spec import avoid_nodes, is_endless, scale_up_adds_nodes, to_timestamp
-from scheduler.loop.observe.image_policies import NONE, Refusals
+from scheduler.loop.observe.image_policies import NONE, Rejections
 from scheduler.loop.observe.live_rows import PodRow, WorkloadRow
 from scheduler.loop.observe.specs import ParsedSpec
 
@@ -36,7 +36,7 @@ class WorkloadNames(NamedTuple):
     queue: str
     after: tuple[model.Dependency, ...]  # unmet dependencies
     spec: ParsedSpec
-    refusals: Refusals = NONE  # pools that do not accept the workload's image, with the reason
+    rejections: Rejections = NONE  # pools that do not accept the workload's image, with the reason
     deferred_pool: str | None = None  # pool not used yet because of `burst_after`
 
 
@@ -71,8 +71,8 @@ def convert(
     parsed, spec = names.spec, names.spec.spec
     # After an edit, avoided nodes are available again, unless a rule requires another node.
     avoids = row.avoided_nodes and spec is not None and any(rule.other_node for rule in spec.retry)
-    pools = [pool for pool in row.pools if pool not in names.refusals]
-    refusal = "" if pools else "; ".join(names.refusals[pool] for pool in row.pools)
+    pools = [pool for pool in row.pools if pool not in names.rejections]
+    rejection = "" if pools else "; ".join(names.rejections[pool] for pool in row.pools)
     pools = [pool for pool in pools if pool != names.deferred_pool] or pools
     workload = model.Workload(
         name=names.name,
@@ -95,7 +95,7 @@ def convert(
         endless=spec is not None and is_endless(spec),
         scale_up_adds_nodes=spec is None or scale_up_adds_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
-        misconfigured=parsed.error or refusal,
+        misconfigured=parsed.error or rejection,
         after=names.after,
         awaits_code=row.code_wait,
         pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),

@@ -59,7 +59,7 @@ class RenderedEviction:
     victim: EvictionParty
     preemptor: EvictionParty | None
     rule: str
-    refused: list[str]
+    rejected: list[str]
     pods: list[dict[str, Any]]
     summary: str
     explanation: list[str]
@@ -79,7 +79,7 @@ class RenderedEviction:
             return stored
         shared: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
         queues = self.preemptor.queues if self.preemptor else []
-        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.refused, **shared}
+        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.rejected, **shared}
 
 
 def render(
@@ -112,18 +112,18 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
     stored = _stored_numbers(row)
     victim = _render_victim(reader, row, stored, existing_ids)
     preemptor = _render_preemptor(reader, row, stored, existing_ids)
-    refused = [str(sentence) for sentence in stored.get("refused") or ()]
+    rejected = [str(sentence) for sentence in stored.get("refused") or ()]
     if preemptor is not None and not preemptor.is_visible:
-        refused = []
+        rejected = []
     return RenderedEviction(
         row=row,
         victim=victim,
         preemptor=preemptor,
         rule=row.rule,
-        refused=refused,
+        rejected=rejected,
         pods=list(row.pods) if victim.is_visible else [],
         summary=_summarize(row, victim, preemptor),
-        explanation=list(_explanation_sentences(row, victim, preemptor, refused)),
+        explanation=list(_explanation_sentences(row, victim, preemptor, rejected)),
     )
 
 
@@ -183,7 +183,7 @@ def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | 
 
 
 def _explanation_sentences(
-    row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None, refused: list[str]
+    row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None, rejected: list[str]
 ) -> Iterator[str]:
     if row.rule:
         yield f"{RULE_PREFIX}{row.rule.removesuffix('.')}."
@@ -192,7 +192,7 @@ def _explanation_sentences(
     yield from dict.fromkeys(sentences)  # shared parent queues appear once
     if row.lost_gpu_seconds:
         yield f"{format_gpu_time(row.lost_gpu_seconds)} of work lost."
-    for sentence in refused:
+    for sentence in rejected:
         yield f"{ALTERNATIVE_PREFIX}{sentence}"
 
 

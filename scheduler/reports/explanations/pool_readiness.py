@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pools.models import Node, NodePool
 from pools.selectors import is_operational, ready_threshold
-from scheduler.engine.plan import Blocker, Reason, Refusal
+from scheduler.engine.plan import Blocker, Reason, Rejection
 from scheduler.loop.observe.nodes import NodeRow
 
 ABOUT_CAPACITY = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reason.WAITING_FOR_SCALE_UP)
@@ -46,14 +46,14 @@ def _stop_reason(pool: NodePool) -> str:
 
 
 def with_pool_readiness(
-    refusals: Iterable[Refusal], below_threshold: Mapping[str, PoolReadiness]
-) -> tuple[Refusal, ...]:
+    rejections: Iterable[Rejection], below_threshold: Mapping[str, PoolReadiness]
+) -> tuple[Rejection, ...]:
     """If pools have too few ready nodes, replace all capacity blockers with a single one about the nodes."""
     return tuple(
-        replace(refusal, blockers=_with_readiness(refusal.blockers, below_threshold[refusal.pool]))
-        if refusal.pool in below_threshold
-        else refusal
-        for refusal in refusals
+        replace(rejection, blockers=_with_readiness(rejection.blockers, below_threshold[rejection.pool]))
+        if rejection.pool in below_threshold
+        else rejection
+        for rejection in rejections
     )
 
 

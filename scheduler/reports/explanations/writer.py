@@ -17,7 +17,7 @@ from projects.services.arrays.progress import lock_task_arrays
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
-from scheduler.engine.plan import Blocker, Reason, Refusal
+from scheduler.engine.plan import Blocker, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.visibility import redact_blocker
 
@@ -75,7 +75,7 @@ class Change(NamedTuple):
     """New explanation of a workload."""
 
     pk: uuid.UUID
-    refusal: Refusal
+    rejection: Rejection
     expected: Forecast
     state: State
     before: State | None  # None if no explanation has been written
@@ -111,7 +111,7 @@ class ExplanationWriter:
     def write(
         self,
         view: ClusterView,
-        refusals: Iterable[Refusal],
+        rejections: Iterable[Rejection],
         cycle: int | None,
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
@@ -120,23 +120,23 @@ class ExplanationWriter:
         updates: list[Change] = []
         current: dict[uuid.UUID, State] = {}
         hashes = _BlockerHashes()
-        for refusal in refusals:
-            workload = view.workloads.get(refusal.workload)
+        for rejection in rejections:
+            workload = view.workloads.get(rejection.workload)
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
-            expected = predicted.get(refusal.workload, Forecast(refusal.expected_start, ""))
-            progress = (refusal.position or 0, expected.at or 0, expected.because)
-            reasons = tuple(blocker.reason for blocker in refusal.blockers)
+            expected = predicted.get(rejection.workload, Forecast(rejection.expected_start, ""))
+            progress = (rejection.position or 0, expected.at or 0, expected.because)
+            reasons = tuple(blocker.reason for blocker in rejection.blockers)
             state = (
                 reasons,
-                hash((workload.run, refusal.pool, refusal.key, hashes.stable_hash(refusal.blockers))),
+                hash((workload.run, rejection.pool, rejection.key, hashes.stable_hash(rejection.blockers))),
                 progress,
             )
             before = self._written.get(workload.pk)
             if before is not None:
                 current[workload.pk] = before
             if before != state:
-                change = Change(workload.pk, refusal, expected, state, before)
+                change = Change(workload.pk, rejection, expected, state, before)
                 (urgent if change.has_new_reasons else updates).append(change)
         self._written = current
         self._unwritten = [*urgent, *self._next_updates(updates)]
@@ -157,7 +157,7 @@ class ExplanationWriter:
     def write_batch(self, now: datetime, cycle: int | None) -> int:
         """Write the next batch in the caller's transaction. Return the number of rows written."""
         batch, self._unwritten = self._unwritten[:BATCH_SIZE], self._unwritten[BATCH_SIZE:]
-        rows = [_build_row(change.pk, change.refusal, change.expected) for change in batch]
+        rows = [_build_row(change.pk, change.rejection, change.expected) for change in batch]
         unschedulable = {
             pk: message
             for change, (pk, reason, message, _) in zip(batch, rows, strict=True)
@@ -173,19 +173,19 @@ class ExplanationWriter:
         return len(batch)
 
 
-def _build_row(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> NewRow:
-    reasons = [redact_blocker(blocker, refusal.workload) for blocker in refusal.blockers]
+def _build_row(pk: uuid.UUID, rejection: Rejection, expected: Forecast) -> NewRow:
+    reasons = [redact_blocker(blocker, rejection.workload) for blocker in rejection.blockers]
     first = reasons[0]
-    reason = str(first.reason) if is_schedulable(refusal.blockers) else REASON
+    reason = str(first.reason) if is_schedulable(rejection.blockers) else REASON
     starts = expected.at
     return (
         pk,
         reason,
         first.message,
         {
-            "pool": refusal.pool,
-            "queue_position": refusal.position,
-            "ordering": list(refusal.key),
+            "pool": rejection.pool,
+            "queue_position": rejection.position,
+            "ordering": list(rejection.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
             "expected_start_reason": expected.because,
             "blockers": [

@@ -13,7 +13,7 @@ from pools.models.node import PENDING
 from pools.models.node import NodeState as RowState
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.model import NodeState
-from scheduler.engine.plan import Bundle, Kind, Place, Reason, Refusal
+from scheduler.engine.plan import Bundle, Kind, Place, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.explanations.pool_readiness import PoolReadiness
 
@@ -33,21 +33,21 @@ class MissingNodes:
 
 
 def missing_nodes(
-    bundles: Sequence[Bundle], refusal: Refusal | None, view: ClusterView
+    bundles: Sequence[Bundle], rejection: Rejection | None, view: ClusterView
 ) -> MissingNodes | None:
     """Return the nodes that must boot before the workload starts, or None if anything else is missing.
 
-    `refusal` contains the engine's blockers.
+    `rejection` contains the engine's blockers.
     """
-    if refusal is None:
+    if rejection is None:
         return _reserved_nodes(bundles, view)
-    numbers = {blocker.reason: blocker.numbers for blocker in refusal.blockers}
+    numbers = {blocker.reason: blocker.numbers for blocker in rejection.blockers}
     if Reason.WAITING_FOR_SCALE_UP not in numbers or not numbers.keys() <= ENDS_WITH_BOOT:
         return None
     count = int(numbers[Reason.WAITING_FOR_SCALE_UP].get("nodes") or 0)
-    if refusal.pool in view.below_threshold:
-        return _below_threshold(view.below_threshold[refusal.pool], count)
-    return MissingNodes(refusal.pool, count) if count else None
+    if rejection.pool in view.below_threshold:
+        return _below_threshold(view.below_threshold[rejection.pool], count)
+    return MissingNodes(rejection.pool, count) if count else None
 
 
 def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:

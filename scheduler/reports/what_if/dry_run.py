@@ -100,18 +100,18 @@ def _add_up(
 
 def _build_prediction(
     bundles: list[Bundle],
-    refused: Refusal | None,
+    rejected: Rejection | None,
     workload: Workload,
     candidate: model.Workload,
     view: ClusterView,
     actor: Actor,
 ) -> Prediction:
-    refusals = [] if refused is None else [refused]
-    refusal = next(iter(with_pool_readiness(refusals, view.below_threshold)), None)
+    rejections = [] if rejected is None else [rejected]
+    rejection = next(iter(with_pool_readiness(rejections, view.below_threshold)), None)
     evictions = render(viewer_for(actor), predicted_evictions(bundles, view, [candidate]))
-    blockers = refusal.blockers if refusal else ()
+    blockers = rejection.blockers if rejection else ()
     return Prediction(
-        outcome=_predict_outcome(bundles, refusal),
+        outcome=_predict_outcome(bundles, rejection),
         workload={
             "name": workload.name,
             "project": workload.project.name,
@@ -123,16 +123,18 @@ def _build_prediction(
         decisions=[_decision_document(bundle, workload.handle) for bundle in bundles],
         evictions=[eviction_document(eviction) for eviction in evictions],
         blockers=[asdict(redact_blocker(blocker, workload.handle)) for blocker in blockers],
-        queue_position=refusal.position if refusal else None,
+        queue_position=rejection.position if rejection else None,
     )
 
 
-def _predict_outcome(bundles: list[Bundle], refusal: Refusal | None) -> str:
+def _predict_outcome(bundles: list[Bundle], rejection: Rejection | None) -> str:
     if any(bundle.evictions for bundle in bundles):
         return "would_evict"
     if any(bundle.kind is Kind.START for bundle in bundles):
         return "would_start"
-    return "would_stay_pending" if refusal is None or is_schedulable(refusal.blockers) else "unschedulable"
+    return (
+        "would_stay_pending" if rejection is None or is_schedulable(rejection.blockers) else "unschedulable"
+    )
 
 
 def _decision_document(bundle: Bundle, handle: str) -> dict[str, Any]:

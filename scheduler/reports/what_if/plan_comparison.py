@@ -7,7 +7,7 @@ from typing import Any
 from berth.core.amounts import MILLI
 from projects.actor import Actor
 from scheduler.engine.model import Snapshot
-from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Rejection
 from scheduler.loop.decide import LayoutCache, decide_pools
 from scheduler.loop.observe.queues import Owner
 from scheduler.loop.observe.view import ClusterView
@@ -64,7 +64,7 @@ def compare_plans(
 
 def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, layouts)
-    return replace(plan, refusals=with_pool_readiness(plan.refusals, view.below_threshold))
+    return replace(plan, rejections=with_pool_readiness(plan.rejections, view.below_threshold))
 
 
 def _compare_shares(
@@ -150,14 +150,14 @@ def _compare_evictions(
 
 
 def _compare_reasons(impact: PlanChanges, before: Plan, after: Plan, viewer: Viewer) -> None:
-    before_by_key = {refusal.workload: refusal for refusal in before.refusals}
-    for refusal in after.refusals:
-        old = before_by_key.get(refusal.workload)
-        if old is not None and _main_reason(old) != _main_reason(refusal):
-            first = redact_blocker(refusal.blockers[0], refusal.workload)
+    before_by_key = {rejection.workload: rejection for rejection in before.rejections}
+    for rejection in after.rejections:
+        old = before_by_key.get(rejection.workload)
+        if old is not None and _main_reason(old) != _main_reason(rejection):
+            first = redact_blocker(rejection.blockers[0], rejection.workload)
             entry = {"before": _main_reason(old), "after": str(first.reason), "message": first.message}
-            _list_or_count(impact, "reasons", refusal.workload, entry, viewer)
+            _list_or_count(impact, "reasons", rejection.workload, entry, viewer)
 
 
-def _main_reason(refusal: Refusal) -> str:
-    return str(refusal.blockers[0].reason)
+def _main_reason(rejection: Rejection) -> str:
+    return str(rejection.blockers[0].reason)

@@ -78,15 +78,15 @@ class FifoPolicy:
         self.ended += 1
 
     def _start(self, now: int) -> None:
-        refused: set[Hashable] = set()
+        rejected: set[Hashable] = set()
         still_queued = []
         for place, workload in enumerate(self.queue):
-            if refused and not self.skip:
+            if rejected and not self.skip:
                 still_queued += self.queue[place:]
                 break
-            assignments = None if id(workload.tree) in refused else self._assign(workload)
+            assignments = None if id(workload.tree) in rejected else self._assign(workload)
             if assignments is None:
-                refused.add(id(workload.tree))
+                rejected.add(id(workload.tree))
                 still_queued.append(workload)
                 continue
             pods = tuple(

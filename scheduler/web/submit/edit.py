@@ -39,7 +39,7 @@ class EditPage:
     version: int
     edit: Edit | None = None
     problems: list[Problem] = field(default_factory=list)
-    refused: str = ""
+    rejected: str = ""
 
     @property
     def changes(self) -> list[str]:
@@ -71,7 +71,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         _add_error(edit_page, error)
     else:
         _apply(request, edit_page, document, dry_run=not saves)
-    if saves and edit_page.edit is not None and not edit_page.refused:
+    if saves and edit_page.edit is not None and not edit_page.rejected:
         message = (
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
@@ -93,7 +93,7 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
     except PreconditionFailed:
         edit_page.version = workload.version
         _apply(request, edit_page, document, dry_run=True)
-        edit_page.refused = edit_page.refused or (
+        edit_page.rejected = edit_page.rejected or (
             f"The workload changed while you were editing; it is now {workload.phase}. "
             "Your text is unchanged. Saving again makes the changes below to the current document."
         )
@@ -123,7 +123,7 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
     if isinstance(error, Invalid):
         edit_page.problems = list(error.problems)
     else:
-        edit_page.refused = error.detail
+        edit_page.rejected = error.detail
 
 
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:

@@ -34,7 +34,7 @@ class CheckResult:
     """Result of checking a document: its errors or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
-    refused: str = ""
+    rejected: str = ""
     prediction: Prediction | None = None
     array: TasksPrediction | None = None
 
@@ -75,7 +75,7 @@ class CheckResult:
 
     @property
     def is_clean(self) -> bool:
-        return not self.problems and not self.refused
+        return not self.problems and not self.rejected
 
 
 @signed_in
@@ -166,7 +166,7 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
     elif named := error.extra.get("errors"):
         answer.problems = [Problem(**problem) for problem in named]
     else:
-        answer.refused = error.detail
+        answer.rejected = error.detail
 
 
 def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:

@@ -80,7 +80,7 @@ class TemplatePage:
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
     field_problems: list[Problem] = field(default_factory=list)  # errors in name and description
-    refused: str = ""
+    rejected: str = ""
     conflicting: Template | None = None  # version that another user has saved since the form was opened
 
 
@@ -268,7 +268,7 @@ def _show_conflict(template_page: TemplatePage) -> None:
         project=template_page.project, name=template_page.name
     ).first()
     if template_page.conflicting is None:
-        template_page.refused, template_page.version = (
+        template_page.rejected, template_page.version = (
             "The template was deleted while you were editing. Saving again creates it.",
             0,
         )
@@ -278,7 +278,7 @@ def _show_conflict(template_page: TemplatePage) -> None:
 
 def _add_error(template_page: TemplatePage, error: BerthError) -> None:
     if not isinstance(error, Invalid):
-        template_page.refused = error.detail
+        template_page.rejected = error.detail
         return
     inside = f"{service.DOCUMENT_PATH}."
     for problem in error.problems:

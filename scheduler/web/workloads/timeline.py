@@ -28,7 +28,7 @@ TITLES_BY_REASON = {
     "Shrunk": "Scaled down",
     "StaleGang": "Stopped below minimum",
     "Drained": "Drained",
-    "StartRefused": "Rejected by the cluster",
+    "StartRejected": "Rejected by the cluster",
     "Restarting": "Restarting after a failure",
 }
 PHASE_TITLES = {

@@ -163,9 +163,9 @@ def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
     assert host.pid("pod") == pod
     assert host.is_running("pod")
 
-    refused = host.run("uninstall")
-    assert refused.returncode == 1
-    assert "This machine serves as node metal-0." in refused.stderr
+    rejected = host.run("uninstall")
+    assert rejected.returncode == 1
+    assert "This machine serves as node metal-0." in rejected.stderr
     forced = host.run("uninstall", "--force")
     assert (forced.returncode, forced.stderr) == (0, "metal-0: stop script exited with 0\n")
     assert not host.is_running("service")
@@ -255,8 +255,8 @@ def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: N
 @pytest.mark.django_db(transaction=True)
 def test_rejected_token_installs_nothing(host: Host) -> None:
     host.env["BERTH_JOIN_TOKEN"] = "join_wrong"
-    refused = host.install()
-    assert (refused.returncode, refused.stderr) == (
+    rejected = host.install()
+    assert (rejected.returncode, rejected.stderr) == (
         REJECTED,
         "rejected: This is not a join token of this pool.\n",
     )
@@ -275,9 +275,9 @@ def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
 def test_error_on_a_machine_without_systemd_names_the_alternative(tmp_path: Path) -> None:
     host = Host(tmp_path, "https://berth.example.org", "join_token")
     host.installer = host.installer.replace(repr(str(tmp_path)) + "\n", repr("/nowhere") + "\n")
-    refused = host.install()
-    assert refused.returncode == 1
-    assert refused.stderr == (
+    rejected = host.install()
+    assert rejected.returncode == 1
+    assert rejected.stderr == (
         f"berth-agent: This machine does not run systemd. Run `{sys.executable} {host.agent} run` under its "
         "own service manager.\n"
     )

@@ -130,8 +130,8 @@ def test_node_without_an_agent_cannot_be_upgraded(
 ) -> None:
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
-    refused = alice.post("nodes/metal-0/upgrade", None)
-    assert (refused.status_code, refused.json()["detail"]) == (
+    rejected = alice.post("nodes/metal-0/upgrade", None)
+    assert (rejected.status_code, rejected.json()["detail"]) == (
         409, "Node metal-0 has no agent that reports to this server.",
     )  # fmt: skip
     report_in(secret, {"inventory": INVENTORY})

@@ -13,7 +13,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 from tests.fakes.slurm.rest import TOKEN, USER, FakeSlurmRest
 from tests.fakes.slurm.rest import serve as serve_slurm
 from tests.pools.kubernetes.test_pool import Fleet
@@ -59,15 +59,15 @@ def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "words"),
+    ("rejection", "words"),
     sample(
         [
             (
-                Refusal(401, "Unauthorized", "Unauthorized"),
+                Rejection(401, "Unauthorized", "Unauthorized"),
                 "{url}: the API server rejects the token in the pool's kubeconfig, which is invalid or has",
             ),
             (
-                Refusal(403, "Forbidden", 'User "berth" cannot list resource "nodes" at the cluster scope'),
+                Rejection(403, "Forbidden", 'User "berth" cannot list resource "nodes" at the cluster scope'),
                 'cannot list resource "nodes"',
             ),
         ],
@@ -75,9 +75,9 @@ def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
     ),
 )
 def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
-    fleet: Fleet, alice: Caller, page: Client, refusal: Refusal, words: str
+    fleet: Fleet, alice: Caller, page: Client, rejection: Rejection, words: str
 ) -> None:
-    fleet.cluster.refusals["list", "nodes"] = refusal
+    fleet.cluster.rejections["list", "nodes"] = rejection
     pool = fleet.create(nodes=1)
 
     def problem() -> str:
@@ -87,7 +87,7 @@ def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
     text = poll_until(problem, bool)
     assert "(credentials)" in text
     assert words.replace("{url}", fleet.url) in text
-    fleet.cluster.refusals.clear()
+    fleet.cluster.rejections.clear()
     poll_until(problem, lambda text: text == "")
     fleet.settle(pool, state="ready")
 

@@ -38,9 +38,9 @@ def test_policy_is_shown_and_audited(edit: Edit, cast: Cast, alice: Caller) -> N
 
 
 def test_error_for_an_invalid_policy_names_the_field(edit: Edit) -> None:
-    refused = edit({"mode": "allow", "patterns": ["train"]})
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["path"]) == (422, "image_policy.patterns[0]")
+    rejected = edit({"mode": "allow", "patterns": ["train"]})
+    (error,) = rejected.json()["errors"]
+    assert (rejected.status_code, error["path"]) == (422, "image_policy.patterns[0]")
     assert error["allowed"].startswith("REGISTRY/NAME")
 
 

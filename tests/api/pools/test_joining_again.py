@@ -40,8 +40,8 @@ def names(alice: Caller, **query: Any) -> list[str]:
 
 def test_token_admits_its_maximum_number_of_machines_and_rejects_others(alice: Caller, token: str) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
-    refusal = join(token, 3).json()["detail"]
-    assert refusal == "This join token admits 2 machines, and 2 joined with it already. Issue a new token."
+    rejection = join(token, 3).json()["detail"]
+    assert rejection == "This join token admits 2 machines, and 2 joined with it already. Issue a new token."
     [listed] = alice.get(TOKENS).json()["items"]
     assert (listed["state"], listed["max_machines"], listed["machines_joined"]) == ("used", 2, 2)
     another = alice.post(TOKENS, {}).json()
@@ -91,9 +91,9 @@ def test_machine_that_rejoins_before_it_is_lost_keeps_its_node(token: str, metal
 def test_token_cannot_replace_a_machine_that_still_reports(token: str, metal_pool: NodePool) -> None:
     secret = join(token, 1).json()["secret"]
     report_in(secret)
-    refused = join(token, 1, address="10.9.9.9")
-    assert refused.status_code == 409
-    assert refused.json()["detail"].startswith("This machine still reports as box-1.")
+    rejected = join(token, 1, address="10.9.9.9")
+    assert rejected.status_code == 409
+    assert rejected.json()["detail"].startswith("This machine still reports as box-1.")
     assert Machine.objects.get().address == MACHINE["address"]
     assert report_in(secret).status_code == 200
 
@@ -117,8 +117,8 @@ def test_machine_belongs_to_only_one_pool_at_a_time(alice: Caller, cast: Cast, t
     join(token, 1)
     second = alice.post("node-pools/other/join-tokens", {}).json()["token"]
     body = {**MACHINE, "machine_id": f"{1:032x}", "token": second}
-    refused = anonymous.post("node-pools/other/join", body)
-    assert refused.status_code == 409
-    assert "This machine belongs to pool metal as box-1." in refused.json()["detail"]
+    rejected = anonymous.post("node-pools/other/join", body)
+    assert rejected.status_code == 409
+    assert "This machine belongs to pool metal as box-1." in rejected.json()["detail"]
     alice.post(f"{MACHINES}/box-1/remove", {})
     assert anonymous.post("node-pools/other/join", body).status_code == 200

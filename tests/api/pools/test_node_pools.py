@@ -32,12 +32,12 @@ def test_default_limits_are_set_and_errors_name_the_field(cast: Cast, alice: Cal
     assert edited.json()["workspace_limit_mib"] == 100
     for limit in (0, -1, 2**31, "many"):
         changes = {"workspace_limit_mib": limit}
-        refused = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
-        assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "workspace_limit_mib")
+        rejected = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
+        assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "workspace_limit_mib")
     changes = {"default_limits": {"memory_mib": 4}}
-    refused = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["path"]) == (422, "default_limits.memory_mib")
+    rejected = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
+    (error,) = rejected.json()["errors"]
+    assert (rejected.status_code, error["path"]) == (422, "default_limits.memory_mib")
     assert error["allowed"] == "16 MiB or more, or no limit"
 
 

@@ -83,8 +83,8 @@ def test_available_plugins_are_listed_with_their_parameters(frank: Caller, alice
     assert {"accelerate", "torch", "jax", "keras", "huggingface", "joblib", "sklearn", "cuml", "mps",
             "mig"} == {name for name, plugin in plugins.items() if not plugin["source"]}  # fmt: skip
     assert plugins["huggingface"]["parameters"]["properties"]["token"]["writeOnly"] is True
-    assert frank.get("plugins").json()["refused"] is None
-    assert alice.get("plugins").json()["refused"] == {}
+    assert frank.get("plugins").json()["rejected"] is None
+    assert alice.get("plugins").json()["rejected"] == {}
 
 
 @pytest.mark.heavy

@@ -77,8 +77,8 @@ def test_dry_run_rejects_the_same_values_as_creation(
         ({"volumes": [{"name": "data", "source": "/data", "projects": ["visionx"]}]}, "volumes[0].projects"),
     ):
         for target in (PATH, "node-pools"):
-            refused = alice.post(target, {**values, **changes})
-            assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, path), target
+            rejected = alice.post(target, {**values, **changes})
+            assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, path), target
 
 
 def test_dry_run_ignores_the_idempotency_key(

@@ -161,9 +161,9 @@ def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> N
 def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
     for path in ("node-pools/local", "node-pools/local?dry_run=true"):
-        refused = alice("PATCH", path, {"nodes_max": 2})
-        assert refused.status_code == 422
-        assert [item["path"] for item in refused.json()["errors"]] == ["ready_threshold"]
+        rejected = alice("PATCH", path, {"nodes_max": 2})
+        assert rejected.status_code == 422
+        assert [item["path"] for item in rejected.json()["errors"]] == ["ready_threshold"]
 
 
 @pytest.mark.heavy

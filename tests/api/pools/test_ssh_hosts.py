@@ -93,8 +93,8 @@ def test_host_list_shows_problems_and_only_the_presented_key_can_be_accepted(
     assert [changed["state"], new["state"], pinned["state"]] == ["pending", "unverified", "pending"]
     assert new["presented_fingerprint"].startswith("ed25519 SHA256:")
     other = changed["host_key"]
-    refused = alice.post("node-pools/steel/ssh-hosts/accept-keys", {"keys": {"new": other, "nwe": other}})
-    assert [problem["path"] for problem in refused.json()["errors"]] == ["keys.new", "keys.nwe"]
+    rejected = alice.post("node-pools/steel/ssh-hosts/accept-keys", {"keys": {"new": other, "nwe": other}})
+    assert [problem["path"] for problem in rejected.json()["errors"]] == ["keys.new", "keys.nwe"]
     accepted = alice.post("node-pools/steel/ssh-hosts/accept-keys", {"keys": {"new": server.host_key}})
     assert accepted.status_code == 204, accepted.content
     listed = {host["name"]: host for host in alice.get("node-pools/steel/ssh-hosts").json()["items"]}
@@ -144,9 +144,9 @@ def test_unusable_keys_are_rejected_and_never_reach_workloads(
         "roles": [{"name": "main", "cpu": 1, "memory_mib": 64}],
         "secrets": [{"name": "ssh-key", "env": "KEY"}],
     }  # fmt: skip
-    refused = alice.post("workloads", document)
-    assert refused.status_code in (409, 422), refused.content
-    assert "ssh-key" in refused.content.decode()
+    rejected = alice.post("workloads", document)
+    assert rejected.status_code in (409, 422), rejected.content
+    assert "ssh-key" in rejected.content.decode()
     wrong = alice("PUT", "projects/vision/secrets/mine", {"ssh_key": server.private_key})
     assert wrong.json()["errors"][0]["path"] == "ssh_key"
 

@@ -181,8 +181,11 @@ def test_rejected_revert_does_not_reveal_hidden_quotas(
         == after_deletion.json()["detail"]
         == (f"Change {made} includes quotas that you may not set.")
     )
-    refused = alice.post(f"quotas/changes/{made}/revert")
-    assert (refused.status_code, "secret-merger has been deleted" in refused.json()["detail"]) == (409, True)
+    rejected = alice.post(f"quotas/changes/{made}/revert")
+    assert (rejected.status_code, "secret-merger has been deleted" in rejected.json()["detail"]) == (
+        409,
+        True,
+    )
 
 
 def test_preview_and_apply_require_permission_to_set_the_quotas(

@@ -38,7 +38,7 @@ def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller
     answer = dave.post(PATH, {"items": documents(numbered(3))})
     assert answer.status_code == 200, answer.json()
     result = answer.json()
-    assert (result["stored"], result["refused"]) == (3, 0)
+    assert (result["stored"], result["rejected"]) == (3, 0)
     assert [item["workload"]["name"] for item in result["items"]] == numbered(3)
     assert names() == numbered(3)
     for item in result["items"]:
@@ -76,18 +76,18 @@ def test_batch_query_count_is_independent_of_services_secrets_limits_and_errors(
         # nodes, five statements for dependencies, secrets twice, projects
         with django_assert_num_queries(STATEMENTS + 9):
             answer = dave.post(PATH, {"items": items}, Idempotency_Key=prefix)
-        assert (answer.json()["stored"], answer.json()["refused"]) == (3 * count, 2 * count)
+        assert (answer.json()["stored"], answer.json()["rejected"]) == (3 * count, 2 * count)
 
 
 def test_batch_stores_valid_documents_and_names_invalid_keys(cast: Cast, dave: Caller) -> None:
     result = dave.post(PATH, {"items": bad_and_good(cast)}).json()
-    assert (result["stored"], result["refused"]) == (2, 4)
+    assert (result["stored"], result["rejected"]) == (2, 4)
     assert names() == ["a", "b"]
-    refused = {index: item["error"] for index, item in enumerate(result["items"]) if item["error"]}
-    assert {index: [problem["path"] for problem in error["errors"]] for index, error in refused.items()} == {
+    rejected = {index: item["error"] for index, item in enumerate(result["items"]) if item["error"]}
+    assert {index: [problem["path"] for problem in error["errors"]] for index, error in rejected.items()} == {
         2: ["items[2].roles[0].replicas"], 3: ["items[3].project"], 4: ["items[4]"], 5: ["items[5].name"],
     }  # fmt: skip
-    assert {index: error["code"] for index, error in refused.items()} == {
+    assert {index: error["code"] for index, error in rejected.items()} == {
         2: "invalid-workload", 3: "invalid", 4: "invalid-workload", 5: "conflict",
     }  # fmt: skip
 
@@ -122,7 +122,7 @@ def test_repeated_batch_is_stored_once(dave: Caller) -> None:
 def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
     dave.post("workloads", training("b", project="vision"))
     result = dave.post(f"{PATH}?dry_run=true", {"items": bad_and_good(cast)}).json()
-    assert (result["stored"], result["refused"]) == (0, 5)
+    assert (result["stored"], result["rejected"]) == (0, 5)
     assert [item["error"] and item["error"]["code"] for item in result["items"]] == [
         None, "conflict", "invalid-workload", "invalid", "invalid-workload", "conflict",
     ]  # fmt: skip
@@ -156,15 +156,15 @@ def test_fifty_documents_count_as_one_request(dave: Caller, settings: Any) -> No
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "write": 5}
     first = dave.post(PATH, {"items": documents(numbered(101))})
     assert (first.status_code, first["RateLimit-Remaining"]) == (200, "2")
-    refused = dave.post(PATH, {"items": documents(numbered(200, "x"))})
-    assert (refused.status_code, refused["RateLimit-Remaining"]) == (429, "0")
+    rejected = dave.post(PATH, {"items": documents(numbered(200, "x"))})
+    assert (rejected.status_code, rejected["RateLimit-Remaining"]) == (429, "0")
     assert len(names()) == 101
 
 
 @pytest.mark.parametrize("items", [[], [{}] * 1001, {}, None])
 def test_batch_contains_one_to_a_thousand_documents(dave: Caller, items: Any) -> None:
-    refused = dave.post(PATH, {"items": items})
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "items")
+    rejected = dave.post(PATH, {"items": items})
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "items")
 
 
 @pytest.mark.heavy

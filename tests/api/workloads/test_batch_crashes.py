@@ -74,7 +74,7 @@ def assert_stored_once(caller: Caller, body: dict[str, Any], key: str, *, is_rep
         "true" if is_replayed else None, "true",
     )  # fmt: skip
     assert first.json()["stored"] == GOOD
-    assert first.json()["refused"] == len(body["items"]) - GOOD
+    assert first.json()["rejected"] == len(body["items"]) - GOOD
     assert stored(key) == ALL
     answered = {item["workload"]["id"] for item in first.json()["items"] if item["workload"]}
     assert answered == {str(row.pk) for row in Workload.objects.filter(name__startswith=f"{key}-")}

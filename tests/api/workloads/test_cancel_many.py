@@ -14,10 +14,10 @@ def test_failed_cancellation_does_not_stop_the_others(cast: Cast, dave: Caller) 
     ids = [str(row.pk) for row in (mine, carols, ended, hidden, mine)]
     answer = dave.post("workloads/cancel", {"ids": ids}).json()
     assert answer["cancelled"] == [str(mine.pk)]
-    refused = {item["id"]: item["reason"] for item in answer["refused"]}
-    assert set(refused) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
-    assert "has already ended" in refused[str(ended.pk)]
-    assert refused[str(hidden.pk)] == "There is no workload with that ID."
+    rejected = {item["id"]: item["reason"] for item in answer["rejected"]}
+    assert set(rejected) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
+    assert "has already ended" in rejected[str(ended.pk)]
+    assert rejected[str(hidden.pk)] == "There is no workload with that ID."
     assert Workload.objects.get(name="carols").phase == "pending"
 
 

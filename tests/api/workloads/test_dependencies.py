@@ -35,8 +35,8 @@ def finish(workload: Workload, phase: str) -> None:
 
 def problem(answer: Any) -> dict[str, str]:
     assert answer.status_code == 422, answer.content
-    (refusal,) = answer.json()["errors"]
-    return refusal
+    (rejection,) = answer.json()["errors"]
+    return rejection
 
 
 @pytest.mark.heavy
@@ -65,24 +65,24 @@ def test_error_for_the_former_key_names_its_replacement(dave: Caller) -> None:
     ],
 )
 def test_invalid_after_section_is_rejected(dave: Caller, section: list[Any], path: str, message: str) -> None:
-    refusal = problem(dave.post("workloads", training("second", project="vision", after=section)))
-    assert (refusal["path"], refusal["message"]) == (path, message)
+    rejection = problem(dave.post("workloads", training("second", project="vision", after=section)))
+    assert (rejection["path"], rejection["message"]) == (path, message)
 
 
 def test_error_for_a_dependency_cycle_names_its_workloads(cast: Cast, dave: Caller) -> None:
     assert dave.post("workloads", document("a", "b")).status_code == 201
     assert dave.post("workloads", document("b", "c")).status_code == 201
-    refusal = problem(dave.post("workloads", document("c", "a")))
-    assert (refusal["path"], refusal["message"]) == ("after", "forms a cycle")
-    assert refusal["received"] == "vision/c -> vision/a -> vision/b -> vision/c"
+    rejection = problem(dave.post("workloads", document("c", "a")))
+    assert (rejection["path"], rejection["message"]) == ("after", "forms a cycle")
+    assert rejection["received"] == "vision/c -> vision/a -> vision/b -> vision/c"
 
 
 @pytest.mark.heavy
 def test_dependency_cycle_through_an_array_task_is_rejected(cast: Cast, dave: Caller) -> None:
     sweep = training("sweep", project="vision", array={"tasks": 3}, after=wait_for("report"))
     assert dave.post("arrays", sweep).status_code == 201
-    refusal = problem(dave.post("workloads", document("report", "sweep-1")))
-    assert refusal["received"] == "vision/report -> vision/sweep -> vision/report"
+    rejection = problem(dave.post("workloads", document("report", "sweep-1")))
+    assert rejection["received"] == "vision/report -> vision/sweep -> vision/report"
 
 
 def test_error_for_a_cycle_through_a_hidden_project_does_not_name_it(
@@ -91,10 +91,10 @@ def test_error_for_a_cycle_through_a_hidden_project_does_not_name_it(
     submit(cast, "b", "speech", after=wait_for("c"))
     submit(cast, "c", "speech", after=wait_for("vision/a"))
     assert bob.post("workloads", document("e", "speech/b")).status_code == 201
-    refusal = problem(bob.post("workloads", document("a", "speech/b")))
-    assert refusal["received"] == "vision/a -> speech/b -> speech/c -> vision/a"
-    refusal = problem(dave.post("workloads", document("a", "e")))
-    assert "speech" not in refusal["received"] and refusal["message"] == "forms a cycle"
+    rejection = problem(bob.post("workloads", document("a", "speech/b")))
+    assert rejection["received"] == "vision/a -> speech/b -> speech/c -> vision/a"
+    rejection = problem(dave.post("workloads", document("a", "e")))
+    assert "speech" not in rejection["received"] and rejection["message"] == "forms a cycle"
 
 
 @pytest.mark.heavy
@@ -121,9 +121,9 @@ def test_edit_that_closes_a_cycle_is_rejected_and_replaced_dependencies_are_igno
 @pytest.mark.heavy
 def test_batch_rejects_only_the_document_that_closes_the_cycle(dave: Caller) -> None:
     answer = dave.post("workloads:batch", {"items": [document("a", "b"), document("b", "a")]}).json()
-    assert (answer["stored"], answer["refused"]) == (1, 1)
-    (refusal,) = answer["items"][1]["error"]["errors"]
-    assert refusal["received"] == "vision/b -> vision/a -> vision/b"
+    assert (answer["stored"], answer["rejected"]) == (1, 1)
+    (rejection,) = answer["items"][1]["error"]["errors"]
+    assert rejection["received"] == "vision/b -> vision/a -> vision/b"
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_dependency_on_a_workload_that_ended_in_another_state_is_rejected(
     cast: Cast, dave: Caller, phase: str, state: str, message: str, allowed: str
 ) -> None:
     finish(submit(cast), phase)
-    refusal = problem(dave.post("workloads", document("second", "first", state=state)))
-    assert (refusal["path"], refusal["message"]) == ("after[0].workload", message)
-    assert refusal["allowed"] == f"a workload that has not ended, or state {allowed}"
+    rejection = problem(dave.post("workloads", document("second", "first", state=state)))
+    assert (rejection["path"], rejection["message"]) == ("after[0].workload", message)
+    assert rejection["allowed"] == f"a workload that has not ended, or state {allowed}"
     assert dave.post("workloads", document("second", "first", state="any")).status_code == 201
 
 
@@ -205,9 +205,11 @@ def test_array_that_waits_task_by_task_is_listed_as_one_dependent(cast: Cast, da
 def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller) -> None:
     arrays.submit(actor=cast.dave, document=training("sweep", project="vision", array={"tasks": 3}))
     same = wait_for("sweep", tasks="same")
-    refusal = problem(dave.post("arrays", training("eval", project="vision", array={"tasks": 5}, after=same)))
-    assert refusal["message"] == "refers to tasks that vision/sweep does not have"
-    assert refusal["received"] == "3-4"
+    rejection = problem(
+        dave.post("arrays", training("eval", project="vision", array={"tasks": 5}, after=same))
+    )
+    assert rejection["message"] == "refers to tasks that vision/sweep does not have"
+    assert rejection["received"] == "3-4"
     assert WorkloadArray.objects.filter(name="eval").count() == 0
 
 
@@ -215,8 +217,10 @@ def test_error_names_tasks_that_the_awaited_array_lacks(cast: Cast, dave: Caller
 def test_tasks_key_is_rejected_for_a_dependency_on_a_single_workload(cast: Cast, dave: Caller) -> None:
     submit(cast)
     same = wait_for("first", tasks="same")
-    refusal = problem(dave.post("arrays", training("eval", project="vision", array={"tasks": 2}, after=same)))
-    assert (refusal["path"], refusal["message"]) == ("after[0].tasks", "needs an array")
+    rejection = problem(
+        dave.post("arrays", training("eval", project="vision", array={"tasks": 2}, after=same))
+    )
+    assert (rejection["path"], rejection["message"]) == ("after[0].tasks", "needs an array")
 
 
 def test_awaited_workload_cannot_be_deleted(cast: Cast, dave: Caller, alice: Caller) -> None:

@@ -65,8 +65,8 @@ def test_session_runs_in_the_image_that_it_requests(dave: Caller, cast: Cast) ->
     assert created.status_code == 201
     spec = Workload.objects.get(pk=created.json()["id"]).spec
     assert {name: spec[name] for name in image} == image
-    refused = dave.post("sessions", {**BODY, "name": "bad", "image": "Not An Image"})
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
+    rejected = dave.post("sessions", {**BODY, "name": "bad", "image": "Not An Image"})
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "image")
 
 
 def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running_session: str) -> None:
@@ -170,8 +170,8 @@ def test_malformed_calls_are_rejected(dave: Caller, running_session: str, body: 
 @pytest.mark.heavy
 def test_broadcast_rejected_without_a_ready_node_can_be_retried(dave: Caller, running_session: str) -> None:
     call = frames(({"key": str(uuid.uuid4()), "everywhere": True}, b"closed"))
-    refused = dave.post(f"sessions/{running_session}/calls", call)
-    assert (refused.status_code, refused.json()["reason"]) == (409, "no-node")
+    rejected = dave.post(f"sessions/{running_session}/calls", call)
+    assert (rejected.status_code, rejected.json()["reason"]) == (409, "no-node")
     worker(running_session).post("workers/hello", HELLO_BODY)
     [broadcast] = dave.post(f"sessions/{running_session}/calls", call).json()["broadcasts"]
     assert [node["node"] for node in broadcast["nodes"]] == [0]
@@ -220,8 +220,8 @@ async def test_long_poll_returns_when_a_call_arrives() -> None:
 def test_session_uses_secrets_by_name(cast: Cast, dave: Caller) -> None:
     uses = build_options("local", 1, "vision", {"secrets": [{"name": "token", "env": "TOKEN"}]}).body()
     body = {**BODY, "secrets": uses["secrets"]}
-    refused = dave.post("sessions", body)
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "secrets[0].name")
+    rejected = dave.post("sessions", body)
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "secrets[0].name")
     content, now = SecretContent("swordfish"), timezone.now()
     set_project_secret(actor=cast.carol, project=cast.vision, name="token", content=content, at=now)
     assert dave.post("sessions", body).status_code == 201

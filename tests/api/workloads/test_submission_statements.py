@@ -55,8 +55,8 @@ def test_submission_to_a_project_that_is_being_deleted_stores_nothing(
         return store(*arguments)
 
     monkeypatch.setattr(submission, "store", store_after_deletion)
-    refused = submit(caller, "late")
-    assert (refused.status_code, refused.json()["detail"]) == (404, "The project has been deleted.")
+    rejected = submit(caller, "late")
+    assert (rejected.status_code, rejected.json()["detail"]) == (404, "The project has been deleted.")
     assert not Workload.objects.exists()
     assert not StoredResponse.objects.exists()
 
@@ -75,9 +75,9 @@ def test_query_count_is_independent_of_the_role_tree(dave: Caller, django_assert
 def test_request_after_a_token_or_role_is_revoked_is_rejected(cast: Cast, dave: Caller) -> None:
     assert submit(dave, "before").status_code == 201
     Membership.objects.filter(user=cast.dave.user).delete()
-    refused = submit(dave, "without-a-role")
-    assert refused.status_code == 422
-    assert [error["path"] for error in refused.json()["errors"]] == ["project"]
+    rejected = submit(dave, "without-a-role")
+    assert rejected.status_code == 422
+    assert [error["path"] for error in rejected.json()["errors"]] == ["project"]
     ApiToken.objects.filter(user=cast.dave.user).update(revoked_at="2026-01-01T00:00:00Z")
     assert submit(dave, "without-a-token").status_code == 401
     assert list(Workload.objects.values_list("name", flat=True)) == ["before"]

@@ -54,9 +54,9 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
 
 
 def test_document_must_specify_a_project_if_the_user_has_several(alice: Caller) -> None:
-    refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
-    assert refused.status_code == 422
-    (error,) = refused.json()["errors"]
+    rejected = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
+    assert rejected.status_code == 422
+    (error,) = rejected.json()["errors"]
     assert (error["path"], error["message"]) == ("metadata.namespace", "is required")
     assert error["allowed"] == "one of ads, search, speech, vision"
     (error,) = alice.post("workloads", training()).json()["errors"]
@@ -70,8 +70,8 @@ def test_user_without_a_project_is_referred_to_a_department_admin(frank: Caller)
 
 def test_viewer_cannot_submit_and_users_without_a_role_see_no_project(erin: Caller, frank: Caller) -> None:
     assert erin.post("workloads", training(project="vision")).status_code == 403
-    refused = frank.post("workloads", training(project="vision"))
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "project")
+    rejected = frank.post("workloads", training(project="vision"))
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "project")
     assert not Workload.objects.exists()
 
 
@@ -95,8 +95,8 @@ def test_workload_is_suspended_resumed_cancelled_and_deleted(dave: Caller) -> No
 @pytest.mark.heavy
 def test_actions_reject_unknown_fields(dave: Caller) -> None:
     path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
-    refused = dave.post(f"{path}/cancel", {"force": True})
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "force")
+    rejected = dave.post(f"{path}/cancel", {"force": True})
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "force")
     assert dave.get(path).json()["phase"] == "pending"
 
 
@@ -154,9 +154,9 @@ LIMITED = [{"name": "worker", "replicas": 2, "gpu": 1, "limit": {"cpu": 4, "memo
 
 def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> None:
     document = training(project="vision", image="registry.example.org/torch:2")
-    refused = dave.post("workloads", document)
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["path"]) == (422, "image")
+    rejected = dave.post("workloads", document)
+    (error,) = rejected.json()["errors"]
+    assert (rejected.status_code, error["path"]) == (422, "image")
     assert error["message"] == "cannot be used: pool local does not run container images"
     assert "plugins and environment" in error["allowed"]
     dry_run = dave.post("workloads?dry_run=true", document).json()
@@ -169,10 +169,10 @@ def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
     cast: Cast, dave: Caller, kind: str
 ) -> None:
     service: dict[str, Any] = {"service": {}} if kind == "service" else {}
-    refused = dave.post(
+    rejected = dave.post(
         "workloads", training(project="vision", kind=kind, image="docker.io/org/torch", **service)
     )
-    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
+    assert (rejected.status_code, rejected.json()["errors"][0]["path"]) == (422, "image")
 
 
 @pytest.mark.heavy
@@ -180,11 +180,11 @@ def test_workload_with_an_image_is_limited_to_pools_that_run_images(cast: Cast, 
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="docker.io/org/torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
-    refused = dave.post("workloads", {**document, "name": "b", "pools": ["pods", "local"]})
-    (error,) = refused.json()["errors"]
+    rejected = dave.post("workloads", {**document, "name": "b", "pools": ["pods", "local"]})
+    (error,) = rejected.json()["errors"]
     assert (error["path"], error["received"], error["allowed"]) == ("pools[1]", "'local'", "pods")
-    refused = dave.post("workloads", {**document, "name": "b", "pools": ["local"]})
-    assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
+    rejected = dave.post("workloads", {**document, "name": "b", "pools": ["local"]})
+    assert rejected.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 
 
 @pytest.mark.heavy
@@ -265,7 +265,7 @@ def test_retry_rules_are_normalized_and_invalid_rules_are_rejected(dave: Caller)
     assert sent.status_code == 201
     assert sent.json()["spec"]["retry"] == [{"on": [75, "SIGKILL"], "max": 2, "backoff": 30}]
     assert (sent.json()["retries"], sent.json()["avoided_nodes"]) == ({}, [])
-    refused = dave.post("workloads", training("other", project="vision", retry=[{"on": ["node_losst"]}]))
-    assert refused.status_code == 422
-    (error,) = refused.json()["errors"]
+    rejected = dave.post("workloads", training("other", project="vision", retry=[{"on": ["node_losst"]}]))
+    assert rejected.status_code == 422
+    (error,) = rejected.json()["errors"]
     assert (error["path"], error["allowed"]) == ("retry[0].on[0]", "Did you mean `node_lost`?")

@@ -97,8 +97,10 @@ def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) 
     assert "3/16" in result.stdout
     result = terminal.run("machine", "token", "list", "metal", "--all", server=StubServer(both))
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7", "6"]
-    refused = terminal.run("machine", "token", "list", "metal", server=StubServer(problem(403, detail="No.")))
-    assert refused.exit_code != 0
+    rejected = terminal.run(
+        "machine", "token", "list", "metal", server=StubServer(problem(403, detail="No."))
+    )
+    assert rejected.exit_code != 0
 
 
 def test_machine_description_shows_hardware_and_software(terminal: Terminal) -> None:

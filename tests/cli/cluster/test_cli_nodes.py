@@ -44,5 +44,5 @@ def test_pool_upgrade_selects_nodes_with_outdated_agents(terminal: Terminal) -> 
     server = StubServer(page([node("metal-2")]))
     result = terminal.run("node", "upgrade", "--pool", "metal", server=server)
     assert "All agents have the current version." in result.stdout + result.stderr
-    refused = terminal.run("node", "upgrade", server=StubServer())
-    assert (refused.exit_code, refused.stderr) == (2, "berth: specify a node, or a pool with --pool.\n")
+    rejected = terminal.run("node", "upgrade", server=StubServer())
+    assert (rejected.exit_code, rejected.stderr) == (2, "berth: specify a node, or a pool with --pool.\n")

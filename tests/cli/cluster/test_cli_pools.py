@@ -73,10 +73,10 @@ def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
     assert (result.exit_code, result.stdout, server.calls) == (
         0, "tryout deleted\n", ["DELETE /api/v1/node-pools/tryout"],
     )  # fmt: skip
-    refused = terminal.run(
+    rejected = terminal.run(
         "pool", "delete", "train", server=StubServer(problem(409, detail="It has a history."))
     )
-    assert (refused.exit_code, refused.stderr) == (5, "berth: It has a history.\n")
+    assert (rejected.exit_code, rejected.stderr) == (5, "berth: It has a history.\n")
 
 
 @pytest.mark.shows("SKY-18")
@@ -177,10 +177,10 @@ def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = ["vision/train (8 pods)", "ads/rank (1 pod, non-preemptible)"]
-    refused = terminal.run(
+    rejected = terminal.run(
         "node", "terminate", "train-1", server=(unasked := StubServer(node("ready", work)))
     )
-    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+    assert (rejected.exit_code, len(rejected.stderr.splitlines())) == (2, 1)
     assert all(request.startswith("GET") for request in unasked.calls)
     monkeypatch.setattr("berth.cli.commands.infrastructure.nodes.is_interactive", lambda: True)
     server = StubServer(node("ready", work))
@@ -281,9 +281,9 @@ def test_scale_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     monkeypatch.setattr("berth.cli.commands.infrastructure.pools.is_interactive", lambda: True)
     would = httpx.Response(200, json={"nodes_desired": 4, "nodes": 2, **draining})
     server = StubServer(would)
-    refused = terminal.run("pool", "scale", "train", "2", server=server)
-    assert refused.exit_code != 0
-    assert refused.stdout.splitlines()[:2] == lines
+    rejected = terminal.run("pool", "scale", "train", "2", server=server)
+    assert rejected.exit_code != 0
+    assert rejected.stdout.splitlines()[:2] == lines
     assert server.calls == ["GET /api/v1/node-pools/train/scale?nodes=2"]
     server = StubServer(pool(nodes_desired=2, **draining))
     assert terminal.run("pool", "scale", "train", "2", "--yes", server=server).exit_code == 0
@@ -306,8 +306,8 @@ def test_edit_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     assert (server.calls, sent_body(server)) == ([preview], {"nodes": [1, 2]})
     monkeypatch.setattr("berth.cli.commands.infrastructure.pools.is_interactive", lambda: True)
     server = StubServer(reduced)
-    refused = terminal.run(*words, server=server, input="n\n")
-    assert (refused.exit_code, refused.stdout.splitlines()[:2], server.calls) == (1, lines, [preview])
+    rejected = terminal.run(*words, server=server, input="n\n")
+    assert (rejected.exit_code, rejected.stdout.splitlines()[:2], server.calls) == (1, lines, [preview])
     server = StubServer(reduced, pool(), reduced)
     edited = terminal.run(*words, server=server, input="y\n")
     assert edited.exit_code == 0, edited.stderr

@@ -77,5 +77,5 @@ def test_eviction_matrix_sums_evictions_by_pair(monkeypatch: pytest.MonkeyPatch)
     many = StubServer(httpx.Response(200, json={"pairs": [pair], "omitted": 7}))
     assert "7 more pairs" in Terminal(monkeypatch).run("evictions", "--matrix", server=many).output
     missing = StubServer(problem(404, code="not-found"))
-    refused = Terminal(monkeypatch).run("evictions", "--matrix", "--workload", "x", server=missing)
-    assert refused.exit_code == 2
+    rejected = Terminal(monkeypatch).run("evictions", "--matrix", "--workload", "x", server=missing)
+    assert rejected.exit_code == 2

@@ -96,7 +96,7 @@ def test_budgets_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("words", ["budget set vision -5", "pool scale local -2"])
 def test_negative_number_is_not_mistaken_for_an_option(terminal: Terminal, words: str) -> None:
-    refused = terminal.run(*words.split(), server=StubServer())
-    assert refused.exit_code == 2
+    rejected = terminal.run(*words.split(), server=StubServer())
+    assert rejected.exit_code == 2
     number = words.rsplit(maxsplit=1)[-1]
-    assert refused.stderr == f"berth: {number} is negative, and only positive numbers are allowed here.\n"
+    assert rejected.stderr == f"berth: {number} is negative, and only positive numbers are allowed here.\n"

@@ -32,6 +32,6 @@ def test_commands_in_the_guide_set_and_show_idle_rules(berth: Berth, cast: Cast)
     assert "suspended 30m later" in " ".join(berth("describe", str(train.pk), **member).stdout.split())
     assert "suspended 30m later" in " ".join(berth("why", str(train.pk), **member).stdout.split())
 
-    refused = berth("project", "edit", "vision", "--idle-rule", "action=suspnd", **admin)
-    assert "Did you mean `suspend`?" in refused.stderr
+    rejected = berth("project", "edit", "vision", "--idle-rule", "action=suspnd", **admin)
+    assert "Did you mean `suspend`?" in rejected.stderr
     assert berth("project", "edit", "vision", "--idle-rule", "action=none", **member).returncode == 1

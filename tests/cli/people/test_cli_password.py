@@ -83,11 +83,11 @@ def test_replacement_for_a_token_set_in_the_environment_is_printed(
 def test_missing_terminal_is_an_error_that_names_the_options(
     environment: dict[str, str], cast: Cast, words: list[str], label: str, instead: str
 ) -> None:
-    refused = subprocess.run(
+    rejected = subprocess.run(
         [*RUN, *words], stdin=subprocess.DEVNULL, env={**environment, "BERTH_TOKEN": token_of(cast.dave)},
         start_new_session=True, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
-    assert (refused.returncode, refused.stdout.strip()) == (2, "")
-    *_, message = refused.stderr.splitlines()
+    assert (rejected.returncode, rejected.stdout.strip()) == (2, "")
+    *_, message = rejected.stderr.splitlines()
     assert message == f"berth: {label}: there is no terminal to ask on. {instead}"
-    assert "Warning" not in refused.stderr and "Traceback" not in refused.stderr
+    assert "Warning" not in rejected.stderr and "Traceback" not in rejected.stderr

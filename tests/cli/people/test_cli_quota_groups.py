@@ -53,8 +53,8 @@ def test_quota_group_is_created_edited_and_deleted(
     assert "does not exist" in run("quota", "group", "preview", "h100", "moon", code=255).stderr
     preview = run("quota", "preview", "--set", "research/vision:h100.gpu=48", code=1)
     assert preview.stdout.startswith("vision in quota group h100: gpu 64 -> 48\n")
-    refused = run("quota", "set", "vision", "--pool", "metal", "--gpu", "8", code=2)
-    assert "overlaps with vision's quota in quota group h100" in refused.stderr
+    rejected = run("quota", "set", "vision", "--pool", "metal", "--gpu", "8", code=2)
+    assert "overlaps with vision's quota in quota group h100" in rejected.stderr
     run("quota", "apply", "--remove", "research/vision:h100", "--set", "research/vision:metal.gpu=8", "-y")
     assert str(Quota.objects.get()) == "vision in pool metal"
     assert "vision in quota group h100: removed" in run("quota", "history").stdout

@@ -79,8 +79,8 @@ def test_setting_a_secret_lists_workloads_that_run_with_an_older_version(
 
 
 def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_carol: dict[str, str]) -> None:
-    refused = berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_carol)
-    assert (refused.returncode, TOKEN in refused.stderr) == (1, False)
+    rejected = berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_carol)
+    assert (rejected.returncode, TOKEN in rejected.stderr) == (1, False)
     as_alice = {"BERTH_TOKEN": token_of(cast.alice)}
     assert berth("secret", "set", "a", "--pool", "local", typed=TOKEN, **as_alice).returncode == 0
     assert values() == {"a": TOKEN}
@@ -128,8 +128,8 @@ def test_submitted_workload_names_its_secrets(berth: Berth, as_carol: dict[str, 
     assert done.returncode == 0, done.stderr
     expected: Any = [{"name": "hf-token", "env": "HF_TOKEN"}, {"name": "hf-token", "file": "t.txt"}]
     assert Workload.objects.get().spec["secrets"] == expected
-    refused = berth("submit", "-n", "two", "--secret", "hf-tokn=HF_TOKEN", "--", "true", **as_carol)
-    assert refused.returncode != 0
-    assert "Did you mean `hf-token`?" in refused.stderr
+    rejected = berth("submit", "-n", "two", "--secret", "hf-tokn=HF_TOKEN", "--", "true", **as_carol)
+    assert rejected.returncode != 0
+    assert "Did you mean `hf-token`?" in rejected.stderr
     malformed = berth("submit", "-n", "two", "--secret", "hf-token", "--", "true", **as_carol)
     assert "NAME=VARIABLE" in malformed.stderr

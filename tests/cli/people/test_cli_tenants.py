@@ -147,10 +147,10 @@ def test_every_list_and_object_is_printed_as_json_yaml_and_csv(
 
 
 def test_subscription_deliveries_are_listed(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
-    refused = berth("subscription", "create", "http://10.1.2.3/hook", **as_alice)
-    assert refused.returncode == 2
-    assert "10.1.2.3 is not a public address" in refused.stderr
-    assert "BERTH_NOTIFY_NETWORKS" in refused.stderr
+    rejected = berth("subscription", "create", "http://10.1.2.3/hook", **as_alice)
+    assert rejected.returncode == 2
+    assert "10.1.2.3 is not a public address" in rejected.stderr
+    assert "BERTH_NOTIFY_NETWORKS" in rejected.stderr
     made = json.loads(berth("subscription", "create", "alice@example.org", "-o", "json", **as_alice).stdout)
     words = ("subscription", "deliveries", str(made["id"]))
     assert berth(*words, **as_alice).stderr == "No deliveries yet.\n"

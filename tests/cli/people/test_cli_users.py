@@ -57,16 +57,16 @@ def test_client_deactivates_and_activates(cast: Cast, environment: dict[str, str
 
 
 def test_unknown_role_suggests_the_nearest(berth: Berth) -> None:
-    refused = berth("member", "add", "dave", "--role", "membr", "--project", "vision")
-    assert refused.returncode == 2
-    assert "'membr' is not one of" in refused.stderr and "Did you mean `member`?" in refused.stderr
-    assert "Value error" not in refused.stderr
+    rejected = berth("member", "add", "dave", "--role", "membr", "--project", "vision")
+    assert rejected.returncode == 2
+    assert "'membr' is not one of" in rejected.stderr and "Did you mean `member`?" in rejected.stderr
+    assert "Value error" not in rejected.stderr
 
 
 def test_taken_name_of_a_department_is_an_error_about_the_name(berth: Berth, cast: Cast) -> None:
-    refused = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
-    assert refused.returncode == 2
-    assert refused.stderr == "berth: name: is already in use; received 'research'.\n"
+    rejected = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
+    assert rejected.returncode == 2
+    assert rejected.stderr == "berth: name: is already in use; received 'research'.\n"
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_taken_name_of_a_department_is_an_error_about_the_name(berth: Berth, cas
 def test_missing_file_is_named_once_and_without_an_error_number(
     berth: Berth, words: str, message: str
 ) -> None:
-    refused = berth(*words.split())
-    assert (refused.returncode, refused.stderr) == (2, f"berth: {message}.\n")
+    rejected = berth(*words.split())
+    assert (rejected.returncode, rejected.stderr) == (2, f"berth: {message}.\n")

@@ -45,8 +45,8 @@ def test_commands_in_the_guides_define_show_and_mount_volumes(berth: Berth, cast
     ]  # fmt: skip
     assert "/mnt" not in berth("pool", "describe", "local", **member).stdout
 
-    refused = berth("submit", "-n", "typo", "--volume", "dataset:/data", "--", "true", **member)
-    assert "Did you mean `datasets`?" in refused.stderr
+    rejected = berth("submit", "-n", "typo", "--volume", "dataset:/data", "--", "true", **member)
+    assert "Did you mean `datasets`?" in rejected.stderr
     assert "NAME:PATH" in berth("submit", "-n", "x", "--volume", "datasets", "--", "true", **member).stderr
     wrong = berth("pool", "edit", "local", "--volume", "data=/mnt/data,writable", **admin)
     assert "NAME=SOURCE[,read_write]" in wrong.stderr
@@ -61,9 +61,9 @@ def test_volume_for_an_unknown_project_is_rejected_unless_the_project_was_delete
     edit = ("pool", "edit", "local", "--volume")
     error = "volumes[0].projects: does not exist; received 'visionx'. Did you mean `vision`?"
     for more in ((), ("--dry-run",)):
-        refused = berth(*edit, "data=/mnt/data,projects=visionx", *more, **admin)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert error in refused.stderr
+        rejected = berth(*edit, "data=/mnt/data,projects=visionx", *more, **admin)
+        assert (rejected.returncode, rejected.stdout) == (2, "")
+        assert error in rejected.stderr
     assert NodePool.objects.get(name="local").volumes == []
     assert berth(*edit, "data=/mnt/data,projects=speech", **admin).returncode == 0
     cast.speech.delete()
@@ -75,9 +75,9 @@ def test_commands_in_the_guides_define_show_and_mount_a_volume_in_s3(berth: Bert
     node(cast.pool)
     admin, member = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
     set_secret, edit, describe = commands("admins.md", "Objects in S3")
-    refused = berth(*edit, **admin)
-    assert "volumes[0].secret: is not a secret of this pool with an S3 access key" in refused.stderr
-    assert "berth secret set s3-reader --pool local --access-key-id ID" in " ".join(refused.stderr.split())
+    rejected = berth(*edit, **admin)
+    assert "volumes[0].secret: is not a secret of this pool with an S3 access key" in rejected.stderr
+    assert "berth secret set s3-reader --pool local --access-key-id ID" in " ".join(rejected.stderr.split())
     done = berth(*set_secret, typed="secret-access-key\n", **admin)
     assert "Secret s3-reader set (version 1)." in done.stdout, done.stderr
     listed = berth("secret", "list", "--pool", "local", **member).stdout

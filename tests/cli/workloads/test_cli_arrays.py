@@ -177,9 +177,9 @@ def test_array_commands_work_with_a_real_server(
     assert run("edit", "sweep", "--unset", limit) == "vision/sweep runs any number of tasks at a time\n"
     assert run("edit", "sweep", "--set", f"{limit}=2") == "vision/sweep runs at most 2 tasks at a time\n"
     for arguments in (("--set", "priority=60"), ("--set", f"{limit}=3", "--set", "array.tasks=9"), ()):
-        refused = berth("edit", "sweep", *arguments, **token)
-        assert refused.returncode == 2
-        assert "only array.max_running can be edited" in refused.stderr
+        rejected = berth("edit", "sweep", *arguments, **token)
+        assert rejected.returncode == 2
+        assert "only array.max_running can be edited" in rejected.stderr
     assert run("cancel", "sweep[0-9]") == "vision/sweep: 10 tasks cancelled\n"
     assert run("retry", "sweep[3-4]") == "vision/sweep: 2 tasks submitted again\n"
     assert run("cancel", "sweep-3") == "vision/sweep-3 is cancelled\n"

@@ -51,8 +51,8 @@ def test_port_that_cannot_be_opened_prints_a_one_line_error(monkeypatch: pytest.
     assert "declares no ports" in none.stderr
     pending = workload("desk", spec={"ports": [{"name": "lab"}]})
     detail = "desk is pending: its ports can only be opened while it is running."
-    refusal = problem(409, detail=detail, code="conflict")
-    server = StubServer(page([pending]), httpx.Response(200, json=pending), refusal)
-    refused = Terminal(monkeypatch).run("open", "desk", server=server)
-    assert refused.exit_code != 0
-    assert "while it is running" in refused.stderr
+    rejection = problem(409, detail=detail, code="conflict")
+    server = StubServer(page([pending]), httpx.Response(200, json=pending), rejection)
+    rejected = Terminal(monkeypatch).run("open", "desk", server=server)
+    assert rejected.exit_code != 0
+    assert "while it is running" in rejected.stderr

@@ -51,7 +51,7 @@ def test_schedule_is_created_from_a_template_and_errors_name_invalid_values(bert
     create = ("schedule", "create", "vision/weekly", "--cron", "@weekly")
     assert berth(*create, "--template", "train", **token).returncode == 0
     assert Schedule.objects.get().template == "train"
-    refused = berth(
+    rejected = berth(
         "schedule",
         "create",
         "vision/other",
@@ -63,9 +63,9 @@ def test_schedule_is_created_from_a_template_and_errors_name_invalid_values(bert
         "x",
         **token,
     )
-    assert refused.returncode != 0
-    assert "cron: never fires" in refused.stderr
-    assert "Did you mean `Europe/Berlin`?" in refused.stderr
+    assert rejected.returncode != 0
+    assert "cron: never fires" in rejected.stderr
+    assert "Did you mean `Europe/Berlin`?" in rejected.stderr
     both = berth(*create, "--template", "train", "train.yaml", **token)
     assert "specify either FILE or --template" in both.stderr
 

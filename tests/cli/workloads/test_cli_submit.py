@@ -27,18 +27,18 @@ def test_submit_options_are_sent_as_a_document(terminal: Terminal) -> None:
     }  # fmt: skip
 
 
-def batch(*names: str, refused: str = "") -> httpx.Response:
-    """Return the outcome of a batch, in which the document `refused` has an error."""
+def batch(*names: str, rejected: str = "") -> httpx.Response:
+    """Return the outcome of a batch, in which the document `rejected` has an error."""
     error = {"code": "conflict", "detail": "vision already has a live workload named b.", "errors": []}
     items: list[dict[str, Any]] = [
         {
-            "workload": None if name == refused else workload(name, phase="pending"),
+            "workload": None if name == rejected else workload(name, phase="pending"),
             "warnings": [],
-            "error": error if name == refused else None,
+            "error": error if name == rejected else None,
         }
         for name in names
     ]
-    return httpx.Response(200, json={"stored": len(names), "refused": 0, "items": items})
+    return httpx.Response(200, json={"stored": len(names), "rejected": 0, "items": items})
 
 
 @pytest.mark.parametrize("options", [("-f", "two.yaml", "-f", "one.json"), ("two.yaml", "one.json")])
@@ -58,7 +58,7 @@ def test_documents_from_several_files_are_submitted_in_one_request(
 
 def test_batch_error_names_the_rejected_document_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
-    result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", refused="b")), input=typed)
+    result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", rejected="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")
     assert result.stderr == "berth: stdin, document 2: vision already has a live workload named b.\n"
 
@@ -70,8 +70,8 @@ def test_more_than_a_thousand_documents_are_split_into_several_requests(terminal
     assert terminal.run("submit", "-f", "-", server=server, input=typed).exit_code == 0
     sizes = [len(json.loads(request.content)["items"]) for request in server.requests]
     assert sizes == [1000, 1]
-    refused = terminal.run("submit", "-f", "-", "--atomic", server=server, input=typed)
-    assert (refused.exit_code, len(server.requests)) == (2, 2)
+    rejected = terminal.run("submit", "-f", "-", "--atomic", server=server, input=typed)
+    assert (rejected.exit_code, len(server.requests)) == (2, 2)
 
 
 def test_default_project_applies_to_documents_without_one(terminal: Terminal) -> None:

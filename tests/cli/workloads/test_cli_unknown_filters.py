@@ -29,10 +29,10 @@ def test_list_command_rejects_an_unknown_name_and_suggests_the_nearest(
     berth: Berth, cast: Cast, command: str, field: str, meant: str
 ) -> None:
     factories.workload(cast.vision, "train", by=cast.dave.user)
-    refused = berth(*command.split(), BERTH_TOKEN=token_of(cast.dave))
-    assert (refused.returncode, refused.stdout) == (2, "")
+    rejected = berth(*command.split(), BERTH_TOKEN=token_of(cast.dave))
+    assert (rejected.returncode, rejected.stdout) == (2, "")
     typed = command.rsplit(maxsplit=1)[-1]
-    assert f"{field}: does not exist; received {typed!r}. Did you mean `{meant}`?" in refused.stderr
+    assert f"{field}: does not exist; received {typed!r}. Did you mean `{meant}`?" in rejected.stderr
 
 
 def test_client_raises_invalid_for_an_unknown_project(cast: Cast, environment: dict[str, str]) -> None:

@@ -16,9 +16,9 @@ def document(image: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def find_problem(data: dict[str, Any]) -> str:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(data)
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     return str(problem)
 
 

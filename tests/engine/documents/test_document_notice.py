@@ -34,7 +34,7 @@ def test_lead_comes_before_the_grace_period() -> None:
     ],
 )
 def test_notice_that_cannot_be_sent_is_rejected(preemption: dict[str, Any], path: str, words: str) -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(document(**preemption))
-    problems = {problem.path: f"{problem.message}. {problem.allowed}" for problem in refused.value.problems}
+    problems = {problem.path: f"{problem.message}. {problem.allowed}" for problem in rejected.value.problems}
     assert words in problems[path]

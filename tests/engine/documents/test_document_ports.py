@@ -13,9 +13,9 @@ def document(*ports: Any, kind: str = "interactive") -> dict[str, Any]:
 
 
 def find_problems(ports: object) -> dict[str, str]:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(ports)
-    return {problem.path: str(problem) for problem in refused.value.problems}
+    return {problem.path: str(problem) for problem in rejected.value.problems}
 
 
 def test_port_requires_a_name_and_has_an_optional_number() -> None:

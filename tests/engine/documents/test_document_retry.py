@@ -17,9 +17,9 @@ def document(*rules: dict[str, Any], memory_mib: int = 64, **changes: Any) -> di
 
 
 def find_problems(*rules: dict[str, Any], **changes: Any) -> dict[str, str]:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(document(*rules, **changes))
-    return {problem.path: f"{problem.message}. {problem.allowed}" for problem in refused.value.problems}
+    return {problem.path: f"{problem.message}. {problem.allowed}" for problem in rejected.value.problems}
 
 
 def test_signals_are_normalized_and_durations_accept_units() -> None:

@@ -16,9 +16,9 @@ def document(
 
 
 def find_problems(data: object) -> dict[str, str]:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(data)
-    return {problem.path: problem.message for problem in refused.value.problems}
+    return {problem.path: problem.message for problem in rejected.value.problems}
 
 
 def test_role_inherits_the_secrets_of_the_workload() -> None:

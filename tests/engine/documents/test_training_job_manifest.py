@@ -110,9 +110,9 @@ def test_master_role_exists_only_when_declared() -> None:
     ],
 )
 def test_error_for_an_invalid_manifest_names_the_path(trainer: dict[str, Any], path: str) -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(manifest(trainer={"entrypoint": "true"} | trainer))
-    assert path in [problem.path for problem in refused.value.problems]
+    assert path in [problem.path for problem in rejected.value.problems]
 
 
 @pytest.mark.shows("PAD-04")

@@ -11,9 +11,9 @@ from scheduler.engine.model import Group, Request, Role
 
 
 def find_problems(document: object) -> dict[str, str]:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as rejected:
         parse_workload(document)
-    return {problem.path: str(problem) for problem in refused.value.problems}
+    return {problem.path: str(problem) for problem in rejected.value.problems}
 
 
 def one_role(**role: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
-from scheduler.engine.plan import Plan, Refusal
+from scheduler.engine.plan import Plan, Rejection
 from scheduler.simulator import load
 from scheduler.simulator.simulation import World
 from tests.engine.reference.blockers import wrong_numbers
@@ -56,26 +56,28 @@ def test_removing_the_first_blocker_starts_the_workload_or_reveals_the_next(docu
 
 def unnecessary_blockers(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     workloads = {workload.name: workload for workload in snapshot.workloads}
-    for name in [refusal.workload for refusal in plan.refusals]:
+    for name in [rejection.workload for rejection in plan.rejections]:
         # Other pending workloads could take what the relief provides.
         alone = replace(snapshot, workloads=tuple(w for w in snapshot.workloads if w.pods or w.name == name))
-        refusal = _refusal(alone, name)
-        if refusal is None:
+        rejection = _rejection(alone, name)
+        if rejection is None:
             continue
-        first, *rest = refusal.blockers
-        relieved = without(alone, workloads[name], refusal.pool, first)
+        first, *rest = rejection.blockers
+        relieved = without(alone, workloads[name], rejection.pool, first)
         # If workloads scale up or move into the relief, the cluster is no longer comparable.
-        after = _refusal(relieved, name) if relieved and not decide(relieved).bundles else None
-        if after is None or after.pool != refusal.pool:
+        after = _rejection(relieved, name) if relieved and not decide(relieved).bundles else None
+        if after is None or after.pool != rejection.pool:
             continue
         now = after.blockers[0]
         same_reason = now.reason is first.reason and now.numbers != first.numbers  # another resource or queue
         if now.reason not in {blocker.reason for blocker in rest} and not same_reason:
             yield (
-                f"{name}: without {[b.message for b in refusal.blockers]} it still waits: "
+                f"{name}: without {[b.message for b in rejection.blockers]} it still waits: "
                 f"{[b.message for b in after.blockers]}"
             )
 
 
-def _refusal(snapshot: Snapshot, workload: str) -> Refusal | None:
-    return next((refusal for refusal in decide(snapshot).refusals if refusal.workload == workload), None)
+def _rejection(snapshot: Snapshot, workload: str) -> Rejection | None:
+    return next(
+        (rejection for rejection in decide(snapshot).rejections if rejection.workload == workload), None
+    )

@@ -107,5 +107,5 @@ def test_engine_starts_workloads_in_the_reference_order(document: dict[str, Any]
     node = reference_order(snapshot, plan)
     node.allocate()
     assert [bundle.workload for bundle in plan.bundles] == node.started
-    queued = {refusal.workload for refusal in plan.refusals if refusal.position is not None}
+    queued = {rejection.workload for rejection in plan.rejections if rejection.position is not None}
     assert queued == set(node.order) - set(node.started)

@@ -28,8 +28,8 @@ def world(*quotas: ClusterQuota) -> World:
 
 
 def blocker(plan: Plan, workload: str) -> Blocker:
-    (refusal,) = [refusal for refusal in plan.refusals if refusal.workload == workload]
-    return refusal.blockers[0]
+    (rejection,) = [rejection for rejection in plan.rejections if rejection.workload == workload]
+    return rejection.blockers[0]
 
 
 def test_gang_that_exceeds_a_cluster_quota_stays_pending_and_names_the_quota() -> None:

@@ -170,8 +170,8 @@ def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     plan, layout = decide_with_layout(first, None)
     later = replace(first, now=NOON + 1, workloads=(first.workloads[0], first.workloads[2]))
     again, _ = decide_with_layout(later, layout)
-    assert [refusal.workload for refusal in plan.refusals] == ["b", "c"]
-    assert [refusal.workload for refusal in again.refusals] == ["c"]
+    assert [rejection.workload for rejection in plan.rejections] == ["b", "c"]
+    assert [rejection.workload for rejection in again.rejections] == ["c"]
 
 
 def test_backoffs_delays_and_reservations_expire_without_other_changes() -> None:

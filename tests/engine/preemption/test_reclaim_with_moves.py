@@ -79,7 +79,7 @@ class Comparison:
     """Clusters for which a plan exists, and those for which the engine missed the best one."""
 
     existing: int = 0
-    refused: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
     below_quota: list[str] = field(default_factory=list)
 
 
@@ -97,7 +97,7 @@ def compare(shape: str, count: int, *, has_quotas: bool) -> Comparison:
         stopped = {e.workload for bundle in plan.bundles for e in bundle.evictions if e.whole}
         chosen = [gang for gang in cluster.gangs if gang.name in stopped]
         if not any(bundle.workload == "new" for bundle in plan.bundles):
-            result.refused.append(label)
+            result.rejected.append(label)
         elif best == 0 and missing_quota(cluster, newcomer, chosen):
             result.below_quota.append(label)
     return result
@@ -109,7 +109,7 @@ def compare(shape: str, count: int, *, has_quotas: bool) -> Comparison:
 def test_reclaim_finds_a_plan_if_one_exists_and_respects_quotas(shape: str, has_quotas: bool) -> None:
     result = compare(shape, 60, has_quotas=has_quotas)
     assert result.existing > 15
-    assert (result.refused, result.below_quota) == ([], [])
+    assert (result.rejected, result.below_quota) == ([], [])
 
 
 @pytest.mark.heavy
@@ -118,5 +118,5 @@ def test_reclaim_finds_a_plan_if_one_exists_and_respects_quotas(shape: str, has_
 @pytest.mark.parametrize("shape", SHAPES)
 def test_at_most_one_percent_of_existing_reclaim_plans_are_missed(shape: str, has_quotas: bool) -> None:
     result = compare(shape, 1500, has_quotas=has_quotas)
-    assert len(result.refused) <= result.existing / 100, result.refused
+    assert len(result.rejected) <= result.existing / 100, result.rejected
     assert result.below_quota == []

@@ -218,7 +218,7 @@ def test_plan_after_a_release_is_empty(document: dict[str, Any]) -> None:
         if empty:
             after = decide(_with_pods_moved(snapshot, set(empty), {}))
             assert [b for b in after.bundles if b.evictions] == [b for b in plan.bundles if b.evictions]
-            assert {r.workload for r in after.refusals} == {r.workload for r in plan.refusals}
+            assert {r.workload for r in after.rejections} == {r.workload for r in plan.rejections}
 
 
 def _without_pending(snapshot: Snapshot) -> Snapshot:
@@ -259,7 +259,9 @@ def _check_release(snapshot: Snapshot, plan: Plan, release: ReleasableNode) -> N
     _assert_not_oversold(after)
     then = decide(after)
     assert not [bundle for bundle in then.bundles if bundle.pool == release.pool]
-    assert {refusal.workload for refusal in then.refusals} <= {refusal.workload for refusal in plan.refusals}
+    assert {rejection.workload for rejection in then.rejections} <= {
+        rejection.workload for rejection in plan.rejections
+    }
 
 
 def _with_pods_moved(

@@ -21,7 +21,7 @@ from scheduler.engine.model import (
     Snapshot,
     Workload,
 )
-from scheduler.engine.plan import Blocker, Plan, Reason, Refusal
+from scheduler.engine.plan import Blocker, Plan, Reason, Rejection
 from tests.engine.reference.matching import matches as _matches
 from tests.engine.reference.replay import HELD, Cluster, find_role, replay_plan, roles
 from tests.engine.reference.victims import QueueExcess, Unit, max_freed
@@ -34,12 +34,12 @@ Wrong = Iterator[str]
 
 def wrong_numbers(snapshot: Snapshot, plan: Plan) -> Wrong:
     cluster = replay_plan(snapshot, plan)
-    for refusal in plan.refusals:
-        workload = cluster.workloads[refusal.workload]
-        explanation = _Explanation(snapshot, plan, cluster, workload, refusal.pool)
-        for blocker in refusal.blockers:
+    for rejection in plan.rejections:
+        workload = cluster.workloads[rejection.workload]
+        explanation = _Explanation(snapshot, plan, cluster, workload, rejection.pool)
+        for blocker in rejection.blockers:
             for wrong in explanation.check(blocker):
-                yield f"{refusal.workload}: {wrong} in {blocker.reason}: {blocker.message}"
+                yield f"{rejection.workload}: {wrong} in {blocker.reason}: {blocker.message}"
 
 
 @dataclass(frozen=True)
@@ -271,15 +271,17 @@ class _Explanation:
             "by_runtime": by_runtime - free,
             "non_preemptible": total - by_runtime,
         }
-        if not any(reason in LIMIT_REASONS for reason in (b.reason for b in self._refusal.blockers)):
+        if not any(reason in LIMIT_REASONS for reason in (b.reason for b in self._rejection.blockers)):
             usable = [node for node in self._nodes if self._usable(node)]
             missing = max(0, self._need(kind) - sum(self._free(node)[kind] for node in usable))
             expected["missing"] = max(0, missing - free)
         return expected
 
     @property
-    def _refusal(self) -> Refusal:
-        return next(refusal for refusal in self.plan.refusals if refusal.workload == self.workload.name)
+    def _rejection(self) -> Rejection:
+        return next(
+            rejection for rejection in self.plan.rejections if rejection.workload == self.workload.name
+        )
 
     def _preemptible(self, kind: int, level: int) -> int:
         """Return the amount that lower priorities of the project free. Extra replicas are not protected."""

@@ -99,11 +99,11 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
 def test_mutated_scenario_is_simulated_or_rejected_with_a_one_line_error(document: dict[str, Any]) -> None:
     try:
         answer = simulate(document, cycles=3)
-    except ScenarioError as refused:
-        line = str(refused)
+    except ScenarioError as rejected:
+        line = str(rejected)
         assert line
         assert "\n" not in line
-        assert all(problem.message for problem in refused.problems)
+        assert all(problem.message for problem in rejected.problems)
     else:
         json.dumps(answer, allow_nan=False)
 
@@ -137,9 +137,9 @@ def test_error_names_the_invalid_key(path: KeyPath, value: Any, expected: str) -
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = value
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ScenarioError) as rejected:
         load(document)
-    assert expected in str(refused.value)
+    assert expected in str(rejected.value)
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_error_names_the_invalid_value_and_the_allowed_values(pods: list[Any], e
     document = copy.deepcopy(VALID_SCENARIO)
     document["workloads"][0] |= {"pods": pods}
     document["workloads"][0]["roles"][0]["max"] = 9
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ScenarioError) as rejected:
         load(document)
-    assert expected in str(refused.value)
+    assert expected in str(rejected.value)
 
 
 @on_random_clusters(25)

@@ -146,10 +146,10 @@ def test_openb_trace_has_gpu_fractions_and_models(tmp_path: Path) -> None:
 def test_unreadable_row_is_rejected_with_its_line_number(tmp_path: Path, row: str, message: str) -> None:
     (tmp_path / "jobs.csv").write_text(HEAD + row + "\n")
     (tmp_path / "my_vc_nodes.csv").write_text(NODES)
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ScenarioError) as rejected:
         load_trace(str(tmp_path / "jobs.csv"), tmp_path)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert message in str(rejected.value)
+    assert "\n" not in str(rejected.value)
 
 
 def test_scenario_can_be_replayed_as_a_trace() -> None:

@@ -36,9 +36,9 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 
 
 def rejection_message(data: object) -> str:
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ScenarioError) as rejected:
         load(data)
-    line = str(refused.value)
+    line = str(rejected.value)
     assert "\n" not in line
     return line
 

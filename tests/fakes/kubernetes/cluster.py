@@ -13,7 +13,7 @@ from typing import Any
 from pools.kubernetes.nodes import Usage, pod_usage, total_usage
 from pools.kubernetes.quantities import parse_quantity
 from tests.fakes.kubernetes.files import FakeFiles, keeps_files
-from tests.fakes.kubernetes.store import Object, Refusal, Store
+from tests.fakes.kubernetes.store import Object, Rejection, Store
 
 GPU = "nvidia.com/gpu"
 
@@ -24,7 +24,7 @@ class FakeCluster:
     Scripts in the containers that keep the files of pods run below `files`, if it is set.
     Pods whose names in Berth are in `short` have ended before anyone sees them run.
 
-    `refusals` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
+    `rejections` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
     Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
     not set, the server accepts calls and does not respond.
     `calls` are the (verb, resource) pairs that were called, and `watched_from` the versions after which
@@ -36,7 +36,7 @@ class FakeCluster:
         self.stubborn: set[str] = set()
         self.short: set[str] = set()
         self.short_has_address = True
-        self.refusals: dict[tuple[str, str], Refusal] = {}
+        self.rejections: dict[tuple[str, str], Rejection] = {}
         self.is_down = False
         self.lost_responses: set[tuple[str, str]] = set()
         self.answers = threading.Event()
@@ -118,7 +118,7 @@ class FakeCluster:
                         f"{quota['metadata']['name']}, requested: {resource}={requested}, "
                         f"used: {resource}={used}, limited: {resource}={limit}"
                     )
-                    raise Refusal(403, "Forbidden", text)
+                    raise Rejection(403, "Forbidden", text)
 
     def _quotas(self, namespace: str) -> list[Object]:
         return [
@@ -155,7 +155,7 @@ class FakeCluster:
     def run(self, name: str, command: list[str]) -> tuple[int, bytes, bytes]:
         """Run a script in the container that keeps the pod's files, and end this container if it is done."""
         if self.files is None or not keeps_files(self.pod(name)):
-            raise Refusal(404, "NotFound", "simulated pods run no commands")
+            raise Rejection(404, "NotFound", "simulated pods run no commands")
         result = self.files.run(name, command)
         with self.store.lock:
             pod = self.pod(name)
@@ -205,18 +205,18 @@ class FakeCluster:
     def forbid(self, verb: str, resource: str) -> None:
         """Remove a permission from the account."""
         message = f'{resource} is forbidden: User "berth" cannot {verb} resource "{resource}" in API group ""'
-        self.refusals[verb, resource] = Refusal(403, "Forbidden", message)
+        self.rejections[verb, resource] = Rejection(403, "Forbidden", message)
 
     def review(self, attributes: Object) -> Object:
         resource = "/".join(filter(None, [attributes["resource"], attributes["subresource"]]))
-        refusal = self.refusals.get((attributes["verb"], resource))
-        return {"status": {"allowed": refusal is None or refusal.status != 403}}
+        rejection = self.rejections.get((attributes["verb"], resource))
+        return {"status": {"allowed": rejection is None or rejection.status != 403}}
 
     def create_pod(self, pod: Object) -> Object:
         with self.store.lock:
             metadata = pod["metadata"]
             if ("pods", metadata["namespace"], metadata["name"]) in self.store.objects:
-                raise Refusal(409, "AlreadyExists", f'pods "{metadata["name"]}" already exists')
+                raise Rejection(409, "AlreadyExists", f'pods "{metadata["name"]}" already exists')
             self.store.find("namespaces", "", metadata["namespace"])
             self._admit(pod)
             metadata |= {"uid": self._uid(), "creationTimestamp": self._now()}

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.fakes.kubernetes.cluster import FakeCluster
 from tests.fakes.kubernetes.files import answer_exec
-from tests.fakes.kubernetes.store import Object, Refusal
+from tests.fakes.kubernetes.store import Object, Rejection
 
 CLUSTER_WIDE = ("nodes", "namespaces")
 
@@ -58,12 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
         if part in ("exec", "portforward"):  # newer clusters check both verbs
             self.cluster.calls.add(("create", call[1]))
         try:
-            if refusal := self.cluster.refusals.get(call):
-                raise refusal
+            if rejection := self.cluster.rejections.get(call):
+                raise rejection
             self._is_lost = call in self.cluster.lost_responses
             self._dispatch(call, namespace, name, query, json.loads(body) if body else {})
-        except Refusal as refusal:
-            self._send(refusal.status, refusal.body(), refusal.headers)
+        except Rejection as rejection:
+            self._send(rejection.status, rejection.body(), rejection.headers)
 
     def _dispatch(
         self, call: tuple[str, str], namespace: str, name: str, query: dict[str, str], body: Object
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
                 pairs = parse_qsl(urlsplit(self.path).query, keep_blank_values=True)
                 answer_exec(self, cluster.run(name, [value for key, value in pairs if key == "command"]))
             case "get", "pods/portforward":
-                raise Refusal(404, "NotFound", "simulated pods have no ports")
+                raise Rejection(404, "NotFound", "simulated pods have no ports")
             case "get", kind:
                 self._send(200, store.find(kind, namespace, name))
             case "create", "selfsubjectaccessreviews":
@@ -90,14 +90,14 @@ class _Handler(BaseHTTPRequestHandler):
             case "create", kind:
                 place = body["metadata"].get("namespace", ""), body["metadata"]["name"]
                 if (kind, *place) in store.objects:
-                    raise Refusal(409, "AlreadyExists", f'{kind} "{place[1]}" already exists')
+                    raise Rejection(409, "AlreadyExists", f'{kind} "{place[1]}" already exists')
                 store.put(kind, body)
                 self._send(201, body)
             case "delete", "pods":
                 cluster.delete_pod(namespace, name, body.get("gracePeriodSeconds"))
                 self._send(200, {"kind": "Status", "status": "Success"})
             case _:
-                raise Refusal(404, "NotFound", f"no such call: {call}")
+                raise Rejection(404, "NotFound", f"no such call: {call}")
 
     def _list(self, kind: str, limit: int, start: int) -> None:
         with self.cluster.store.lock:
@@ -118,8 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if change is not None:
                     _, name, item = change
                     self._send_part(json.dumps({"type": name, "object": item}).encode() + b"\n")
-        except Refusal as refusal:
-            self._send_part(json.dumps({"type": "ERROR", "object": refusal.body()}).encode() + b"\n")
+        except Rejection as rejection:
+            self._send_part(json.dumps({"type": "ERROR", "object": rejection.body()}).encode() + b"\n")
         except OSError:
             return
         self._end_stream()

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]  # kind, namespace, name
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """Response of the API server other than success."""
 
     def __init__(self, status: int, reason: str, message: str, headers: Object | None = None) -> None:
@@ -54,7 +54,7 @@ class Store:
         try:
             return self.objects[kind, namespace, name]
         except KeyError:
-            raise Refusal(404, "NotFound", f'{kind} "{name}" not found') from None
+            raise Rejection(404, "NotFound", f'{kind} "{name}" not found') from None
 
     def of_kind(self, kind: str) -> list[Object]:
         with self.lock:
@@ -72,7 +72,7 @@ class Store:
         while True:
             with self.lock:
                 if after < self._oldest:
-                    raise Refusal(410, "Expired", "too old resource version")
+                    raise Rejection(410, "Expired", "too old resource version")
                 new = [change for change in self._changes if change[0] > after]
                 if not new:
                     if not self.lock.wait(min(seconds, 0.2)):

@@ -69,7 +69,7 @@ class FakeSlurm:
     def set(self, **values: Any) -> None:
         """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting`, or what sbatch does.
 
-        That is a `refusal`, or `loses_response` after the submission.
+        That is a `rejection`, or `loses_response` after the submission.
 
         The accounting database exists (True), does not respond ("down"), or does not exist.
         """

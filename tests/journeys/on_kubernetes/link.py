@@ -15,12 +15,12 @@ class Link:
         self._sockets: set[socket.socket] = set()
         self._passes = threading.Event()
         self._passes.set()
-        self._is_refusing = False
+        self._is_rejecting = False
         self.port = 0
 
     def restore(self) -> None:
         """Pass all data again."""
-        self._is_refusing = False
+        self._is_rejecting = False
         self._passes.set()
 
     def cut(self) -> None:
@@ -31,9 +31,9 @@ class Link:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Break all connections, and new ones too, until `restore`."""
-        self._is_refusing = True
+        self._is_rejecting = True
         self.cut()
 
     def fall_silent(self) -> None:
@@ -44,7 +44,7 @@ class Link:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                if self._is_refusing:
+                if self._is_rejecting:
                     client.close()
                 else:
                     threading.Thread(target=self._carry, args=(client,), daemon=True).start()

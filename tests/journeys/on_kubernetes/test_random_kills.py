@@ -123,7 +123,7 @@ class Stage:
     def strike(self) -> None:
         events: dict[Callable[[], None], int] = {
             self.kill_program: 8, self.kill_everything: 1, self.delete_pod: 4, self.link.cut: 3,
-            self.refuse_for_a_while: 2, self.be_silent_for_a_while: 2, self.cancel_workload: 1,
+            self.reject_for_a_while: 2, self.be_silent_for_a_while: 2, self.cancel_workload: 1,
         }  # fmt: skip
         (event,) = self.random.choices(list(events), list(events.values()))
         self.happened[event.__name__] += 1
@@ -149,8 +149,8 @@ class Stage:
             self.deleted.add(metadata["labels"]["berth.dev/workload"])
             self.prod.api.delete(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", 1)
 
-    def refuse_for_a_while(self) -> None:
-        self.link.refuse()
+    def reject_for_a_while(self) -> None:
+        self.link.reject()
         self.pause(3)
         self.link.restore()
 

@@ -93,7 +93,7 @@ class Ec2Proxy:
             waiting = self.faults.get(action)
             fault = waiting.popleft() if waiting else None
             if fault is not None and not fault.after:
-                return _refusal(fault.code)
+                return _rejection(fault.code)
             status, body = self._play(action, headers, form)
             if fault is not None:
                 return 0, b""
@@ -118,7 +118,7 @@ class Ec2Proxy:
         parameters = {key: value for key, value in form.items() if key != "ClientToken"}
         if token in self._answers:
             first, body = self._answers[token]
-            return (200, body) if first == parameters else _refusal("IdempotentParameterMismatch")
+            return (200, body) if first == parameters else _rejection("IdempotentParameterMismatch")
         kind = form["TargetCapacitySpecification.DefaultTargetCapacityType"]
         if kind == "on-demand" and self._has_spot_request_tags(form):
             return 200, _fleet_answer("fleet-none", _NO_SPOT_REQUESTS, "")
@@ -245,7 +245,7 @@ _NO_SPOT_REQUESTS = (
 )
 
 
-def _refusal(code: str) -> tuple[int, bytes]:
+def _rejection(code: str) -> tuple[int, bytes]:
     error = f"<Error><Code>{code}</Code><Message>scripted error</Message></Error>"
     return STATUS.get(code, 400), f"<Response><Errors>{error}</Errors></Response>".encode()
 

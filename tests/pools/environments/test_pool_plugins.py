@@ -37,10 +37,10 @@ def edit(cast: Cast, pool: NodePool, **changes: Any) -> NodePool:
 
 
 def problems(cast: Cast, **values: Any) -> list[str]:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(Invalid) as rejection:
         create(cast, **values)
     assert not NodePool.objects.filter(name="train").exists()
-    return [str(problem) for problem in refusal.value.problems]
+    return [str(problem) for problem in rejection.value.problems]
 
 
 def dump_all_rows() -> str:

@@ -13,18 +13,20 @@ import pytest
 from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
 from pools.kubernetes.files.container import EMPTY, MISSING, pack
 from pools.kubernetes.files.store import Limits
-from pools.runtimes.base import PodCause, PodState, StartRefused
+from pools.runtimes.base import PodCause, PodState, StartRejected
 from pools.runtimes.files.base import FilesGone
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 
 MIB = 2**20
 
 
 def block(stage: FakeKubernetesStage) -> None:
     """Let the cluster reject the exec calls that copy files."""
-    stage.cluster.refusals["get", "pods/exec"] = Refusal(500, "InternalError", "the node does not respond")
+    stage.cluster.rejections["get", "pods/exec"] = Rejection(
+        500, "InternalError", "the node does not respond"
+    )
 
 
 def phase(stage: FakeKubernetesStage, pod_id: str) -> str:
@@ -70,7 +72,7 @@ def test_pod_keeps_its_gpus_until_its_files_are_copied(stage: FakeKubernetesStag
     assert "deletionTimestamp" not in stage.cluster.pod("p-1")["metadata"], "the copy is not interrupted"
     stage.restart()
     assert running(stage.runtime, "p-1").started_at == started.started_at
-    del stage.cluster.refusals["get", "pods/exec"]
+    del stage.cluster.rejections["get", "pods/exec"]
     stage.restart()
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.cause) == (3, PodCause.NONE)
@@ -143,7 +145,7 @@ def test_only_pods_with_files_to_copy_have_a_second_container(stage: FakeKuberne
 def test_cluster_quota_blocks_a_pod_with_outputs_like_any_other(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "train"))
     stage.cluster.set_quota(stage.namespace, "team", hard={"requests.cpu": "15m"})
-    with pytest.raises(StartRefused, match="quota team"):
+    with pytest.raises(StartRejected, match="quota team"):
         stage.runtime.start(stage.order("p-2", "train", outputs=("state",)))
     assert stage.runtime.get_reports(["p-2"])["p-2"].state is not PodState.EXITED
 
@@ -224,7 +226,7 @@ def test_file_outside_the_pods_directories_is_left_out(tmp_path: Path, name: str
 def test_hostile_archives_are_rejected(tmp_path: Path) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 8 * 2**30
-    for number, (content, refusal) in enumerate(
+    for number, (content, rejection) in enumerate(
         [
             (header.tobuf(tarfile.GNU_FORMAT), BrokenArchive),
             (b"no archive" * 100, BrokenArchive),
@@ -234,5 +236,5 @@ def test_hostile_archives_are_rejected(tmp_path: Path) -> None:
             (archive(*[(f"pod/{each}", b"") for each in range(21)]), TooLarge),
         ]
     ):
-        with pytest.raises(refusal):
+        with pytest.raises(rejection):
             unpack(tmp_path / f"out-{number}", content)

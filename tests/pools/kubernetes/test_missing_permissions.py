@@ -57,17 +57,17 @@ def test_missing_permission_is_reported_until_it_is_granted(
             running(stage.runtime, "p-0")
             stage.restart()
         stage.cluster.forbid(verb, resource)
-        message = poll_until(lambda: refusal(stage, permission), bool)
+        message = poll_until(lambda: rejection(stage, permission), bool)
         assert f'cannot {verb} resource "{resource}"' in message
-        stage.cluster.refusals.clear()
-        poll_until(lambda: refusal(stage, permission), lambda message: message == "")
+        stage.cluster.rejections.clear()
+        poll_until(lambda: rejection(stage, permission), lambda message: message == "")
         if verb in ("get", "delete") and resource == "pods":
             ended(stage.runtime, "p-0")
         elif STEPS[permission] is start:
             running(stage.runtime, "p-1")
 
 
-def refusal(stage: FakeKubernetesStage, permission: tuple[str, str]) -> str:
+def rejection(stage: FakeKubernetesStage, permission: tuple[str, str]) -> str:
     """Run the step that needs the permission. Return its error, or an empty string."""
     try:
         STEPS[permission](stage)

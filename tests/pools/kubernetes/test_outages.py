@@ -10,7 +10,7 @@ from pools.kubernetes.runtime import KubernetesRuntime
 from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 from tests.pools.kubernetes.test_clock_skew import make_older
 
 
@@ -128,12 +128,12 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     message = f'namespace "{stage.namespace}" cannot be changed because it is being terminated'
-    stage.cluster.refusals["create", "pods"] = Refusal(
+    stage.cluster.rejections["create", "pods"] = Rejection(
         403, "Forbidden", f'pods "p-2" is forbidden: {message}'
     )
     with pytest.raises(RuntimeFailure, match="is being terminated"):
         stage.runtime.start(stage.long("p-2"))
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     stage.cluster.store.remove("pods", stage.namespace, "p-1")
     stage.cluster.store.remove("namespaces", "", stage.namespace)
     with pytest.raises(RuntimeFailure):  # the namespace was there a moment ago
@@ -195,7 +195,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: Fak
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)
     stage.runtime.start(stage.order("unplaceable", "train", devices=(0,)))
     poll_until(lambda: stage.runtime.get_reports(["unplaceable"])["unplaceable"].progress != "")
-    stage.cluster.refusals["delete", "pods"] = Refusal(500, "InternalError", "try again")
+    stage.cluster.rejections["delete", "pods"] = Rejection(500, "InternalError", "try again")
     make_older(stage, "unplaceable", timedelta(seconds=31))
     stage.cluster.end_pod("done", 3)
     reports = poll_until(
@@ -203,7 +203,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: Fak
         lambda seen: "try again" in seen["unplaceable"].progress and seen["done"].state is PodState.EXITED,
     )
     assert (reports["unplaceable"].state, reports["done"].exit_code) == (PodState.STARTING, 3)
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
@@ -213,13 +213,13 @@ def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)
     stage.runtime.start(stage.order("p-1", "train", devices=(0,)))
     poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].progress != "")
-    stage.cluster.refusals["delete", "pods"] = Refusal(500, "InternalError", "try again")
+    stage.cluster.rejections["delete", "pods"] = Rejection(500, "InternalError", "try again")
     make_older(stage, "p-1", timedelta(seconds=31))
     poll_until(lambda: "try again" in stage.runtime.get_reports(["p-1"])["p-1"].progress)
     stage.cluster.store.remove("pods", "others", "theirs")
     stage.cluster._schedule(stage.cluster.pod("p-1"))
     poll_until(lambda: report(stage, "p-1"), lambda seen: seen is not None and seen.state is PodState.RUNNING)
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     stage.cluster.delete_pod(stage.namespace, "p-1", 1)
     assert ended(stage.runtime, "p-1").cause is PodCause.EVICTED
 

@@ -9,7 +9,7 @@ from pools.kubernetes.pace import PAUSE_MAX, Pace
 from pools.runtimes.base import RuntimeFailure
 from tests.contracts.kubernetes_stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 
 
 @dataclass
@@ -51,11 +51,11 @@ def test_retry_after_header_of_an_overloaded_server_is_respected(
     monkeypatch.setattr(Pace, "pause", lambda pace, seconds: pauses.append(seconds))
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         assert stage.access[POOL].cluster.mirror.pods() == []
-        busy = Refusal(429, "TooManyRequests", "the server is busy", {"Retry-After": "7"})
-        stage.cluster.refusals["create", "pods"] = busy
+        busy = Rejection(429, "TooManyRequests", "the server is busy", {"Retry-After": "7"})
+        stage.cluster.rejections["create", "pods"] = busy
         with pytest.raises(RuntimeFailure, match="the server is busy"):
             stage.runtime.start(stage.long("p-1"))
         assert pauses == [7.0]
-        stage.cluster.refusals.clear()
+        stage.cluster.rejections.clear()
         stage.runtime.start(stage.long("p-1"))
         running(stage.runtime, "p-1")

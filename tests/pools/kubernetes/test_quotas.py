@@ -115,7 +115,7 @@ def test_quotas_that_cannot_be_watched_are_listed_again(
     monkeypatch.setattr(mirror, "DENIED_RETRY_SECONDS", 0.1)
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
     stage.cluster.forbid("watch", "resourcequotas")
-    obstacle = str(stage.cluster.refusals["watch", "resourcequotas"])
+    obstacle = str(stage.cluster.rejections["watch", "resourcequotas"])
     reads(stage, quota(stage, "pods", "pods", 1), obstacle=obstacle)
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"})
     reads(stage, quota(stage, "pods", "pods", 2), obstacle=obstacle)

@@ -10,14 +10,14 @@ from pools.runtimes.base import (
     PodCause,
     PodState,
     RuntimeFailure,
-    StartRefused,
+    StartRejected,
     VolumeMount,
 )
 from pools.runtimes.shim.channels.frames import STATUS
 from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, running
 from tests.contracts.test_runtime import exchange
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 
 
 def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
@@ -27,11 +27,11 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
     running(stage.runtime, "p-1")
     monkeypatch.setattr(Mirror, "own_pods", lambda mirror, pool, patience: {})
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.RUNNING
-    stage.cluster.refusals["get", "pods"] = Refusal(500, "InternalError", "try again")
+    stage.cluster.rejections["get", "pods"] = Rejection(500, "InternalError", "try again")
     report = stage.runtime.get_reports(["p-1"])["p-1"]
     assert report.state is PodState.STARTING, "the scheduler leaves the pod's state unchanged"
     assert "try again" in report.progress
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     stage.cluster.store.remove("pods", stage.namespace, "p-1")
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.EXITED
 
@@ -81,19 +81,19 @@ QUOTA = (
 )
 
 
-def refuse_pods(stage: FakeKubernetesStage, message: str) -> None:
-    stage.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", message)
+def reject_pods(stage: FakeKubernetesStage, message: str) -> None:
+    stage.cluster.rejections["create", "pods"] = Rejection(403, "Forbidden", message)
 
 
 def test_pod_blocked_by_cluster_quota_reports_quota_usage(stage: FakeKubernetesStage) -> None:
-    refuse_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
-    with pytest.raises(StartRefused) as raised:
+    reject_pods(stage, QUOTA.format(requested="requests.nvidia.com/gpu=1"))
+    with pytest.raises(StartRejected) as raised:
         stage.runtime.start(stage.long("p-1"))
     assert str(raised.value) == (
         f"the cluster's quota team for the namespace {stage.namespace} is exceeded "
         "(nvidia.com/gpu: 1 requested, 4 of 4 used)"
     )
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
 
@@ -109,7 +109,7 @@ def test_pod_blocked_by_cluster_quota_reports_quota_usage(stage: FakeKubernetesS
 def test_permanently_rejected_pod_fails_with_the_clusters_message(
     stage: FakeKubernetesStage, message: str, part: str
 ) -> None:
-    refuse_pods(stage, message)
+    reject_pods(stage, message)
     stage.runtime.start(stage.long("p-1"))
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
@@ -117,20 +117,20 @@ def test_permanently_rejected_pod_fails_with_the_clusters_message(
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    "rejection",
     [
-        Refusal(403, "Forbidden", 'pods "p-1" is forbidden: status unknown for quota: team'),
-        Refusal(403, "Forbidden", QUOTA.format(requested="requests.nvidia.com/gpu=8")),
-        Refusal(
+        Rejection(403, "Forbidden", 'pods "p-1" is forbidden: status unknown for quota: team'),
+        Rejection(403, "Forbidden", QUOTA.format(requested="requests.nvidia.com/gpu=8")),
+        Rejection(
             500, "InternalError", 'failed calling webhook "images.example.org": context deadline exceeded'
         ),
     ],
 )
-def test_temporarily_rejected_pod_starts_later(stage: FakeKubernetesStage, refusal: Refusal) -> None:
-    stage.cluster.refusals["create", "pods"] = refusal
-    with pytest.raises(StartRefused):
+def test_temporarily_rejected_pod_starts_later(stage: FakeKubernetesStage, rejection: Rejection) -> None:
+    stage.cluster.rejections["create", "pods"] = rejection
+    with pytest.raises(StartRejected):
         stage.runtime.start(stage.long("p-1"))
-    stage.cluster.refusals.clear()
+    stage.cluster.rejections.clear()
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
 

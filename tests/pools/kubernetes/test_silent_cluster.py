@@ -15,14 +15,14 @@ import pytest
 from pools.kubernetes import api, calls
 from pools.kubernetes.worker import THREADS
 from pools.models import Node
-from pools.runtimes.base import PodState, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodState, RuntimeFailure, StartRejected
 from projects.models import Phase, Quota
 from tests import factories
 from tests.cast import make_cast
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.fakes.kubernetes.store import Refusal
+from tests.fakes.kubernetes.store import Rejection
 from tests.scheduler.stage import Stage
 
 IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
@@ -199,11 +199,11 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
 
 @pytest.mark.heavy
 def test_background_start_reports_its_rejection(k8s: SilentStage) -> None:
-    k8s.cluster.refusals["create", "pods"] = Refusal(403, "Forbidden", "exceeded quota: compute")
+    k8s.cluster.rejections["create", "pods"] = Rejection(403, "Forbidden", "exceeded quota: compute")
     k8s.runtime.begin_start(k8s.long("p-1"))
-    with pytest.raises(StartRefused, match="exceeded quota"):
+    with pytest.raises(StartRejected, match="exceeded quota"):
         k8s.runtime.start(k8s.long("p-1"))
-    k8s.cluster.refusals.clear()
+    k8s.cluster.rejections.clear()
     k8s.runtime.begin_start(k8s.long("p-1"))
     k8s.runtime.start(k8s.long("p-1"))
     running(k8s.runtime, "p-1")

@@ -42,7 +42,7 @@ def test_error_for_an_unknown_partition_suggests_the_nearest_and_lists_all(slurm
 
 
 def test_rejected_account_is_reported_with_slurms_message(slurm: FakeSlurm) -> None:
-    slurm.set(refusal="Invalid account or account/partition combination specified")
+    slurm.set(rejection="Invalid account or account/partition combination specified")
     [finding] = slurm_provider(slurm, account="nope").preview("small", SHAPE).findings
     assert "Invalid account or account/partition combination specified" in finding.message
 

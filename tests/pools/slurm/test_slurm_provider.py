@@ -128,7 +128,7 @@ def test_setup_commands_run_only_in_slurm_jobs(slurm: FakeSlurm, tmp_path: Path)
 
 
 def test_rejected_job_reports_slurms_message_and_leaves_no_pilot_file(slurm: FakeSlurm) -> None:
-    slurm.set(refusal="Invalid account or account/partition combination specified")
+    slurm.set(rejection="Invalid account or account/partition combination specified")
     with pytest.raises(ProviderError) as raised:
         slurm_provider(slurm, account="nope").provision(order())
     assert raised.value.kind is ProviderErrorKind.SETTINGS

@@ -246,7 +246,7 @@ def test_partly_accepted_request_returns_the_accepted_jobs_with_the_reason(rest:
 
 
 def test_rejected_submission_reports_slurms_reason(rest: FakeSlurmRest) -> None:
-    rest.slurm.set(refusal="Invalid account or account/partition combination specified")
+    rest.slurm.set(rejection="Invalid account or account/partition combination specified")
     with pytest.raises(ProviderError, match="Invalid account") as raised:
         provider_of(rest).provision(order())
     assert raised.value.kind is Kind.SETTINGS

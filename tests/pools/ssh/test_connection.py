@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
         yield running
 
 
-async def refusal(endpoint: Endpoint, timeouts: Timeouts | None = None) -> SshError:
+async def rejection(endpoint: Endpoint, timeouts: Timeouts | None = None) -> SshError:
     with pytest.raises(SshError) as raised:
         async with connect(endpoint, timeouts or Timeouts()):
             pass
@@ -67,7 +67,7 @@ async def test_endless_output_is_truncated(server: SshServer) -> None:
 async def test_changed_host_key_is_rejected_before_authentication(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other")
     logins = server.log.count("Accepted publickey")
-    error = await refusal(server.endpoint(host_key=other))
+    error = await rejection(server.endpoint(host_key=other))
     assert error.kind is SshErrorKind.HOST_KEY
     assert fingerprint(server.host_key) in error.message
     assert fingerprint(other) in error.message
@@ -78,7 +78,7 @@ async def test_changed_host_key_is_rejected_before_authentication(server: SshSer
 @pytest.mark.heavy
 async def test_server_without_a_key_of_the_pinned_type_is_rejected(server: SshServer, tmp_path: Path) -> None:
     _, other = generate_key(tmp_path / "other", "ecdsa")
-    error = await refusal(server.endpoint(host_key=other))
+    error = await rejection(server.endpoint(host_key=other))
     assert (error.kind, error.presented) == (SshErrorKind.HOST_KEY, server.host_key)
 
 
@@ -88,17 +88,17 @@ async def test_key_scan_returns_the_host_key_without_authentication(server: SshS
 
 
 async def test_connection_requires_a_pinned_key(server: SshServer) -> None:
-    error = await refusal(server.endpoint(host_key=""))
+    error = await rejection(server.endpoint(host_key=""))
     assert (error.kind, "is not pinned" in error.message) == (SshErrorKind.HOST_KEY, True)
 
 
 async def test_error_explains_an_unusable_address_or_key(server: SshServer) -> None:
-    error = await refusal(server.endpoint(host_key="ssh-foo AAAAB3NzaC1mb28AAAAEYWJjZA=="))
+    error = await rejection(server.endpoint(host_key="ssh-foo AAAAB3NzaC1mb28AAAAEYWJjZA=="))
     assert error.kind is SshErrorKind.HOST_KEY
     assert error.message.startswith("the pinned host key of 127.0.0.2 port")
     for address in ("gpu..example.org", f"{'x' * 64}.example.org"):
         endpoint = replace(server.endpoint(), address=address)
-        error = await refusal(endpoint)
+        error = await rejection(endpoint)
         assert error.message == f"the address {address} cannot be resolved"
         with pytest.raises(SshError, match="cannot be resolved"):
             await scan_host_key(endpoint)
@@ -106,29 +106,29 @@ async def test_error_explains_an_unusable_address_or_key(server: SshServer) -> N
 
 async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshServer, tmp_path: Path) -> None:
     private, public = generate_key(tmp_path / "wrong")
-    error = await refusal(server.endpoint(private_key=private))
+    error = await rejection(server.endpoint(private_key=private))
     assert error.kind is SshErrorKind.LOGIN
     assert f"user root with the key {fingerprint(public)}" in error.message
-    assert (await refusal(server.endpoint(user="not-a-user"))).kind is SshErrorKind.LOGIN
+    assert (await rejection(server.endpoint(user="not-a-user"))).kind is SshErrorKind.LOGIN
 
 
 @pytest.mark.heavy
 async def test_error_explains_an_unusable_private_key(server: SshServer, tmp_path: Path) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")
     for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "format of OpenSSH")):
-        error = await refusal(server.endpoint(private_key=private_key))
+        error = await rejection(server.endpoint(private_key=private_key))
         assert error.kind is SshErrorKind.KEY
         assert expected in error.message
 
 
 async def test_unreachable_and_silent_servers_cause_different_errors(server: SshServer) -> None:
     closed = replace(server.endpoint(), port=free_port("127.0.0.2"))
-    error = await refusal(closed)
+    error = await rejection(closed)
     assert (error.kind, "Connect" in error.message) == (SshErrorKind.UNREACHABLE, True)
-    unknown = await refusal(replace(server.endpoint(), address="no-such-host.invalid"))
+    unknown = await rejection(replace(server.endpoint(), address="no-such-host.invalid"))
     assert unknown.kind is SshErrorKind.UNREACHABLE
     with silent_server("127.0.0.2") as port:
-        error = await refusal(replace(server.endpoint(), port=port), SHORT)
+        error = await rejection(replace(server.endpoint(), port=port), SHORT)
         assert (error.kind, error.message) == (
             SshErrorKind.TIMEOUT, f"127.0.0.2 port {port} did not respond within 0.5 s",
         )  # fmt: skip
@@ -144,10 +144,10 @@ async def test_connection_through_a_bastion_succeeds(server: SshServer, tmp_path
         assert await scan_host_key(replace(endpoint, host_key="")) == server.host_key
         assert "Accepted publickey" in bastion.log
         _, other = generate_key(tmp_path / "other")
-        refused = await refusal(server.endpoint(bastion=bastion.endpoint(host_key=other)))
-        assert refused.kind is SshErrorKind.HOST_KEY
-        assert bastion.address in refused.message
-        beyond = await refusal(replace(endpoint, port=free_port("127.0.0.2")))
+        rejected = await rejection(server.endpoint(bastion=bastion.endpoint(host_key=other)))
+        assert rejected.kind is SshErrorKind.HOST_KEY
+        assert bastion.address in rejected.message
+        beyond = await rejection(replace(endpoint, port=free_port("127.0.0.2")))
         assert beyond.kind is SshErrorKind.UNREACHABLE
         assert f"through {bastion.address}" in beyond.message
     assert output.split()[2:] == [server.address, str(server.port)]

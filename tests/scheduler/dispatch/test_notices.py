@@ -105,9 +105,9 @@ def test_imminent_node_interruption_shortens_the_lead_time(stage: Stage) -> None
 
 def test_pool_on_kubernetes_cannot_send_the_signal(stage: Stage) -> None:
     NodePool.objects.update(runtime="kubernetes")
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         stage.submit(preemption=NOTICE, image="ghcr.io/org/train:1")
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert problem.path == "preemption"
     assert "its runtime cannot send a signal before SIGTERM" in problem.message
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodOrder, RuntimeFailure, StartRefused
+from pools.runtimes.base import PodCause, PodOrder, RuntimeFailure, StartRejected
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Allocation
@@ -16,8 +16,8 @@ WEBHOOK = 'the cluster rejects the pod: failed calling webhook "images.example.o
 GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 4, "gpu": 1}]}
 
 
-def refuse(stage: Stage, times: int) -> None:
-    stage.runtime.next("start", *[StartRefused(WEBHOOK)] * times)
+def reject(stage: Stage, times: int) -> None:
+    stage.runtime.next("start", *[StartRejected(WEBHOOK)] * times)
 
 
 def starts(stage: Stage) -> int:
@@ -25,7 +25,7 @@ def starts(stage: Stage) -> int:
 
 
 def test_rejected_gang_shows_the_rejection_and_is_retried_every_few_seconds(stage: Stage) -> None:
-    refuse(stage, 8)
+    reject(stage, 8)
     workload = stage.submit(**GANG)
     stage.tick(3, seconds=1)
     assert starts(stage) == 4
@@ -39,7 +39,7 @@ def test_rejected_gang_shows_the_rejection_and_is_retried_every_few_seconds(stag
 
 
 def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(stage: Stage) -> None:
-    refuse(stage, 1000)
+    reject(stage, 1000)
     workload = stage.submit(**GANG)
     stage.tick(14, seconds=5)
     assert stage.phase(workload) == Phase.PENDING
@@ -67,7 +67,7 @@ def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(sta
 def test_gang_whose_rejections_arrive_late_frees_its_nodes(stage: Stage) -> None:
     """A webhook that does not respond delays each rejection, so that every second call is still running."""
     late = RuntimeFailure("the API server has not responded to this call yet")
-    stage.runtime.next("start", *[late, StartRefused(WEBHOOK)] * 1000)
+    stage.runtime.next("start", *[late, StartRejected(WEBHOOK)] * 1000)
     workload = stage.submit(roles=[{"name": "worker", "gpu": 1}])
     stage.tick(17, seconds=5)
     assert stage.phase(workload) == Phase.PENDING
@@ -76,17 +76,17 @@ def test_gang_whose_rejections_arrive_late_frees_its_nodes(stage: Stage) -> None
 
 @pytest.mark.heavy
 def test_backoff_increases_while_the_cluster_rejects_starts(stage: Stage) -> None:
-    refuse(stage, 1000)
+    reject(stage, 1000)
     workload = stage.submit(**GANG)
     waits, begun = [], stage.clock.now()
     for _ in range(2):
         while stage.phase(workload) != Phase.STOPPING:
             stage.tick()
-            refused_at = stage.clock.now()
+            rejected_at = stage.clock.now()
             stage.clock.advance(5)
         backoff_until = present(workload.backoff_until)
-        waits.append(backoff_until - refused_at)
-        assert refused_at - begun >= timedelta(seconds=60)
+        waits.append(backoff_until - rejected_at)
+        assert rejected_at - begun >= timedelta(seconds=60)
         stage.tick(2)
         begun = backoff_until
     assert waits == [timedelta(seconds=40), timedelta(seconds=80)]
@@ -94,33 +94,33 @@ def test_backoff_increases_while_the_cluster_rejects_starts(stage: Stage) -> Non
 
 @pytest.mark.heavy
 def test_rejections_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
-    refuse(stage, 1000)
+    reject(stage, 1000)
     ended = stage.submit("ended", **GANG)
     stage.tick(14, seconds=5)
     assert list(stage.loop.context.sent.releases) == [ended.pk]
     control.cancel(actor=stage.cast.alice, workload=ended)
-    refused = stage.submit("refused", **GANG)
+    rejected = stage.submit("refused", **GANG)
     stage.tick(14, seconds=5)
-    assert list(stage.loop.context.sent.releases) == [refused.pk]
+    assert list(stage.loop.context.sent.releases) == [rejected.pk]
     assert stage.loop.context.sent.started == {}
 
 
-def refuse_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
+def reject_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     """Let the cluster reject all replicas but the one with rank 0."""
     start = stage.runtime.start
 
-    def start_or_refuse(order: PodOrder) -> None:
+    def start_or_reject(order: PodOrder) -> None:
         if order.env["RANK"] != "0":
-            raise StartRefused(WEBHOOK)
+            raise StartRejected(WEBHOOK)
         start(order)
 
-    patch.setattr(stage.runtime, "start", start_or_refuse)
+    patch.setattr(stage.runtime, "start", start_or_reject)
 
 
 def test_rejected_replicas_of_a_running_workload_free_their_gpus_until_a_backoff_ends(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse_all_but_the_first(stage, monkeypatch)
+    reject_all_but_the_first(stage, monkeypatch)
     workload = stage.submit(kind="elastic", roles=[{"name": "worker", "min": 1, "max": 3, "gpu": 1}])
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
@@ -150,7 +150,7 @@ def test_rejected_replacement_of_a_required_replica_is_retried(
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
-    refuse_all_but_the_first(stage, monkeypatch)
+    reject_all_but_the_first(stage, monkeypatch)
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick(20, seconds=5)
     assert stage.phase(workload) == Phase.RUNNING

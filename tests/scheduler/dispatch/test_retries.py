@@ -197,9 +197,9 @@ def test_statement_count_does_not_depend_on_the_number_of_restarts(stage: Stage)
 def test_memory_growth_is_rejected_on_runtimes_that_do_not_limit_memory(stage: Stage) -> None:
     rule = {"on": ["out_of_memory"], "memory_factor": 2.0, "memory_max_mib": 128}
     roles = [{"name": "worker", "replicas": 1, "memory_mib": 64}]
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         stage.submit(retry=[rule], roles=roles)
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert problem.path == "retry[0].memory_factor"
     assert "its runtime does not limit memory" in problem.message
 

@@ -218,9 +218,9 @@ def test_broadcast_runs_on_every_current_and_later_node(stage: Stage) -> None:
 
 def test_broadcast_without_a_node_is_rejected(stage: Stage) -> None:
     play = SessionPlay(stage, open_session(stage))
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict) as rejected:
         play.add(b"setup", everywhere=True)
-    assert refused.value.extra["reason"] == "no-node"
+    assert rejected.value.extra["reason"] == "no-node"
     assert not play.session.calls.exists()
 
 
@@ -305,9 +305,9 @@ def test_call_and_session_sizes_are_limited(play: SessionPlay, settings: object)
     with pytest.raises(TooLarge, match="the maximum is 1 MiB"):
         play.add(bytes(2**20 + 1))
     play.add(bytes(2**19), bytes(2**19))
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(Conflict) as rejected:
         play.add(b"x")
-    assert refused.value.extra["reason"] == "full"
+    assert rejected.value.extra["reason"] == "full"
 
 
 @pytest.mark.heavy

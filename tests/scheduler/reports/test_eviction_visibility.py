@@ -147,12 +147,12 @@ def test_eviction_filters_do_not_reveal_hidden_names(case: Case) -> None:
         return len(evictions(name, query).json()["items"])
 
     for query in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):
-        refused = evictions("dave", query).json()["errors"][0]
-        assert (refused["path"], refused["message"]) == ("preemptor", "does not exist")
-        assert SECRET not in refused["allowed"]
+        rejected = evictions("dave", query).json()["errors"][0]
+        assert (rejected["path"], rejected["message"]) == ("preemptor", "does not exist")
+        assert SECRET not in rejected["allowed"]
         assert count("grace", query) == count("heidi", query) == 1
-    refused = evictions("grace", f"workload={OTHER}").json()["errors"][0]
-    assert (refused["path"], OTHER in refused["allowed"]) == ("workload", False)
+    rejected = evictions("grace", f"workload={OTHER}").json()["errors"][0]
+    assert (rejected["path"], OTHER in rejected["allowed"]) == ("workload", False)
     page = Client()
     page.force_login(case.people["grace"].user)
     assert f"/evictions/{case.row.pk}" not in page.get(f"/evictions?workload={OTHER}").content.decode()

@@ -205,9 +205,9 @@ def test_regained_lease_applies_all_rules(sweep: Sweep, monkeypatch: pytest.Monk
     ],
 )  # fmt: skip
 def test_invalid_rule_is_rejected_with_its_key(stage: Stage, changes: dict[str, Any], path: str) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(Invalid) as rejection:
         arrays.submit(
             actor=stage.cast.alice, document=document(project="vision", array={"stop": {**RULE, **changes}})
         )
-    assert [problem.path for problem in refusal.value.problems] == [path]
+    assert [problem.path for problem in rejection.value.problems] == [path]
     assert not WorkloadArray.objects.exists()

@@ -4,7 +4,7 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.engine.explain.reasons import blocker
-from scheduler.engine.plan import Reason, Refusal
+from scheduler.engine.plan import Reason, Rejection
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.models import Eviction
@@ -16,8 +16,8 @@ def pending_texts(stage: Stage, other: str) -> str:
     """Return the messages about vision/train-1 while the other workload blocks it."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
-    refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
-    ExplanationWriter().write(observe(stage.clock.now(), SpecCache()), [refusal], None)
+    rejection = Rejection("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
+    ExplanationWriter().write(observe(stage.clock.now(), SpecCache()), [rejection], None)
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
     return f"{workload.message} {workload.explanation}"
@@ -51,9 +51,9 @@ def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage
     stage.tick(2, seconds=10)
     stage.submit("high", priority=90, roles=worker(1))
     stage.tick()
-    refused = Eviction.objects.get(preemptor_name="high").numbers["refused"]
+    rejected = Eviction.objects.get(preemptor_name="high").numbers["refused"]
     message = "The free nodes are held for a workload of another project, which has waited longer."
-    assert message in refused
+    assert message in rejected
 
 
 def worker(gpu: int) -> list[dict[str, object]]:

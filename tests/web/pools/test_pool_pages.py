@@ -117,8 +117,8 @@ def test_pool_form_offers_the_fake_provider_only_if_enabled(cast: Cast, alice: C
         text = alice.get("/node-pools/new").content.decode()
         assert 'value="static"' in text
         assert ('value="fake"' in text) is turned_on
-    refused = alice.post("/node-pools/new", {**FORM, "name": "big", "nodes_min": "4"}, headers=HTMX)
-    assert refused.status_code == 422
+    rejected = alice.post("/node-pools/new", {**FORM, "name": "big", "nodes_min": "4"}, headers=HTMX)
+    assert rejected.status_code == 422
     assert not NodePool.objects.filter(name="big").exists()
 
 
@@ -228,8 +228,10 @@ def test_default_limits_are_edited_in_the_form(cast: Cast, alice: Client) -> Non
     assert {name: form[name].value() for name in filled if name != "nodes_min"} == {
         "memory_from_request": True, "default_memory_mib": 4096, "default_cpu": 2, "workspace_limit_mib": 500,
     }  # fmt: skip
-    refused = alice.post("/node-pools/new", {**FORM, "name": "c", **filled, "default_cpu": "0"}, headers=HTMX)
-    assert list(refused.context["form"].errors) == ["default_cpu"]
+    rejected = alice.post(
+        "/node-pools/new", {**FORM, "name": "c", **filled, "default_cpu": "0"}, headers=HTMX
+    )
+    assert list(rejected.context["form"].errors) == ["default_cpu"]
 
 
 @pytest.mark.heavy

@@ -67,10 +67,10 @@ def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) ->
 def test_rate_limited_search_shows_when_to_retry(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
 
-    monkeypatch.setattr(pages, "find_smallest_change", refuse)
+    monkeypatch.setattr(pages, "find_smallest_change", reject)
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     assert "Try again in 2 s." in card

@@ -48,8 +48,8 @@ def test_owner_sees_the_rule_the_warning_and_the_cost(cast: Cast, sign_in: SignI
 def test_project_form_stores_valid_idle_rules_and_rejects_others(cast: Cast, sign_in: SignIn) -> None:
     alice, path = sign_in("alice"), "/projects/vision/change"
     values = {"title": "", "rank": "0", "reclaim_min_runtime": "", "preempt_min_runtime": ""}
-    refused = alice.post(path, {**values, "idle_rule": "below=5%,atfer=1h"}, headers=HTMX)
-    assert "Did you mean `after`?" in refused.content.decode()
+    rejected = alice.post(path, {**values, "idle_rule": "below=5%,atfer=1h"}, headers=HTMX)
+    assert "Did you mean `after`?" in rejected.content.decode()
     alice.post(path, {**values, "idle_rule": "below=7%,action=suspend"}, headers=HTMX)
     assert Project.objects.get(name="vision").idle_rule["below"] == 7
     assert "below=7%,after=1h,action=suspend,grace=30m" in alice.get(path).content.decode()

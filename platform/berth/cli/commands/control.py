@@ -199,7 +199,7 @@ def _apply_to_targets(
             try:
                 changed.append(act(client, target))
             except Exception as error:
-                if len(selected) == 1 or not (code := _print_refusal(_owner(target).handle, error)):
+                if len(selected) == 1 or not (code := _print_rejection(_owner(target).handle, error)):
                     raise
                 exit_codes.append(code)
                 continue
@@ -223,7 +223,7 @@ def _describe_change(change: "Change", result: str) -> str:
     return f"{change.handle} is {change.phase}"
 
 
-def _print_refusal(handle: str, error: Exception) -> ExitCode | None:
+def _print_rejection(handle: str, error: Exception) -> ExitCode | None:
     """If the error is a rejection, print it and return its exit code. Otherwise, return None."""
     from berth.client.errors import Conflict, Forbidden, NotFound
 

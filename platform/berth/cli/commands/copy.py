@@ -50,7 +50,7 @@ def cp(
     for message in result.skipped:
         print_message(f"left out: {message}")
     if result.skipped:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
 
 
 def _split(argument: str) -> tuple[str, str] | None:

@@ -202,7 +202,7 @@ def health(output: OutputOption = Output.TABLE) -> None:
         state = client.cycles.health()
     show_one(state, output, lambda _: _print_health(state))
     if not state.is_healthy:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
 
 
 def _print_health(state: "Health") -> None:

@@ -317,7 +317,7 @@ def apply(
             if not output.is_data:
                 print_impact(impact)
             if not typer.confirm("Apply these changes?", err=True):
-                raise typer.Exit(ExitCode.REFUSED)
+                raise typer.Exit(ExitCode.REJECTED)
         result = client.quotas.apply(draft, impact.tag)
     missing = [quota for quota in impact.quotas if quota.before is None and quota.after is None]
     for quota in missing:

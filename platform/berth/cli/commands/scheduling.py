@@ -136,7 +136,7 @@ def replay(
 
     show_one(comparison, output, describe)
     if not comparison.identical:
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
 
 
 def _write_scenario(file: str, scenario: object) -> None:

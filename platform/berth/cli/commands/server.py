@@ -112,7 +112,7 @@ def _report_backup_errors() -> Iterator[None]:
         yield
     except BackupError as error:
         print_message(error)
-        raise typer.Exit(ExitCode.REFUSED) from None
+        raise typer.Exit(ExitCode.REJECTED) from None
 
 
 def _print_backup(file: Path, manifest: "Manifest") -> None:

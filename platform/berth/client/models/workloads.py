@@ -130,7 +130,7 @@ class Workload(WorkloadMixin, Model):
     """None for a workload that has used no GPUs, or that ran in a pool without a price."""
 
 
-class RefusedItem(Model):
+class RejectedItem(Model):
     code: str = ""
     detail: str = ""
     errors: list[InvalidValue] = []
@@ -142,13 +142,13 @@ class BatchItem(Model):
     workload: Workload | None = None
     """The stored workload; None if there is none."""
     warnings: list[str] = []
-    error: RefusedItem | None = None
+    error: RejectedItem | None = None
     """Reason why the document is rejected."""
 
 
 class Batch(Model):
     stored: int = 0
-    refused: int = 0
+    rejected: int = 0
     items: list[BatchItem] = []
 
 

@@ -144,8 +144,8 @@ class Transport:
         else:
             if response.is_success:
                 return response
-            refusal = error_from_response(response)
-            failure, outcome, retry_after = refusal, response.status_code, refusal.retry_after
+            rejection = error_from_response(response)
+            failure, outcome, retry_after = rejection, response.status_code, rejection.retry_after
         delay = delay_before_next(
             self._retry_policy,
             attempt,

@@ -3,7 +3,7 @@
 from berth.core.problems import Problem
 from berth.core.spec.arrays import ArraySpec
 from berth.core.spec.parse import parse_workload
-from berth.core.spec.refusal import SpecError
+from berth.core.spec.rejection import SpecError
 from berth.core.spec.retry import RetryRule
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
 from berth.core.spec.tree import GroupShape, RoleShape, build_tree

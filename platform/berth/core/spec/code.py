@@ -19,7 +19,7 @@ SOURCES = "`tree` with the ID of stored files, or `git` with the address of a re
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
 
-def _refuse_path(value: Any) -> Any:
+def _reject_path(value: Any) -> Any:
     if isinstance(value, str):
         allowed = "the ID of a stored tree; `berth submit --code DIR` and the Python client send a directory"
         raise PydanticCustomError("code_path", "is a path", {"allowed": allowed})
@@ -57,7 +57,7 @@ class CodeSpec(Document):
         return self
 
 
-Code = Annotated[CodeSpec | None, BeforeValidator(_refuse_path)]
+Code = Annotated[CodeSpec | None, BeforeValidator(_reject_path)]
 
 
 def path_problem(path: str) -> str:

@@ -55,7 +55,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 LOGIN_URL = "/login"
-CSRF_FAILURE_VIEW = "berth.server.web.authentication.refusals.csrf_failure"
+CSRF_FAILURE_VIEW = "berth.server.web.authentication.rejections.csrf_failure"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login"
 AUTH_PASSWORD_VALIDATORS = [

@@ -105,7 +105,7 @@ class ServiceErrorPages:
         if getattr(request, "htmx", False) or not request.accepts("text/html"):
             response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8")
         else:
-            response = render(request, "web/refusal.html", {"error": error})
+            response = render(request, "web/rejection.html", {"error": error})
         response.status_code = error.status
         response.headers["Cache-Control"] = "no-store, private"  # the page shows who is signed in
         return response

@@ -43,7 +43,7 @@ TONES = {
     "submitted": "good",
     "queued": "info",
     "skipped": "warn",
-    "refused": "bad",
+    "rejected": "bad",
     # states of inference engines and scale requests
     "PENDING": "warn",
     "CREATING": "info",

@@ -14,7 +14,7 @@ _STATUS_KINDS = {
     401: Kind.CREDENTIALS, 403: Kind.CREDENTIALS, 511: Kind.CREDENTIALS, 404: Kind.SETTINGS,
     429: Kind.THROTTLED, 502: Kind.TIMEOUT, 503: Kind.TIMEOUT, 504: Kind.TIMEOUT,
 }  # fmt: skip
-REFUSED = (
+REJECTED = (
     "rejects the token of the user {user}. Create another with `scontrol token username={user} "
     "lifespan=SECONDS`, and set it with `berth pool edit POOL --slurm-token FILE`"
 )
@@ -42,7 +42,7 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
     """Return the error for a response that reports a failure. The message never contains the token."""
     status_kind = _STATUS_KINDS.get(response.status)
     if status_kind is Kind.CREDENTIALS:
-        return ProviderError(Kind.CREDENTIALS, f"{server.place} {REFUSED.format(user=server.user)}")
+        return ProviderError(Kind.CREDENTIALS, f"{server.place} {REJECTED.format(user=server.user)}")
     if not errors:
         message = f"{server.place} responds with status {response.status}"
         if status_kind is Kind.SETTINGS:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pools.runtimes.base import ChannelRefused, LogChunk, RuntimeFailure, StopNotice
+from pools.runtimes.base import ChannelRejected, LogChunk, RuntimeFailure, StopNotice
 from pools.runtimes.ray.node.copying import copy_between
 from pools.runtimes.ray.node.pods import NodePods
 from pools.runtimes.wire import (
@@ -74,8 +74,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._open_channel(str(body["pod_id"]))
                 return
             result = self._call(self.path.strip("/"), body)
-        except ChannelRefused as refusal:
-            self._respond(409, str(refusal).encode())
+        except ChannelRejected as rejection:
+            self._respond(409, str(rejection).encode())
         except (KeyError, TypeError, ValueError) as error:
             self._respond(422, str(error).encode())
         except (RuntimeFailure, OSError) as error:

@@ -166,9 +166,9 @@ def test_cost_uses_the_pools_price_and_is_unknown_without_a_price(stage: Stage) 
     ],
 )
 def test_error_for_an_invalid_query_names_the_parameter(words: dict[str, Any], path: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
-    assert [problem.path for problem in refused.value.problems] == [path]
+    assert [problem.path for problem in rejected.value.problems] == [path]
 
 
 @pytest.mark.heavy

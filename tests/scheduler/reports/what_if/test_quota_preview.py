@@ -149,9 +149,9 @@ def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> Non
     for who, entries in (("carol", [vision]), ("dave", [vision]), ("bob", [vision, research])):
         with pytest.raises(Forbidden):
             preview_impact(full_stage, build_draft(*entries), who)
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         preview_impact(full_stage, build_draft(vision), "frank")
-    assert refused.value.problems[0].path == "changes[0].project"
+    assert rejected.value.problems[0].path == "changes[0].project"
 
 
 def test_preview_only_counts_effects_on_invisible_workloads(full_stage: Stage) -> None:
@@ -176,15 +176,15 @@ def test_every_error_of_a_draft_has_its_path(full_stage: Stage) -> None:
         quota_change("project", "vision", gpu=1),
         "nonsense",
     )
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         preview_impact(full_stage, document)
-    messages = {problem.path: problem.message for problem in refused.value.problems}
+    messages = {problem.path: problem.message for problem in rejected.value.problems}
     assert messages["changes[0].project"] == "does not exist"
     assert {"changes[1].pool", "changes[1].set.gpu", "changes[1].set.colour", "changes[2]", "changes[3]",
             "changes[5]", "changes[6]"} <= messages.keys()  # fmt: skip
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         preview_impact(full_stage, build_draft(quota_change("project", "vision", gpu=8, limit={"gpu": 4})))
-    assert [problem.path for problem in refused.value.problems] == ["changes[0].set.gpu"]
+    assert [problem.path for problem in rejected.value.problems] == ["changes[0].set.gpu"]
 
 
 def test_etag_contains_the_quota_versions(full_stage: Stage) -> None:

@@ -160,8 +160,8 @@ def test_smallest_change_is_computed_once_per_cluster_state(
 def test_scheduler_process_never_searches_for_the_smallest_change(
     held: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise AssertionError("the scheduler searched for a change")
 
-    monkeypatch.setattr(search, "_Runs", refuse)
+    monkeypatch.setattr(search, "_Runs", reject)
     pending(held)

@@ -254,7 +254,7 @@ def create(
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
         print_message(f"{name} was created, but the connection broke before the secret arrived: revoke it")
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
     if expires == "never" and token.expires_at:
         print_message(f"{name} expires with the current token, {format_time(token.expires_at)}")
     show_one(token, output, lambda _: print(token.token))

@@ -127,7 +127,7 @@ def issue(
         token = client.node_pools.issue_join_token(pool, machines=machines, seconds=lifetime, comment=comment)
     if token.token is None:
         print_message(f"token {token.id} was issued, but the connection broke first: revoke it")
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
     show_one(token, output, lambda _: print(token.token))
 
 

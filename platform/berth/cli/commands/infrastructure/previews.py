@@ -72,7 +72,7 @@ def confirm_creation(
             f"Pool {safe(name)} was not created. Fix the errors, or pass --yes to create it anyway.",
             file=sys.stderr,
         )
-        raise typer.Exit(ExitCode.REFUSED)
+        raise typer.Exit(ExitCode.REJECTED)
 
 
 def accept_host_keys(

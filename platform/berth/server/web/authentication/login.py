@@ -41,15 +41,17 @@ class SignIn(LoginView):
         try:
             attempt = count_attempt(request, request.POST.get("username", ""))
         except RateLimited as error:
-            return self._respond_refused(error)
+            return self._respond_rejected(error)
         response = super().post(request, *args, **kwargs)
         if is_form_accepted(response):
             attempt.succeeded()
         return response
 
-    def _respond_refused(self, error: RateLimited) -> HttpResponse:
+    def _respond_rejected(self, error: RateLimited) -> HttpResponse:
         form: Form = self.get_form_class()(self.request)
-        response = self.render_to_response(self.get_context_data(form=form, refused=error.detail), status=429)
+        response = self.render_to_response(
+            self.get_context_data(form=form, rejected=error.detail), status=429
+        )
         response.headers["Retry-After"] = str(error.retry_after)
         return response
 
@@ -66,11 +68,11 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))
     if not admin.site.has_permission(request):
-        raise Forbidden(explain_admin_site_refusal(request.user))
+        raise Forbidden(explain_admin_site_rejection(request.user))
     return redirect("admin:index")
 
 
-def explain_admin_site_refusal(user: User) -> str:
+def explain_admin_site_rejection(user: User) -> str:
     if not is_platform_admin(Actor.for_user(user)):
         return f"The admin site is for platform admins. {explain_missing_platform_role()}"
     return (

@@ -24,7 +24,7 @@ from projects.services.people.identities import user_for_claims
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"
 UNREACHABLE = "The single sign-on provider cannot be reached. Try again in a moment."
-REFUSED = "The single sign-on provider rejected the sign-in: {reason}"
+REJECTED = "The single sign-on provider rejected the sign-in: {reason}"
 MISMATCH = "The provider's response does not match the sign-in request. Sign in again."
 TIMEOUT_SECONDS = 10
 
@@ -42,10 +42,10 @@ def begin(request: HttpRequest) -> HttpResponse:
         spend("login", f"single sign-on of {client_address(request)}")
         response: HttpResponse = provider().authorize_redirect(request, _redirect_url(request))
     except RateLimited as error:
-        return _render_refusal(request, error.detail, 429)
+        return _render_rejection(request, error.detail, 429)
     except (RequestException, OAuthError, ValueError, KeyError) as error:
         log.warning("single sign-on could not start", error=f"{type(error).__name__}: {error}"[:300])
-        return _render_refusal(request, UNREACHABLE, 502)
+        return _render_rejection(request, UNREACHABLE, 502)
     return response
 
 
@@ -58,7 +58,7 @@ def end(request: HttpRequest) -> HttpResponse:
         token = provider().authorize_access_token(request)
         claims: Any = token.get("userinfo")
         if not claims or not claims.get("sub"):
-            return _render_refusal(request, MISMATCH, 403)
+            return _render_rejection(request, MISMATCH, 403)
         user = user_for_claims(
             claims,
             issuer=settings.BERTH_OIDC_ISSUER,
@@ -67,15 +67,15 @@ def end(request: HttpRequest) -> HttpResponse:
         )
     except RequestException as error:
         log.warning("single sign-on could not be completed", error=f"{type(error).__name__}: {error}"[:300])
-        return _render_refusal(request, UNREACHABLE, 502)
+        return _render_rejection(request, UNREACHABLE, 502)
     except OAuthError as error:
         reason = str(error.description or error.error or "no reason was given")[:200]
-        return _render_refusal(request, REFUSED.format(reason=reason), 403)
+        return _render_rejection(request, REJECTED.format(reason=reason), 403)
     except (JoseError, ValueError, KeyError) as error:
         log.warning("an ID token was rejected", error=f"{type(error).__name__}: {error}"[:300])
-        return _render_refusal(request, MISMATCH, 403)
+        return _render_rejection(request, MISMATCH, 403)
     except BerthError as error:
-        return _render_refusal(request, error.detail, error.status)
+        return _render_rejection(request, error.detail, error.status)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     return redirect(next_url)
 
@@ -118,5 +118,5 @@ def _redirect_url(request: HttpRequest) -> str:
     return f"{public}{path}" if public else request.build_absolute_uri(path)
 
 
-def _render_refusal(request: HttpRequest, reason: str, status: int) -> HttpResponse:
-    return render(request, "web/sso_refused.html", {"reason": reason}, status=status)
+def _render_rejection(request: HttpRequest, reason: str, status: int) -> HttpResponse:
+    return render(request, "web/sso_rejected.html", {"reason": reason}, status=status)

@@ -11,7 +11,7 @@ TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "st
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
 
-def find_refusal(order: PodOrder) -> str:
+def find_rejection(order: PodOrder) -> str:
     """Return why the pod can never start on Kubernetes, or an empty string."""
     if not order.image:
         return "pods on Kubernetes need a container image. Set `image` in the workload"
@@ -23,7 +23,7 @@ def find_refusal(order: PodOrder) -> str:
     return ""
 
 
-def permanent_refusal(error: ApiError) -> str:
+def permanent_rejection(error: ApiError) -> str:
     """Return why the API server will never accept the pod, or an empty string if it may accept it later.
 
     Missing permissions may be granted, quotas may be raised, and a namespace that is being terminated may be
@@ -36,7 +36,7 @@ def permanent_refusal(error: ApiError) -> str:
     return ""
 
 
-def temporary_refusal(error: ApiError, namespace: str) -> str:
+def temporary_rejection(error: ApiError, namespace: str) -> str:
     """Return why the API server rejects the pod for now, or an empty string for other errors.
 
     An admission webhook that does not respond is reported as an internal error.

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from berth.core.errors import BerthError, Forbidden
-from berth.server.web.authentication.login import explain_admin_site_refusal
+from berth.server.web.authentication.login import explain_admin_site_rejection
 from projects.access import is_platform_admin
 from projects.actor import Actor
 
@@ -29,19 +29,19 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
     elif is_platform_admin(Actor.for_user(user)) and admin.site.has_permission(request):
         detail = READ_ONLY
     else:
-        detail = explain_admin_site_refusal(user)
-    return _refusal_page(request, Forbidden(detail))
+        detail = explain_admin_site_rejection(user)
+    return _rejection_page(request, Forbidden(detail))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Return the page for a form without a valid CSRF token. `reason` is for developers."""
-    return _refusal_page(request, ExpiredForm(FORM_EXPIRED))
+    return _rejection_page(request, ExpiredForm(FORM_EXPIRED))
 
 
-def _refusal_page(request: HttpRequest, error: BerthError) -> HttpResponse:
+def _rejection_page(request: HttpRequest, error: BerthError) -> HttpResponse:
     if getattr(request, "htmx", False) or not request.accepts("text/html"):
         response = HttpResponse(error.detail, content_type="text/plain; charset=utf-8", status=error.status)
     else:
-        response = render(request, "web/refusal.html", {"error": error}, status=error.status)
+        response = render(request, "web/rejection.html", {"error": error}, status=error.status)
     response.headers["Cache-Control"] = "no-store, private"  # the page shows who is signed in
     return response

@@ -23,7 +23,7 @@ from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
 from scheduler.engine.explain.shortage import explain_shortage
-from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
+from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 
 Reasons = Mapping[Reason, Numbers]
 Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # workload, queue position and blockers
@@ -52,7 +52,7 @@ class ReportedGroup(PendingGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRefusals:
+class PoolRejections:
     pool: str
     groups: Sequence[ReportedGroup]
     own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
@@ -62,11 +62,11 @@ class PoolRefusals:
     # Contains only the workload that nodes are held for, if its start time is known.
     expected_starts: Mapping[str, int]
 
-    def expand(self) -> Iterator[Refusal]:
+    def expand(self) -> Iterator[Rejection]:
         """Yield rejections in queue order, then the rejections of gangs that are not queued."""
         keys = {group: _format_queue_keys(group) for group in self.groups}
         for group, gang, position, blockers in self._placed():
-            yield self._refusal(gang, blockers, position, () if group is None else keys[group])
+            yield self._rejection(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection that `expand` yields."""
@@ -111,13 +111,13 @@ class PoolRefusals:
     def _is_queued(self, gang: Gang, blockers: tuple[Blocker, ...]) -> bool:
         return gang.name not in self.reserved and is_schedulable(blockers)
 
-    def _refusal(
+    def _rejection(
         self, gang: Gang, blockers: tuple[Blocker, ...], position: int | None, key: tuple[str, ...]
-    ) -> Refusal:
+    ) -> Rejection:
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_format_utc(workload.submitted)}", gang.name)
         start = self.expected_starts.get(gang.name)
-        return Refusal(gang.name, blockers, position, key, start, self.pool)
+        return Rejection(gang.name, blockers, position, key, start, self.pool)
 
 
 def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
@@ -168,7 +168,7 @@ def _heap_entry(account: QueueAccount, entry: Entry, rest: Iterator[Entry]) -> H
     return key, submitted, account.created, account.name, account, entry, rest
 
 
-def collect_refusals(board: Board) -> PoolRefusals:
+def collect_rejections(board: Board) -> PoolRejections:
     """Return the rejections of a pool, with at least one reason for every pending gang."""
     for group in find_pending_groups(board):
         if not group.reasons:
@@ -186,12 +186,12 @@ def collect_refusals(board: Board) -> PoolRefusals:
     ]
     expected_starts = _expected_starts(board)
     ungrouped = [
-        board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None
+        board.gangs[name] for name in sorted(board.cycle.rejections) if board.gangs[name].group is None
     ]
-    return PoolRefusals(
+    return PoolRejections(
         board.pool.name,
         [group for group in groups if group is not None],
-        {**board.cycle.refusals, **_reasons_with_hold(board, groups)},
+        {**board.cycle.rejections, **_reasons_with_hold(board, groups)},
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
         frozenset(name for name in board.cycle.reserved_only if _has_pods(board, name)),
@@ -212,7 +212,7 @@ def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> 
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
     if hold is None or reported is None:
         return {}
-    reasons = {**reported.reasons, **board.cycle.refusals.get(hold.name, {})}
+    reasons = {**reported.reasons, **board.cycle.rejections.get(hold.name, {})}
     for reason in reasons.keys() & MISSING_CAPACITY:
         reasons[reason] = {**reasons[reason], "held_nodes": len(hold.nodes)}
     return {hold.name: reasons}
@@ -255,23 +255,23 @@ def _format_utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def _renumber(refusals: Iterable[Refusal]) -> Iterator[Refusal]:
+def _renumber(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
     """Renumber queue positions, so that workloads of several pools leave no gaps."""
     positions: dict[str, int] = {}
-    for refusal in refusals:
-        if refusal.position is None:
-            yield refusal
+    for rejection in rejections:
+        if rejection.position is None:
+            yield rejection
             continue
-        position = positions[refusal.pool] = positions.get(refusal.pool, 0) + 1
-        yield refusal if position == refusal.position else replace(refusal, position=position)
+        position = positions[rejection.pool] = positions.get(rejection.pool, 0) + 1
+        yield rejection if position == rejection.position else replace(rejection, position=position)
 
 
-class Refusals(Sequence[Refusal]):
+class Rejections(Sequence[Rejection]):
     """One rejection per workload, from the pool with the least dominant reason."""
 
-    def __init__(self, pools: Sequence[PoolRefusals]) -> None:
+    def __init__(self, pools: Sequence[PoolRejections]) -> None:
         self._pools = pools
-        self._ready: list[Refusal] = []
+        self._ready: list[Rejection] = []
         self._left = self._expand_all()
 
     def expand(self, count: int) -> bool:
@@ -291,30 +291,32 @@ class Refusals(Sequence[Refusal]):
         """
         if len(self._pools) == 1 and "_expanded" not in vars(self):
             return self._pools[0].positions()
-        return ((refusal.workload, refusal.position, refusal.blockers) for refusal in self._expanded)
+        return ((rejection.workload, rejection.position, rejection.blockers) for rejection in self._expanded)
 
-    def _expand_all(self) -> Iterator[Refusal]:
+    def _expand_all(self) -> Iterator[Rejection]:
         return chain.from_iterable(pool.expand() for pool in self._pools)
 
     @cached_property
-    def _expanded(self) -> tuple[Refusal, ...]:
-        refusals = [*self._ready, *self._left]
+    def _expanded(self) -> tuple[Rejection, ...]:
+        rejections = [*self._ready, *self._left]
         self._ready = []
         if len(self._pools) == 1:
-            return tuple(refusals)
-        best: dict[str, Refusal] = {}
-        for refusal in sorted(refusals, key=lambda r: -dominance(r.blockers[0].reason)):
-            best.setdefault(refusal.workload, refusal)
-        return tuple(_renumber(refusal for refusal in refusals if best[refusal.workload] is refusal))
+            return tuple(rejections)
+        best: dict[str, Rejection] = {}
+        for rejection in sorted(rejections, key=lambda r: -dominance(r.blockers[0].reason)):
+            best.setdefault(rejection.workload, rejection)
+        return tuple(
+            _renumber(rejection for rejection in rejections if best[rejection.workload] is rejection)
+        )
 
     @overload
-    def __getitem__(self, at: int) -> Refusal: ...
+    def __getitem__(self, at: int) -> Rejection: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Refusal]: ...
-    def __getitem__(self, at: int | slice) -> Refusal | Sequence[Refusal]:
+    def __getitem__(self, at: slice) -> Sequence[Rejection]: ...
+    def __getitem__(self, at: int | slice) -> Rejection | Sequence[Rejection]:
         return self._expanded[at]
 
-    def __iter__(self) -> Iterator[Refusal]:
+    def __iter__(self) -> Iterator[Rejection]:
         return iter(self._expanded)
 
     def __len__(self) -> int:
