@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from berth.core.clock import Clock
-from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.base import PodReport, PodSpec, PodState
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime, Lifetime
 
@@ -27,7 +27,7 @@ def runtime(clock: Clock) -> "TimedRuntime":
     return TimedRuntime(clock)
 
 
-def lifetime(order: PodOrder) -> Lifetime:
+def lifetime(order: PodSpec) -> Lifetime:
     return Lifetime(float(order.env.get("SECONDS", FOREVER)))
 
 

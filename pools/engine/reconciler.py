@@ -24,7 +24,7 @@ class Fleet:
 
     `queued` contains the pending nodes whose launch request waits in the provider's queue. `retiring` nodes
     are drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
-    launch request. `may_order` is False while the pool is paused or waits after a failed request.
+    launch request. `may_launch` is False while the pool is paused or waits after a failed request.
     """
 
     desired: int
@@ -33,7 +33,7 @@ class Fleet:
     draining: frozenset[int] = frozenset()
     retiring: frozenset[int] = frozenset()
     in_flight: int = 0
-    may_order: bool = True
+    may_launch: bool = True
     may_drain: bool = True
     queued: frozenset[int] = frozenset()
 
@@ -55,12 +55,12 @@ class Fleet:
     def with_desired(self, desired: int) -> "Fleet":
         return replace(self, desired=desired)
 
-    def after_order(self, order: "Order") -> "Fleet":
-        return replace(self, in_flight=order.count)
+    def after_launch(self, launch: "Launch") -> "Fleet":
+        return replace(self, in_flight=launch.count)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Launch:
     """Command to request `count` instances with consecutive ordinals from `start_ordinal`."""
 
     count: int
@@ -100,7 +100,7 @@ class Step:
     blocked: tuple[int, ...] = ()
 
 
-Command = Order | Drain | CancelQueued | UndoDrain
+Command = Launch | Drain | CancelQueued | UndoDrain
 
 
 def next_step(
@@ -116,10 +116,10 @@ def next_step(
     if fleet.desired > len(fleet.current) and fleet.draining:
         fleet, reverted = _undo_drains(fleet)
         commands.append(reverted)
-    if _needs_nodes(fleet) and not fleet.in_flight and fleet.may_order:
-        order = _next_order(fleet)
-        fleet = fleet.after_order(order)
-        commands.append(order)
+    if _needs_nodes(fleet) and not fleet.in_flight and fleet.may_launch:
+        launch = _next_launch(fleet)
+        fleet = fleet.after_launch(launch)
+        commands.append(launch)
     elif withdrawn := _surplus_in_queue(fleet):
         fleet = replace(fleet, pending=fleet.pending - set(withdrawn), queued=fleet.queued - set(withdrawn))
         commands.append(CancelQueued(withdrawn))
@@ -171,9 +171,9 @@ def _needs_nodes(fleet: Fleet) -> bool:
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
-def _next_order(fleet: Fleet) -> Order:
+def _next_launch(fleet: Fleet) -> Launch:
     """Return a request for the head if it is missing, otherwise for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)
-    return Order(count, start)
+    return Launch(count, start)

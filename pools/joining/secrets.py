@@ -14,7 +14,7 @@ SALT = "berth.pools.joining"
 TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
-def for_order(pool: str, client_token: str) -> str:
+def for_launch_request(pool: str, client_token: str) -> str:
     """Return the secret that a launch request's machines use to join."""
     return _sign("order", f"{pool}.{client_token}")
 

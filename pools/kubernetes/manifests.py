@@ -24,7 +24,7 @@ from pools.kubernetes.files.container import (
 )
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
-from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.base import PodSpec, VolumeMount
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.code import VARIABLE as CODE_VARIABLE
 from pools.runtimes.shim.secrets import INSIDE as SECRETS_DIRECTORY
@@ -65,43 +65,43 @@ def namespace_manifest(name: str, installation: str, project: str) -> Manifest:
 
 
 def pod_manifest(
-    order: PodOrder, namespace: str, node: str, installation: str, settings: KubernetesSettings
+    pod_spec: PodSpec, namespace: str, node: str, installation: str, settings: KubernetesSettings
 ) -> Manifest:
-    mounts, volumes = _storage(order, settings.workspaces)
+    mounts, volumes = _storage(pod_spec, settings.workspaces)
     container = {
         "name": CONTAINER,
-        "image": order.image,
-        "imagePullPolicy": PULL_POLICIES[order.image_pull_policy],
-        **({"command": [_literal(part) for part in order.command]} if order.command else {}),
-        "env": _environment(order),
-        "workingDir": _start_directory(order),
-        "resources": _resources(order, settings.gpu_resource),
+        "image": pod_spec.image,
+        "imagePullPolicy": PULL_POLICIES[pod_spec.image_pull_policy],
+        **({"command": [_literal(part) for part in pod_spec.command]} if pod_spec.command else {}),
+        "env": _environment(pod_spec),
+        "workingDir": _start_directory(pod_spec),
+        "resources": _resources(pod_spec, settings.gpu_resource),
         "volumeMounts": mounts,
         "securityContext": {"allowPrivilegeEscalation": False},
     }
     receiver = code_container(container, CODE_ENVIRONMENT, settings.gpu_resource)
-    grace, wanted = max(order.grace_seconds, 1), wanted_files(order)
+    grace, wanted = max(pod_spec.grace_seconds, 1), wanted_files(pod_spec)
     containers, annotations = [container], {}
     if wanted is not None:
         containers.append(files_container(container, CODE_ENVIRONMENT, grace))
         annotations[FILES_ANNOTATION] = encode_wanted(wanted)
         grace += COPY_SECONDS
-    pull_secrets = [{"name": pull_secret_name(order.pod_id)}] if order.registry_auth else []
+    pull_secrets = [{"name": pull_secret_name(pod_spec.pod_id)}] if pod_spec.registry_auth else []
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": order.pod_id,
+            "name": pod_spec.pod_id,
             "namespace": namespace,
             "labels": {
                 "app.kubernetes.io/managed-by": "berth",
                 INSTALLATION_LABEL: installation,
-                POOL_LABEL: order.pool,
-                PROJECT_LABEL: order.project,
-                WORKLOAD_LABEL: order.workspace,
+                POOL_LABEL: pod_spec.pool,
+                PROJECT_LABEL: pod_spec.project,
+                WORKLOAD_LABEL: pod_spec.workspace,
             },
             "annotations": {
-                INSTANCE_ANNOTATION: order.instance_id, "berth.dev/name": order.name, **annotations,
+                INSTANCE_ANNOTATION: pod_spec.instance_id, "berth.dev/name": pod_spec.name, **annotations,
             },
         },
         "spec": {
@@ -114,24 +114,24 @@ def pod_manifest(
             "affinity": _affinity(node),
             "tolerations": [rule.manifest() for rule in settings.tolerations],
             "imagePullSecrets": pull_secrets,
-            **({"initContainers": [receiver]} if order.code_url else {}),
+            **({"initContainers": [receiver]} if pod_spec.code_url else {}),
             "containers": containers,
             "volumes": volumes,
         },
     }  # fmt: skip
 
 
-def secret_manifests(order: PodOrder, namespace: str, pod_uid: str) -> list[Manifest]:
+def secret_manifests(pod_spec: PodSpec, namespace: str, pod_uid: str) -> list[Manifest]:
     """Return the secrets of a pod. The pod owns its secrets, so the cluster deletes both together."""
     contents = {}
-    if order.secret_env or order.secret_files:
-        data = {_variable_key(name): value for name, value in order.secret_env.items()}
-        data |= {_file_key(name): value for name, value in order.secret_files.items()}
-        contents[order.pod_id] = "Opaque", data
-    if order.registry_auth:
-        data = {".dockerconfigjson": order.registry_auth}
-        contents[pull_secret_name(order.pod_id)] = "kubernetes.io/dockerconfigjson", data
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": order.pod_id, "uid": pod_uid}
+    if pod_spec.secret_env or pod_spec.secret_files:
+        data = {_variable_key(name): value for name, value in pod_spec.secret_env.items()}
+        data |= {_file_key(name): value for name, value in pod_spec.secret_files.items()}
+        contents[pod_spec.pod_id] = "Opaque", data
+    if pod_spec.registry_auth:
+        data = {".dockerconfigjson": pod_spec.registry_auth}
+        contents[pull_secret_name(pod_spec.pod_id)] = "kubernetes.io/dockerconfigjson", data
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_spec.pod_id, "uid": pod_uid}
     return [
         {
             "apiVersion": "v1", "kind": "Secret", "type": kind, "immutable": True,
@@ -146,28 +146,28 @@ def pull_secret_name(pod_id: str) -> str:
     return f"{pod_id}-pull"
 
 
-def _start_directory(order: PodOrder) -> str:
+def _start_directory(pod_spec: PodSpec) -> str:
     """Return the working directory.
 
     A relative path starts in the directory of the code, or in the workspace if the pod has no code.
     """
-    if order.start_in:
-        return f"{WORKSPACE}/{order.start_in}"
-    base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if order.code_url else WORKSPACE
-    return posixpath.join(base, order.working_dir) if order.working_dir else base
+    if pod_spec.start_in:
+        return f"{WORKSPACE}/{pod_spec.start_in}"
+    base = f"{POD_DIRECTORY}/{CODE_DIRECTORY}" if pod_spec.code_url else WORKSPACE
+    return posixpath.join(base, pod_spec.working_dir) if pod_spec.working_dir else base
 
 
-def _environment(order: PodOrder) -> list[Manifest]:
+def _environment(pod_spec: PodSpec) -> list[Manifest]:
     own = {
         "BERTH_WORKSPACE": WORKSPACE,
         "BERTH_POD_DIR": POD_DIRECTORY,
-        **({CODE_VARIABLE: f"{POD_DIRECTORY}/{CODE_DIRECTORY}"} if order.code_url else {}),
-        **({SECRETS_VARIABLE: SECRETS_DIRECTORY} if order.secret_files else {}),
-        **({} if order.devices else {VISIBLE_DEVICES: NO_DEVICES}),
+        **({CODE_VARIABLE: f"{POD_DIRECTORY}/{CODE_DIRECTORY}"} if pod_spec.code_url else {}),
+        **({SECRETS_VARIABLE: SECRETS_DIRECTORY} if pod_spec.secret_files else {}),
+        **({} if pod_spec.devices else {VISIBLE_DEVICES: NO_DEVICES}),
     }
-    plain = {**{name: value for name, value in order.env.items() if name != VISIBLE_DEVICES}, **own}
-    addresses = [name for name in order.address_env if name != VISIBLE_DEVICES]
-    secrets = [name for name in order.secret_env if name not in (VISIBLE_DEVICES, *addresses)]
+    plain = {**{name: value for name, value in pod_spec.env.items() if name != VISIBLE_DEVICES}, **own}
+    addresses = [name for name in pod_spec.address_env if name != VISIBLE_DEVICES]
+    secrets = [name for name in pod_spec.secret_env if name not in (VISIBLE_DEVICES, *addresses)]
     address = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
         *({"name": name, "valueFrom": address} for name in addresses),
@@ -177,7 +177,10 @@ def _environment(order: PodOrder) -> list[Manifest]:
             if name not in secrets and name not in addresses
         ),
         *(
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": order.pod_id, "key": _variable_key(name)}}}
+            {
+                "name": name,
+                "valueFrom": {"secretKeyRef": {"name": pod_spec.pod_id, "key": _variable_key(name)}},
+            }
             for name in secrets
         ),
     ]
@@ -188,17 +191,17 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _resources(order: PodOrder, gpu_resource: str) -> Manifest:
+def _resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
     """Return requests and limits. If a resource has no limit, its request is the limit."""
-    cpu, memory = f"{order.cpu_milli}m", f"{order.memory_mib}Mi"
+    cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}
-    if order.cpu_limit_milli or order.cpu_milli:
-        limits["cpu"] = f"{order.cpu_limit_milli or order.cpu_milli}m"
-    if order.memory_limit_mib or order.memory_mib:
-        limits["memory"] = f"{order.memory_limit_mib or order.memory_mib}Mi"
-    if order.devices:
-        requests[gpu_resource] = limits[gpu_resource] = str(len(order.devices))
+    if pod_spec.cpu_limit_milli or pod_spec.cpu_milli:
+        limits["cpu"] = f"{pod_spec.cpu_limit_milli or pod_spec.cpu_milli}m"
+    if pod_spec.memory_limit_mib or pod_spec.memory_mib:
+        limits["memory"] = f"{pod_spec.memory_limit_mib or pod_spec.memory_mib}Mi"
+    if pod_spec.devices:
+        requests[gpu_resource] = limits[gpu_resource] = str(len(pod_spec.devices))
     return {"requests": requests, "limits": limits}
 
 
@@ -209,10 +212,10 @@ def _affinity(node: str) -> Manifest:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _storage(order: PodOrder, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
+def _storage(pod_spec: PodSpec, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
     """Return the mounts and volumes of a pod: its own directories, secret files and declared volumes."""
-    disk_limit = {"sizeLimit": f"{order.workspace_limit_mib}Mi"} if order.workspace_limit_mib else {}
-    memory_limit = {"sizeLimit": f"{order.memory_limit_mib}Mi"} if order.memory_limit_mib else {}
+    disk_limit = {"sizeLimit": f"{pod_spec.workspace_limit_mib}Mi"} if pod_spec.workspace_limit_mib else {}
+    memory_limit = {"sizeLimit": f"{pod_spec.memory_limit_mib}Mi"} if pod_spec.memory_limit_mib else {}
     volumes: list[Manifest] = [
         {"name": "pod", "emptyDir": disk_limit},
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", **memory_limit}},
@@ -220,20 +223,20 @@ def _storage(order: PodOrder, workspaces: Workspaces | None) -> tuple[list[Manif
     ]
     workspace: Manifest = {"name": "workspace", "mountPath": WORKSPACE}
     if workspaces is not None:
-        workspace["subPath"] = order.workspace
+        workspace["subPath"] = pod_spec.workspace
     mounts = [
         {"name": "pod", "mountPath": POD_DIRECTORY},
         {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
         workspace,
     ]
-    for number, volume in enumerate(order.volumes):
+    for number, volume in enumerate(pod_spec.volumes):
         volumes.append({"name": f"volume-{number}", **_volume_source(volume)})
         mounts.append(
             {"name": f"volume-{number}", "mountPath": volume.path, "readOnly": not volume.is_writable}
         )
-    if order.secret_files:
-        items = [{"key": _file_key(name), "path": name} for name in order.secret_files]
-        secret = {"secretName": order.pod_id, "items": items, "defaultMode": 0o444}
+    if pod_spec.secret_files:
+        items = [{"key": _file_key(name), "path": name} for name in pod_spec.secret_files]
+        secret = {"secretName": pod_spec.pod_id, "items": items, "defaultMode": 0o444}
         volumes.append({"name": "secrets", "secret": secret})
         mounts.append({"name": "secrets", "mountPath": SECRETS_DIRECTORY, "readOnly": True})
     return mounts, volumes

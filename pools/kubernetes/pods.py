@@ -23,7 +23,7 @@ from pools.kubernetes.logs.stream import LogFollowers, fetch_log
 from pools.kubernetes.manifests import pod_manifest, secret_manifests
 from pools.kubernetes.rejections import find_rejection, permanent_rejection, temporary_rejection
 from pools.kubernetes.reports import command_report, deleted_pod_report, read_report
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, RuntimeFailure, StartRejected
+from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, RuntimeFailure, StartRejected
 from pools.runtimes.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -48,61 +48,63 @@ class PodCalls:
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
 
-    def start(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
+    def start(self, pod_spec: PodSpec, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has since been stopped."""
-        entry = self._ledger.find(order.pod_id)
+        entry = self._ledger.find(pod_spec.pod_id)
         if entry is None or entry.ended is not None:
             return
-        if order.code_url:
-            self.code.expect(order, access.cluster.api, f"/api/v1/namespaces/{namespace}/pods/{order.pod_id}")
-        if order.pod_id in self._created:
+        if pod_spec.code_url:
+            self.code.expect(
+                pod_spec, access.cluster.api, f"/api/v1/namespaces/{namespace}/pods/{pod_spec.pod_id}"
+            )
+        if pod_spec.pod_id in self._created:
             return
-        if rejection := find_rejection(order):
-            self._fail(order.pod_id, rejection)
+        if rejection := find_rejection(pod_spec):
+            self._fail(pod_spec.pod_id, rejection)
             return
-        self._ledger.sync(order.pod_id)  # every pod in the cluster must have a record
-        with failures(order.pool):
+        self._ledger.sync(pod_spec.pod_id)  # every pod in the cluster must have a record
+        with failures(pod_spec.pool):
             try:
-                self._ensure_namespace(access.cluster, namespace, order.project)
+                self._ensure_namespace(access.cluster, namespace, pod_spec.project)
             except (ApiError, ForeignNamespace) as error:
                 if isinstance(error, ForeignNamespace) or error.status == 403:
                     raise StartRejected(f"the cluster rejects the project's namespace: {error}") from error
                 raise
-            self._create(order, access, namespace)
+            self._create(pod_spec, access, namespace)
 
-    def _create(self, order: PodOrder, access: PoolAccess, namespace: str) -> None:
+    def _create(self, pod_spec: PodSpec, access: PoolAccess, namespace: str) -> None:
         cluster, path = access.cluster, f"/api/v1/namespaces/{namespace}/pods"
-        node = order.instance_id.rpartition("/")[0]
-        manifest = pod_manifest(order, namespace, node, cluster.installation, access.settings)
+        node = pod_spec.instance_id.rpartition("/")[0]
+        manifest = pod_manifest(pod_spec, namespace, node, cluster.installation, access.settings)
         try:
             pod = cluster.api.create(path, manifest)
         except ApiError as error:
             if error.status == 409 and error.reason == "AlreadyExists":
-                pod = cluster.api.get(f"{path}/{order.pod_id}")
+                pod = cluster.api.get(f"{path}/{pod_spec.pod_id}")
                 if not cluster.mirror.is_own(pod):
                     raise RuntimeFailure(
-                        f"Namespace {namespace} has a pod {order.pod_id} that Berth did not create"
+                        f"Namespace {namespace} has a pod {pod_spec.pod_id} that Berth did not create"
                     ) from error
             elif error.status == 404:
                 self._namespaces.discard((cluster.api.server, namespace))
                 raise
             elif rejection := permanent_rejection(error):
-                self._fail(order.pod_id, rejection)
+                self._fail(pod_spec.pod_id, rejection)
                 return
             elif rejection := temporary_rejection(error, namespace):
                 raise StartRejected(rejection) from error
             else:
                 raise
         cluster.mirror.note(pod)
-        self._ledger.receive(order.pod_id)
+        self._ledger.receive(pod_spec.pod_id)
         self._notify()
-        for secret in secret_manifests(order, namespace, pod["metadata"]["uid"]):
+        for secret in secret_manifests(pod_spec, namespace, pod["metadata"]["uid"]):
             try:
                 cluster.api.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
             except ApiError as error:
                 if error.status != 409:
                     raise
-        self._created.add(order.pod_id)
+        self._created.add(pod_spec.pod_id)
 
     def _fail(self, pod_id: str, message: str) -> None:
         """Record the end of a pod that can never start."""

@@ -3,7 +3,7 @@
 import re
 
 from pools.kubernetes.api import ApiError
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 
 WHOLE_DEVICE = 1000
 # Phrases in 403 messages that are unrelated to the pod itself, so a later attempt may succeed.
@@ -11,13 +11,13 @@ TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "st
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 
 
-def find_rejection(order: PodOrder) -> str:
+def find_rejection(spec: PodSpec) -> str:
     """Return why the pod can never start on Kubernetes, or an empty string."""
-    if not order.image:
+    if not spec.image:
         return "pods on Kubernetes need a container image. Set `image` in the workload"
-    if order.devices and order.device_milli != WHOLE_DEVICE:
+    if spec.devices and spec.device_milli != WHOLE_DEVICE:
         return "Kubernetes assigns only whole GPUs. Request whole GPUs, or use another pool"
-    texts = [*order.command, *order.env.values(), *order.secret_env.values()]
+    texts = [*spec.command, *spec.env.values(), *spec.secret_env.values()]
     if any("\0" in text for text in texts):
         return "the command or a variable contains a NUL character"
     return ""

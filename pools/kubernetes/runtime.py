@@ -39,8 +39,8 @@ from pools.runtimes.base import (
     LogChunk,
     Measurements,
     PodCause,
-    PodOrder,
     PodReport,
+    PodSpec,
     PodState,
     RuntimeFailure,
     StopNotice,
@@ -104,25 +104,25 @@ class KubernetesRuntime(ReadsCopies):
         self._ports = cycle(ports)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def start(self, order: PodOrder) -> None:
-        if not self.ledger.has_ended(order.pod_id):
-            access, call = self._start_call(order)
-            self._call(order.pod_id, access, START, call)
+    def start(self, spec: PodSpec) -> None:
+        if not self.ledger.has_ended(spec.pod_id):
+            access, call = self._start_call(spec)
+            self._call(spec.pod_id, access, START, call)
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, spec: PodSpec) -> None:
         """Queue the start of a pod for its cluster's worker threads. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
-            if not self.ledger.has_ended(order.pod_id):
-                access, call = self._start_call(order)
-                access.cluster.worker.begin(order.pod_id, START, call)
+            if not self.ledger.has_ended(spec.pod_id):
+                access, call = self._start_call(spec)
+                access.cluster.worker.begin(spec.pod_id, START, call)
 
-    def _start_call(self, order: PodOrder) -> tuple[PoolAccess, Callable[[], None]]:
+    def _start_call(self, spec: PodSpec) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return a function that creates it."""
-        validate_name(order.workspace)
-        access = check_access(order.pool, self._shared_pools().get(order.pool))
-        namespace = namespace_name(access.cluster.installation, order.project)
-        self.ledger.place(order.pod_id, place(order.pool, namespace), order.workspace, received=False)
-        return access, partial(self._pods.start, order, access, namespace)
+        validate_name(spec.workspace)
+        access = check_access(spec.pool, self._shared_pools().get(spec.pool))
+        namespace = namespace_name(access.cluster.installation, spec.project)
+        self.ledger.place(spec.pod_id, place(spec.pool, namespace), spec.workspace, received=False)
+        return access, partial(self._pods.start, spec, access, namespace)
 
     def _shared_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the access to each pool's cluster, cached for calls in quick succession."""
@@ -324,12 +324,12 @@ class KubernetesRuntime(ReadsCopies):
     def open_port(self, pod_id: str, port: int) -> socket.socket:
         """Connect to a port of the pod through the API server. If nothing listens, the connection ends.
 
-        Raises ChannelRefused or RuntimeFailure.
+        Raises ChannelRejected or RuntimeFailure.
         """
         return CHANNELS.open_port(*self._running_pod(pod_id), port)
 
     def _running_pod(self, pod_id: str) -> tuple[Api, str]:
-        """Return the client for the pod's cluster, and the pod's path. Raises ChannelRefused."""
+        """Return the client for the pod's cluster, and the pod's path. Raises ChannelRejected."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRejected("it is not running")

@@ -43,7 +43,7 @@ class LocalProvider:
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         with self._locked():
-            path = self._order_path(order.pool, order.client_token)
+            path = self._request_path(order.pool, order.client_token)
             instances = _read_instances(path)
             if not instances:
                 instances = self._create_instances(order)
@@ -59,7 +59,7 @@ class LocalProvider:
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         ending = set(instance_ids)
         with self._locked():
-            for path in self._order_files(pool):
+            for path in self._request_files(pool):
                 before = _read_instances(path)
                 after = tuple(
                     replace(instance, state=InstanceState.GONE)
@@ -108,13 +108,13 @@ class LocalProvider:
         return f"this machine has {owned} ({len(self._free_devices())} free); a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
-        for path in self._order_files(pool):
+        for path in self._request_files(pool):
             yield from _read_instances(path)
 
-    def _order_files(self, pool: str) -> list[Path]:
+    def _request_files(self, pool: str) -> list[Path]:
         return sorted((self.root / pool).glob("*.json"))
 
-    def _order_path(self, pool: str, token: str) -> Path:
+    def _request_path(self, pool: str, token: str) -> Path:
         directory = self.root / pool
         directory.mkdir(exist_ok=True, mode=0o700)
         return directory / f"{token}.json"

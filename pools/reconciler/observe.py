@@ -12,7 +12,7 @@ from pools.providers.base import Instance, InstanceState, Interruption, Provider
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.capacity import store_capacity
 from pools.reconciler.rows import PassContext, clear_error, load_pool_nodes, lock_pool, record_error
-from pools.services.failed_boots import orders_are_delayed, record_failed_boot, reset_failed_boots
+from pools.services.failed_boots import launches_are_delayed, record_failed_boot, reset_failed_boots
 from pools.services.nodes import interrupt_node
 
 EXISTING = (InstanceState.QUEUED, InstanceState.BOOTING, InstanceState.READY)
@@ -68,7 +68,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
     """Clear the pool's error once the provider responds and no launch or termination is outstanding."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.nodes_desired > living and not orders_are_delayed(pool, context.now)):
+    if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
         return False
     return clear_error(pool)
 

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from pools.engine.victims import Work
 from pools.providers.base import Provider
-from pools.reconciler import observe, orders, steps, terminations
+from pools.reconciler import launches, observe, steps, terminations
 from pools.reconciler.rows import Fence, PassContext, load_active_nodes, load_pool
 
 STEPS_MAX = 8
@@ -45,7 +45,7 @@ def reconcile(
         has_changed = True
         pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)
     for _ in range(STEPS_MAX):
-        progress = orders.execute_order(pool, context)
+        progress = launches.execute_launch_request(pool, context)
         if progress:
             pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)
         progress |= steps.take_step(pool, nodes, context, work_to_lose or {})

@@ -12,7 +12,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Provider, ProviderError
-from pools.services.failed_boots import orders_are_delayed
+from pools.services.failed_boots import launches_are_delayed
 
 Fence = Callable[[], AbstractContextManager[None]]
 REPEAT_AFTER = timedelta(hours=1)
@@ -84,7 +84,9 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
         draining=by_scaling,
         retiring=frozenset(node.ordinal for node in nodes) - current - pending - by_scaling,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
-        may_order=not pool.paused and not retry_is_delayed(pool, now) and not orders_are_delayed(pool, now),
+        may_launch=not pool.paused
+        and not retry_is_delayed(pool, now)
+        and not launches_are_delayed(pool, now),
         may_drain=not pool.paused,
     )
 

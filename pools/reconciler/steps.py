@@ -56,7 +56,7 @@ def _apply_command(
     context: PassContext,
 ) -> None:
     match command:
-        case decisions.Order(count, start_ordinal):
+        case decisions.Launch(count, start_ordinal):
             pool.provisioning = {
                 "token": uuid.uuid4().hex,
                 "count": count,

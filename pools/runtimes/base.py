@@ -29,7 +29,7 @@ class VolumeMount:
 
 
 @dataclass(frozen=True)
-class PodOrder:
+class PodSpec:
     """Instruction to a runtime to run one pod. A restarted replica is a new pod with a new `pod_id`.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
@@ -247,10 +247,10 @@ class Runtime(PodFileReader, Protocol):
 
     starts_in_background: bool  # whether `begin_start` does anything
 
-    def start(self, order: PodOrder) -> None:
+    def start(self, spec: PodSpec) -> None:
         """Start the pod, possibly after this call has returned.
 
-        The command runs once the pod's specification is on disk.
+        The command runs once the pod spec is on disk.
 
         Idempotent by `pod_id`: a pod that runs or has ended is unchanged, and a pod that was stopped before
         it started never starts. If the command cannot be started, the pod's report says `start_failed`, or
@@ -259,7 +259,7 @@ class Runtime(PodFileReader, Protocol):
         """
         ...
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, spec: PodSpec) -> None:
         """Begin to start the pod in the background, if the runtime starts several pods at once.
 
         This method raises no errors. A later call of `start` for the pod waits for the result.
@@ -317,7 +317,7 @@ class Runtime(PodFileReader, Protocol):
 
         The socket carries the frames of `pools.runtimes.shim.channels.frames`. The first frame is the
         request. The command has the pod's namespaces, limits, user, variables and working directory. It ends,
-        with all processes that it started, when the socket is closed or the pod ends. Raises ChannelRefused,
+        with all processes that it started, when the socket is closed or the pod ends. Raises ChannelRejected,
         or RuntimeFailure if the runtime itself fails.
         """
         ...

@@ -18,8 +18,8 @@ from pools.runtimes.base import (
     LogChunk,
     Measurements,
     PodCause,
-    PodOrder,
     PodReport,
+    PodSpec,
     PodState,
     PodUsage,
     RuntimeFailure,
@@ -89,57 +89,55 @@ class LocalRuntime(LocalFiles):
         self._rendezvous, self._probe = PortAllocator(), probe or DeviceProbe()
         self._socket: socket.socket | None = None
 
-    def start(self, order: PodOrder) -> None:
-        pod = self._pod_dir(order.pod_id)
-        if self._saved_log(order.pod_id).exists():
+    def start(self, spec: PodSpec) -> None:
+        pod = self._pod_dir(spec.pod_id)
+        if self._saved_log(spec.pod_id).exists():
             return
         try:
             pod.create(durable=False)
             if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_shim():
                 return
             if not pod.has("order"):
-                if not self._write_order(pod, order):
+                if not self._write_pod_spec(pod, spec):
                     return
             elif self._predates_boot(pod):
                 return
-            if order.has_secrets:  # an earlier shim may have read and deleted the secrets before being killed
-                pod.secrets.store(dict(order.secret_env), dict(order.secret_files), order.download_secret)
-            if order.image:
-                pod.write_registry_auth(order.registry_auth)
-            self._spawn_shim(order.pod_id, pod)
+            if spec.has_secrets:  # an earlier shim may have read and deleted the secrets before being killed
+                pod.secrets.store(dict(spec.secret_env), dict(spec.secret_files), spec.download_secret)
+            if spec.image:
+                pod.write_registry_auth(spec.registry_auth)
+            self._spawn_shim(spec.pod_id, pod)
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, spec: PodSpec) -> None:
         """Do nothing, because this runtime starts pods one at a time."""
 
-    def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
-        workspace = self._workspaces / validate_name(order.workspace)
-        reason = self._enclosures.images.rejection(order) or self._enclosures.rejection(
-            order, self._workspaces
-        )
-        environment = self._environments / order.environment if order.environment else None
-        if order.image:
-            env = image_env(order, workspace, pod.work)
+    def _write_pod_spec(self, pod: PodDir, spec: PodSpec) -> bool:
+        workspace = self._workspaces / validate_name(spec.workspace)
+        reason = self._enclosures.images.rejection(spec) or self._enclosures.rejection(spec, self._workspaces)
+        environment = self._environments / spec.environment if spec.environment else None
+        if spec.image:
+            env = image_env(spec, workspace, pod.work)
         else:
-            env = pod_env(order, workspace, pod.work, environment=environment)
-        if order.code_url:
+            env = pod_env(spec, workspace, pod.work, environment=environment)
+        if spec.code_url:
             env[CODE_VARIABLE] = str(pod.work / CODE_DIRECTORY)
-        if order.secret_files:
-            is_inside = order.image or self.isolation.encloses
+        if spec.secret_files:
+            is_inside = spec.image or self.isolation.encloses
             env[VARIABLE] = INSIDE if is_inside else pod.secrets.files_directory
-        reason = reason or _spec_error(order, env) or _missing_environment(environment)
+        reason = reason or _spec_error(spec, env) or _missing_environment(environment)
         if not reason:
             workspace.mkdir(exist_ok=True, mode=0o700)
-            start = self._enclosures.start_directory(order, workspace)
+            start = self._enclosures.start_directory(spec, workspace)
             fields: Record = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
             fields += [("create_dir", str(start.created))] if start.created else []
-            fields += [("secrets", pod.secrets.home)] if order.has_secrets else []
-            fields += download_fields(order, self._volume_cache)
+            fields += [("secrets", pod.secrets.home)] if spec.has_secrets else []
+            fields += download_fields(spec, self._volume_cache)
             try:
-                fields += limit_fields(order, self.isolation)
-                fields += self._enclosures.fields(order, env, pod.path, start, environment)
-                pod.write_order(order, env, pod.work / start.path, fields)
+                fields += limit_fields(spec, self.isolation)
+                fields += self._enclosures.fields(spec, env, pod.path, start, environment)
+                pod.write_pod_spec(spec, env, pod.work / start.path, fields)
                 return True
             except (UnenforcedLimit, UnknownDevice, UnusableVolume, NotVisible) as error:
                 reason = str(error)
@@ -188,7 +186,7 @@ class LocalRuntime(LocalFiles):
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
-        # A pod with a stored order but no shim is reported as unknown. `start` resumes it.
+        # A pod with a stored spec but no shim is reported as unknown. `start` resumes it.
         return self._exit_report(pod) or self._running_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _exit_report(self, pod: PodDir) -> PodReport | None:
@@ -221,8 +219,8 @@ class LocalRuntime(LocalFiles):
         return self._exit_report(pod) or PodReport(PodState.UNKNOWN)
 
     def _predates_boot(self, pod: PodDir) -> bool:
-        order = pod.read("order")
-        return order is not None and order.get("boot") != boot_id()
+        spec = pod.read("order")
+        return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
         """Reap ended shims, except unreported ones that failed before they acquired their lock."""
@@ -358,23 +356,23 @@ def _missing_environment(environment: Path | None) -> str:
     return f"environment {environment.name[:12]} is missing on this machine; drain the node to replace it"
 
 
-def _spec_error(order: PodOrder, env: dict[str, str]) -> str:
-    if not (order.command or order.image) or (order.command and not order.command[0]):
+def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
+    if not (spec.command or spec.image) or (spec.command and not spec.command[0]):
         return "the command is empty"
-    texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
-    texts += [order.code_url, order.volumes_url, order.download_ca, order.download_secret]
+    texts = [*spec.command, *env, *env.values(), spec.working_dir or "", spec.start_in, spec.name]
+    texts += [spec.code_url, spec.volumes_url, spec.download_ca, spec.download_secret]
     if any("\0" in text for text in texts):
         return "the command, its environment, its code and its directory must not contain NUL"
-    if any("=" in name or not name for name in (*env, *order.secret_env)):
+    if any("=" in name or not name for name in (*env, *spec.secret_env)):
         return "variable names must not be empty or contain '='"
-    return _find_secrets_error(order)
+    return _find_secrets_error(spec)
 
 
-def _find_secrets_error(order: PodOrder) -> str:
+def _find_secrets_error(spec: PodSpec) -> str:
     """Return why the secrets cannot be delivered, without revealing their values."""
-    if any(not NAME.fullmatch(name) for name in order.secret_files):
+    if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"
-    texts = [*order.secret_env, *order.secret_env.values(), *order.secret_files.values()]
+    texts = [*spec.secret_env, *spec.secret_env.values(), *spec.secret_files.values()]
     if any("\0" in text for text in texts):
         return "secrets must not contain NUL"
     return ""

@@ -1,4 +1,4 @@
-"""Directory of a local pod: its order, its shim's lock and its exit record."""
+"""Directory of a local pod: its spec, its shim's lock and its exit record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, StopNotice
+from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, StopNotice
 from pools.runtimes.files.base import FilesGone
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
@@ -34,7 +34,7 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 class PodDir:
     """Directory of a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
 
-    The shim makes `order` durable before the command runs. After a power failure, `order` may be missing or
+    The shim makes `spec` durable before the command runs. After a power failure, `spec` may be missing or
     empty.
     """
 
@@ -90,17 +90,17 @@ class PodDir:
     def write(self, record: str, fields: Record) -> None:
         write_record(str(self.path / record), fields)
 
-    def write_order(self, order: PodOrder, env: dict[str, str], working_dir: Path, extra: Record) -> None:
+    def write_pod_spec(self, spec: PodSpec, env: dict[str, str], working_dir: Path, extra: Record) -> None:
         fields: Record = [
             ("boot", boot_id()),
             ("ordered_at", repr(time.time())),
-            ("name", order.name),
-            ("instance", order.instance_id),
-            ("grace", str(order.grace_seconds)),
+            ("name", spec.name),
+            ("instance", spec.instance_id),
+            ("grace", str(spec.grace_seconds)),
             ("working_dir", str(working_dir)),
             *extra,
         ]
-        fields += [("arg", argument) for argument in order.command]
+        fields += [("arg", argument) for argument in spec.command]
         fields += [("env", f"{name}={value}") for name, value in sorted(env.items())]
         write_record(str(self.path / "order"), fields, durable=False)
 
@@ -218,9 +218,9 @@ class PodDir:
     def _remove_leftovers(self) -> None:
         """Remove control groups and shared memory that a killed shim left behind, unless they are in use."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
-        order = self.read("order") or {}
-        if "shared_memory" in order:
-            remove_unused(order["shared_memory"])
+        spec = self.read("order") or {}
+        if "shared_memory" in spec:
+            remove_unused(spec["shared_memory"])
 
     def remove(self) -> None:
         """Remove the directory atomically by renaming it, then delete its files."""

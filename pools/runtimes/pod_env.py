@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.records import Record
 
 # Pods inherit only these variables, because Berth's environment contains secrets such as the database
@@ -30,7 +30,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def pod_env(
-    order: PodOrder, workspace: Path, work: Path, inherited: Mapping[str, str] = os.environ,
+    spec: PodSpec, workspace: Path, work: Path, inherited: Mapping[str, str] = os.environ,
     environment: Path | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables of a pod.
@@ -49,22 +49,20 @@ def pod_env(
     }
     if environment is not None:
         env["VIRTUAL_ENV"] = str(environment)
-    env |= order.env
+    env |= spec.env
     env |= {
-        "CUDA_VISIBLE_DEVICES": ",".join(order.devices),
+        "CUDA_VISIBLE_DEVICES": ",".join(spec.devices),
         "BERTH_WORKSPACE": str(workspace),
         "BERTH_POD_DIR": str(work),
     }
     return env
 
 
-def download_fields(order: PodOrder, volume_cache: Path) -> Record:
-    """Return the order fields that describe what the shim downloads before the command starts."""
-    fields: Record = [("code_url", order.code_url)] if order.code_url else []
-    if order.volumes_url:
-        fields += [("volumes_url", order.volumes_url), ("volume_cache", str(volume_cache))]
-        fields += [("synced_volume", f"{each.name} {each.cache}") for each in order.volumes if each.cache]
-        fields += [
-            ("writable_volume", each.name) for each in order.volumes if each.cache and each.is_writable
-        ]
-    return [*fields, ("download_ca", order.download_ca)] if fields else []
+def download_fields(spec: PodSpec, volume_cache: Path) -> Record:
+    """Return the pod spec fields that describe what the shim downloads before the command starts."""
+    fields: Record = [("code_url", spec.code_url)] if spec.code_url else []
+    if spec.volumes_url:
+        fields += [("volumes_url", spec.volumes_url), ("volume_cache", str(volume_cache))]
+        fields += [("synced_volume", f"{each.name} {each.cache}") for each in spec.volumes if each.cache]
+        fields += [("writable_volume", each.name) for each in spec.volumes if each.cache and each.is_writable]
+    return [*fields, ("download_ca", spec.download_ca)] if fields else []

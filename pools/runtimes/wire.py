@@ -1,4 +1,4 @@
-"""JSON encoding of pod orders, reports, log chunks and usage."""
+"""JSON encoding of pod specs, reports, log chunks and usage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pools.runtimes.base import (
     LogChunk,
     Measurements,
     PodCause,
-    PodOrder,
     PodReport,
+    PodSpec,
     PodState,
     PodUsage,
     VolumeMount,
@@ -23,16 +23,16 @@ LOG_HEADER = "X-Berth-Log"
 THIS_INSTANCE = "here"  # a node uses this instance ID to refer to itself
 
 
-def encode_order(order: PodOrder) -> dict[str, Any]:
-    mappings = {name: dict(getattr(order, name)) for name in ("env", "secret_env", "secret_files")}
-    return asdict(order) | mappings
+def encode_pod_spec(spec: PodSpec) -> dict[str, Any]:
+    mappings = {name: dict(getattr(spec, name)) for name in ("env", "secret_env", "secret_files")}
+    return asdict(spec) | mappings
 
 
-def decode_order(fields: dict[str, Any]) -> PodOrder:
+def decode_pod_spec(fields: dict[str, Any]) -> PodSpec:
     names = ("command", "devices", "optional_limits", "address_env", "outputs")
     lists = {name: tuple(fields.get(name, ())) for name in names}
     volumes = tuple(VolumeMount(**mount) for mount in fields.get("volumes", ()))
-    return PodOrder(**{**fields, **lists, "volumes": volumes})
+    return PodSpec(**{**fields, **lists, "volumes": volumes})
 
 
 def encode_report(report: PodReport) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
     return True
 
 
-def orders_are_delayed(pool: NodePool, now: datetime) -> bool:
+def launches_are_delayed(pool: NodePool, now: datetime) -> bool:
     """Return whether failed boots currently delay or stop launch requests.
 
     Setting the clock back does not prolong the delay.

@@ -33,7 +33,7 @@ def store_files(
     """Copy the files from the pod's node to the store. Return their tree, or None if there are none.
 
     Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
-    again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRefused,
+    again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRejected,
     RuntimeFailure, StoreFailure, or FilesGone.
     """
     _check_size(listing.files)

@@ -113,7 +113,7 @@ class Transfer:
                 yield file
 
     def _check_size(self, listed: dict[str, ListedObject]) -> None:
-        """Raise OutputsRefused if the change would prevent pods from fetching the volume."""
+        """Raise OutputsRejected if the change would prevent pods from fetching the volume."""
         sizes = {path: entry.size for path, entry in listed.items()}
         for path, _ in self._deleted:
             sizes.pop(path, None)

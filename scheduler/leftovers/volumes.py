@@ -168,7 +168,7 @@ def _is_over(deadline: float) -> bool:
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
-    """Return the volume of a row. Raises OutputsRefused if the project may no longer write to it."""
+    """Return the volume of a row. Raises OutputsRejected if the project may no longer write to it."""
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:

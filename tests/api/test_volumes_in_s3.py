@@ -17,7 +17,7 @@ from pools.models import NodePool
 from projects.api.volumes import CALLS_MAX
 from projects.models import Audit, Pod, PodOutputs, Project, Workload
 from scheduler.loop.dispatch.images import NO_IMAGE
-from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.pod_specs import build_pod_spec
 from scheduler.loop.dispatch.secrets import SecretReader
 from scheduler.loop.observe.specs import SpecCache
 from tests import factories as make
@@ -206,7 +206,7 @@ def test_order_names_the_server_and_contains_no_credentials(pod: Pod) -> None:
     spec = SpecCache().get(pod.workload).spec
     assert spec is not None
     pod.workload.rendezvous = {"address": "", "port": 1}
-    order = build_pod_order(pod, spec, [pod], NO_IMAGE, SecretReader())
+    order = build_pod_spec(pod, spec, [pod], NO_IMAGE, SecretReader())
     assert order.volumes_url == f"http://127.0.0.1:8000/api/v1/pods/{pod.pk}/volumes"
     [mount] = order.volumes
     assert (mount.source, mount.path, mount.is_writable, len(mount.cache)) == (

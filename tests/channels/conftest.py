@@ -23,7 +23,7 @@ from berth.client.config import Settings
 from berth.core.clock import SystemClock
 from berth.server.asgi import berth
 from berth.server.wiring import Wiring
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import process_ids
 from projects.connections.watch import WATCHER
@@ -148,7 +148,7 @@ class Screen:
 
 @contextmanager
 def running_site(
-    runtime: Any, monkeypatch: pytest.MonkeyPatch, make_order: Callable[[str], PodOrder]
+    runtime: Any, monkeypatch: pytest.MonkeyPatch, make_order: Callable[[str], PodSpec]
 ) -> Iterator[Site]:
     """Serve Berth with one running pod of this runtime, whose order `make_order` returns for the pod's ID."""
     wiring = Wiring(SystemClock(), {}, {"fake": runtime})
@@ -180,7 +180,7 @@ def running_site(
 def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
     runtime = LocalRuntime(tmp_path / "run", anchor="")
 
-    def make_order(pod_id: str) -> PodOrder:
+    def make_order(pod_id: str) -> PodSpec:
         return order(pod_id, "sh", "-c", "sleep 3600", secret_env={"TOKEN": "hush"})
 
     with running_site(runtime, monkeypatch, make_order) as site:

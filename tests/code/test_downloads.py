@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodOrder, PodState
+from pools.runtimes.base import PodCause, PodSpec, PodState
 from tests.certificates import Authority
 from tests.code.code_server import (
     SECRET,
@@ -48,7 +48,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStag
     stage.sweep()
 
 
-def code_order(server: CodeServer, script: str, **changes: object) -> PodOrder:
+def code_order(server: CodeServer, script: str, **changes: object) -> PodSpec:
     return order("p-1", "sh", "-c", script, code_url=server.url, download_secret=SECRET, **changes)
 
 

@@ -24,7 +24,7 @@ from websockets.typing import Origin
 from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from projects.actor import Actor
 from projects.connections import streams
 from projects.connections.sockets import INTERNAL_ERROR, SIGNED_OUT, TOO_MANY_CONNECTIONS
@@ -87,7 +87,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
         cast.vision, "train", by=cast.dave.user, phase="running", run=1, started_at=make.ago(hours=1)
     )
     pod = make.place(work, make.node(cast.pool), [0])
-    runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
+    runtime.start(PodSpec(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
     with served(berth) as port:
         yield Site(cast, pod, runtime, port)
     deadline = time.monotonic() + DEADLINE_SECONDS

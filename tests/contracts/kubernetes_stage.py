@@ -12,7 +12,7 @@ from pools.kubernetes.credentials import Connection
 from pools.kubernetes.files.store import Limits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
-from pools.runtimes.base import PodOrder, Runtime
+from pools.runtimes.base import PodSpec, Runtime
 from tests.contracts.pods import ended, order, poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.kubernetes.files import FakeFiles
@@ -46,13 +46,13 @@ class KubernetesStage:
         self.access = access
         return self.runtime
 
-    def noticing(self, pod_id: str) -> PodOrder:
+    def noticing(self, pod_id: str) -> PodSpec:
         raise NotImplementedError("notices are not sent")
 
     def finish_noticing(self, pod_id: str) -> None:
         raise NotImplementedError("notices are not sent")
 
-    def order(self, pod_id: str, *command: str, **changes: object) -> PodOrder:
+    def order(self, pod_id: str, *command: str, **changes: object) -> PodSpec:
         values: dict[str, object] = {
             "pool": POOL, "image": IMAGE, "image_pull_policy": "never", "instance_id": f"{self._node}/1",
             "cpu_milli": 10, "memory_mib": 16,
@@ -79,10 +79,10 @@ class FakeKubernetesStage(KubernetesStage):
         cluster.add_node("node-1", gpus=8)
         super().__init__(root, Connection(url), KubernetesSettings(), "node-1")
 
-    def long(self, pod_id: str) -> PodOrder:
+    def long(self, pod_id: str) -> PodSpec:
         return self.order(pod_id, "sleep", "inf")
 
-    def stubborn(self, pod_id: str) -> PodOrder:
+    def stubborn(self, pod_id: str) -> PodSpec:
         self.cluster.stubborn.add(pod_id)
         return self.order(pod_id, "sleep", "inf")
 
@@ -116,10 +116,10 @@ class RealKubernetesStage(KubernetesStage):
             settings["workspaces"] = {"host_path": str(self.workspaces)}
         super().__init__(root, connection, kubernetes_settings(settings), "node-1")
 
-    def long(self, pod_id: str) -> PodOrder:
+    def long(self, pod_id: str) -> PodSpec:
         return self.order(pod_id, "sh", "-c", self.SHELL, env={"NAME": pod_id, "RANK": "0"})
 
-    def stubborn(self, pod_id: str) -> PodOrder:
+    def stubborn(self, pod_id: str) -> PodSpec:
         return self.order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}", env={"NAME": pod_id})
 
     def end_pod(self, pod_id: str, exit_code: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState, PodUsage, Runtime
+from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, PodUsage, Runtime
 from pools.runtimes.files.base import FilesGone
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
@@ -23,13 +23,13 @@ UID = 1_900_000_007
 T = TypeVar("T")
 
 
-def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
+def order(pod_id: str, *command: str, **changes: object) -> PodSpec:
     values: dict[str, object] = {
         "pod_id": pod_id, "name": f"train-1/{pod_id}", "workspace": "train-1", "working_dir": None,
         "command": command or ("true",), "env": {"RANK": "0"}, "instance_id": "i-0", "devices": (),
         "grace_seconds": 5, "project": "vision", "uid": UID,
     }  # fmt: skip
-    return PodOrder(**{**values, **changes})  # type: ignore[arg-type]
+    return PodSpec(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
@@ -70,16 +70,16 @@ class Stage(Protocol):
     @property
     def runtime(self) -> Runtime: ...
 
-    def order(self, pod_id: str, *command: str) -> PodOrder:
+    def order(self, pod_id: str, *command: str) -> PodSpec:
         """Return an order for a pod that runs this command."""
 
-    def long(self, pod_id: str) -> PodOrder:
+    def long(self, pod_id: str) -> PodSpec:
         """Return an order for a pod that runs until `end_pod` or SIGTERM."""
 
-    def stubborn(self, pod_id: str) -> PodOrder:
+    def stubborn(self, pod_id: str) -> PodSpec:
         """Return an order for a pod that ignores SIGTERM."""
 
-    def noticing(self, pod_id: str) -> PodOrder:
+    def noticing(self, pod_id: str) -> PodSpec:
         """Return an order for a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
 
     def finish_noticing(self, pod_id: str) -> None:
@@ -114,16 +114,16 @@ class LocalStage:
         self.root = root
         self.runtime: Any = LocalRuntime(root, anchor="")
 
-    def order(self, pod_id: str, *command: str) -> PodOrder:
+    def order(self, pod_id: str, *command: str) -> PodSpec:
         return order(pod_id, *command)
 
-    def long(self, pod_id: str) -> PodOrder:
+    def long(self, pod_id: str) -> PodSpec:
         return order(pod_id, "sh", "-c", self.SHELL)
 
-    def stubborn(self, pod_id: str) -> PodOrder:
+    def stubborn(self, pod_id: str) -> PodSpec:
         return order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}")
 
-    def noticing(self, pod_id: str) -> PodOrder:
+    def noticing(self, pod_id: str) -> PodSpec:
         loop = 'while [ ! -e "$BERTH_POD_DIR/end" ]; do sleep 0.1; done; exit 4'
         return order(pod_id, "sh", "-c", f"trap 'echo noticed' USR1; sleep 1000 & echo ready; {loop}")
 
@@ -199,17 +199,17 @@ class FakeStage:
     def __init__(self) -> None:
         self.runtime: FakeRuntime = FakeRuntime()
 
-    def order(self, pod_id: str, *command: str) -> PodOrder:
+    def order(self, pod_id: str, *command: str) -> PodSpec:
         return order(pod_id, *command)
 
-    def long(self, pod_id: str) -> PodOrder:
+    def long(self, pod_id: str) -> PodSpec:
         return order(pod_id, "sleep", "inf")
 
-    def stubborn(self, pod_id: str) -> PodOrder:
+    def stubborn(self, pod_id: str) -> PodSpec:
         self.runtime.stubborn.add(pod_id)
         return order(pod_id, "sleep", "inf")
 
-    def noticing(self, pod_id: str) -> PodOrder:
+    def noticing(self, pod_id: str) -> PodSpec:
         self.runtime.noticing.add(pod_id)
         return order(pod_id, "sleep", "inf")
 
@@ -283,7 +283,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: PodOrder) -> None:
+def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: PodSpec) -> None:
     """Claim of every runtime that keeps files. The pod's command must be `LEAVES_FILES`."""
     runtime.start(pod)
     assert ended(runtime, pod.pod_id).exit_code == 3

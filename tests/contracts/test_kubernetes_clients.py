@@ -11,7 +11,7 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.base import PodSpec, VolumeMount
 from tests.channels.conftest import Site, running_site
 from tests.channels.ssh_user import HOST, PIPES, SshUser
 from tests.channels.test_port_forward import forward
@@ -47,7 +47,7 @@ def site(
     """Berth with a pod of a real cluster, in which a web server runs."""
     stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(with_shipped_role(kubeconfig)))
 
-    def make_order(pod_id: str) -> PodOrder:
+    def make_order(pod_id: str) -> PodSpec:
         # Python starts and copies files; with 1% of a core, this would take minutes.
         enough = {"cpu_milli": 1000, "memory_mib": 128}
         return stage.order(

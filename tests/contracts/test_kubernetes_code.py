@@ -10,7 +10,7 @@ import pytest
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
-from pools.runtimes.base import PodCause, PodOrder
+from pools.runtimes.base import PodCause, PodSpec
 from projects.code.archive import archive_parts
 from tests.code.code_server import SECRET, CodeServer, send_archive, send_half, send_problem
 from tests.contracts.kubernetes_cluster import with_shipped_role
@@ -50,7 +50,7 @@ def archive(size: int) -> bytes:
     return b"".join(archive_parts(files, 1_700_000_000, [[b"echo executed\n"], [content], [], []]))
 
 
-def code_order(stage: RealKubernetesStage, server: CodeServer, script: str, **changes: object) -> PodOrder:
+def code_order(stage: RealKubernetesStage, server: CodeServer, script: str, **changes: object) -> PodSpec:
     values = {"code_url": server.url, "download_secret": SECRET, "cpu_milli": 1000, **changes}
     return stage.order("p-1", "sh", "-c", script, **values)
 

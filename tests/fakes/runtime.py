@@ -16,8 +16,8 @@ from pools.runtimes.base import (
     LogChunk,
     Measurements,
     PodCause,
-    PodOrder,
     PodReport,
+    PodSpec,
     PodState,
     PodUsage,
     StopNotice,
@@ -41,7 +41,7 @@ class Lifetime:
 
 @dataclass(slots=True)
 class _Pod:
-    order: PodOrder | None
+    order: PodSpec | None
     report: PodReport
     log: bytearray = field(default_factory=bytearray)
     kill_at: datetime | None = None
@@ -65,7 +65,7 @@ class FakeRuntime:
         clock: Clock | None = None,
         *,
         runs_immediately: bool = True,
-        lifetime: Callable[[PodOrder], Lifetime | None] = lambda order: None,
+        lifetime: Callable[[PodSpec], Lifetime | None] = lambda order: None,
     ) -> None:
         self.clock: Clock = clock or FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.runs_immediately, self.lifetime = runs_immediately, lifetime
@@ -135,7 +135,7 @@ class FakeRuntime:
         """Return whether the pod exists and was started. A pod that was only stopped also exists."""
         return pod_id in self._pods and self._pods[pod_id].order is not None
 
-    def order(self, pod_id: str) -> PodOrder:
+    def order(self, pod_id: str) -> PodSpec:
         """Return the order with which the pod was started."""
         return present(self._pods[pod_id].order)
 
@@ -148,7 +148,7 @@ class FakeRuntime:
 
     # --- the port
 
-    def start(self, order: PodOrder) -> None:
+    def start(self, order: PodSpec) -> None:
         self._called("start", order.pod_id)
         if order.pod_id in self._pods or order.pod_id in self._logs:
             return
@@ -159,7 +159,7 @@ class FakeRuntime:
         elif self.runs_immediately:
             self.run(order.pod_id)
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, order: PodSpec) -> None:
         """Do nothing: pods are started one at a time."""
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
@@ -320,7 +320,7 @@ class FakeRuntime:
         os.eventfd_write(self._wake, 1)
 
 
-def _fault(order: PodOrder) -> str:
+def _fault(order: PodSpec) -> str:
     if not order.command or not order.command[0]:
         return "the command is empty"
     texts = [*order.command, *order.env, *order.env.values()]

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.base import PodReport, PodSpec, PodState
 from pools.runtimes.enclosure import limits
 from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.local import LocalRuntime
@@ -188,13 +188,13 @@ def listen(path: Path, stack: ExitStack) -> str:
     return str(path)
 
 
-def victim() -> PodOrder:
+def victim() -> PodSpec:
     command = ("python3", "-c", VICTIM, WORD, str(KEY))
     alone = order("victim", command, "vision", 1, {})
     return replace(alone, secret_env={"PASSWORD": SECRET}, secret_files={"key": SECRET})
 
 
-def hostile(attacks: str, facts: "dict[str, object]", memory_limit_mib: int) -> PodOrder:
+def hostile(attacks: str, facts: "dict[str, object]", memory_limit_mib: int) -> PodSpec:
     command = ("python3", "-c", attacks, json.dumps({**facts, "word": WORD[::-1], "secret": SECRET[::-1]}))
     return order("hostile", command, "hostile", 2, {}, memory_limit_mib=memory_limit_mib)
 
@@ -202,8 +202,8 @@ def hostile(attacks: str, facts: "dict[str, object]", memory_limit_mib: int) -> 
 def order(
     pod_id: str, command: "tuple[str, ...]", project: str, number: int, env: "dict[str, str]",
     workspace: str = "", memory_limit_mib: int = 0,
-) -> PodOrder:  # fmt: skip
-    return PodOrder(
+) -> PodSpec:  # fmt: skip
+    return PodSpec(
         pod_id=pod_id, name=pod_id, workspace=workspace or pod_id, command=command, env=env, working_dir=None,
         instance_id="i-0", devices=(), grace_seconds=30, project=project, uid=pod_uid(number),
         memory_limit_mib=memory_limit_mib,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes import pod_dir
-from pools.runtimes.base import PodCause, PodOrder
+from pools.runtimes.base import PodCause, PodSpec
 from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import process_ids
-from pools.runtimes.wire import decode_order, encode_order
+from pools.runtimes.wire import decode_pod_spec, encode_pod_spec
 from tests.contracts.pods import LocalStage, ended, files_containing, kill, order, running
 
 PASSWORD, KEY = "password-in-a-variable", "first line\nsecond = line\n"
@@ -42,11 +42,11 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStag
     stage.sweep()
 
 
-def secret_order(pod_id: str, script: str) -> PodOrder:
+def secret_order(pod_id: str, script: str) -> PodSpec:
     return order(pod_id, "sh", "-c", script, **SECRETS)
 
 
-def long_order(stage: LocalStage, pod_id: str = "p-1") -> PodOrder:
+def long_order(stage: LocalStage, pod_id: str = "p-1") -> PodSpec:
     return secret_order(pod_id, stage.SHELL)
 
 
@@ -188,7 +188,7 @@ def test_error_does_not_contain_the_secret(plain: LocalStage) -> None:
 
 def test_secrets_are_sent_to_the_agents_of_nodes() -> None:
     sent = secret_order("p-1", SHOW)
-    assert decode_order(encode_order(sent)) == sent
+    assert decode_pod_spec(encode_pod_spec(sent)) == sent
 
 
 def test_pod_without_secrets_has_no_secret_directory(stage: LocalStage) -> None:

@@ -13,11 +13,11 @@ def after_provisioning(fleet: Fleet, ordinals: Iterable[int]) -> Fleet:
 
 
 def after_failed_order(fleet: Fleet) -> Fleet:
-    return replace(fleet, in_flight=0, may_order=False)
+    return replace(fleet, in_flight=0, may_launch=False)
 
 
 def after_tick(fleet: Fleet) -> Fleet:
-    return replace(fleet, may_order=True)
+    return replace(fleet, may_launch=True)
 
 
 def after_join(fleet: Fleet, ordinal: int) -> Fleet:

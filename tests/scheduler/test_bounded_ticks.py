@@ -3,7 +3,7 @@
 import pytest
 from django.db.models import F
 
-from pools.runtimes.base import PodOrder, RuntimeFailure
+from pools.runtimes.base import PodSpec, RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record, tick
@@ -92,7 +92,7 @@ def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest
     broken = {str(row.pk) for row in sorted(workloads, key=lambda row: row.pk)[:MOST]}
     start = stage.runtime.start
 
-    def start_unless_broken(order: PodOrder) -> None:
+    def start_unless_broken(order: PodSpec) -> None:
         if str(Pod.objects.get(pk=order.pod_id).workload_id) in broken:
             raise RuntimeFailure("broken")
         start(order)

@@ -15,7 +15,7 @@ from berth.core.errors import BerthError
 from pools.buckets.bucket import Bucket
 from pools.buckets.logins import BucketLogin
 from pools.engine.volumes import Volume
-from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.base import PodSpec, VolumeMount
 from tests.contracts.pods import order
 
 KEY_ID, KEY, SECRET = "testing", "secret-access-key", "downloads.secret"
@@ -139,7 +139,7 @@ class SigningServer:
         request.end_headers()
         request.wfile.write(content)
 
-    def order(self, pod_id: str, script: str, **changes: Any) -> PodOrder:
+    def order(self, pod_id: str, script: str, **changes: Any) -> PodSpec:
         """Return an order for a pod that sees the volume at /data and runs a shell script."""
         mount = VolumeMount("data", self.volume.source, "/data", cache=self.volume.cache)
         values: dict[str, Any] = {"volumes": (mount,), **changes}

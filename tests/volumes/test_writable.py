@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, VolumeMount
+from pools.runtimes.base import PodReport, PodSpec, PodState, VolumeMount
 from pools.runtimes.files.base import FilesGone, VolumeChanges
 from tests.contracts.pods import LocalStage, ended, poll_until
 from tests.volumes.object_store import ObjectStore, SigningServer
@@ -24,7 +24,7 @@ def server(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[Signi
     server.close()
 
 
-def writable(server: SigningServer, pod_id: str, script: str) -> PodOrder:
+def writable(server: SigningServer, pod_id: str, script: str) -> PodSpec:
     volume = server.volume
     mount = VolumeMount("data", volume.source, "/data", is_writable=True, cache=volume.cache)
     return server.order(pod_id, script, volumes=(mount,))

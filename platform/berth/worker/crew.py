@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from berth.worker import calls
-from berth.worker.link import Order
+from berth.worker.link import AssignedCall
 from berth.worker.slots import ProcessSlot, Slot
 
 Finished = tuple[int, calls.Outcome]
@@ -19,12 +19,12 @@ class SlotPool:
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         self._slots = list(slots)
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[AssignedCall | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running: dict[int, Slot] = {}
         self._closing = False
         self._threads = [
-            threading.Thread(target=self._run_orders, args=(slot,), name=f"slot-{number}", daemon=True)
+            threading.Thread(target=self._run_calls, args=(slot,), name=f"slot-{number}", daemon=True)
             for number, slot in enumerate(self._slots)
         ]
 
@@ -32,8 +32,8 @@ class SlotPool:
         for thread in self._threads:
             thread.start()
 
-    def enqueue(self, order: Order) -> None:
-        self._orders.put(order)
+    def enqueue(self, call: AssignedCall) -> None:
+        self._calls.put(call)
 
     def close(self, grace_seconds: float) -> None:
         """Stop starting calls.
@@ -42,7 +42,7 @@ class SlotPool:
         """
         self._closing = True
         for _ in self._threads:
-            self._orders.put(None)
+            self._calls.put(None)
         if not self._wait_until_idle(grace_seconds):
             for slot in self._busy_slots():
                 slot.interrupt()
@@ -65,18 +65,18 @@ class SlotPool:
         for closer in closers:
             closer.join()
 
-    def _run_orders(self, slot: Slot) -> None:
-        while (order := self._orders.get()) is not None:
+    def _run_calls(self, slot: Slot) -> None:
+        while (call := self._calls.get()) is not None:
             if self._closing:
-                self.finished.put((order.number, calls.interrupted_outcome("the node was removed")))
+                self.finished.put((call.number, calls.interrupted_outcome("the node was removed")))
                 continue
             with self._lock:
-                self._running[order.number] = slot
-            outcome = slot.run(order.payload)
+                self._running[call.number] = slot
+            outcome = slot.run(call.payload)
             with self._lock:
-                is_abandoned = self._running.pop(order.number, None) is None
+                is_abandoned = self._running.pop(call.number, None) is None
             if not is_abandoned:
-                self.finished.put((order.number, outcome))
+                self.finished.put((call.number, outcome))
 
     def _busy_slots(self) -> list[Slot]:
         with self._lock:

@@ -40,17 +40,17 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AssignedCall:
     number: int
     attempt: int
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class Instructions:
     leave: bool
     at_once: bool
-    orders: tuple[Order, ...]
+    calls: tuple[AssignedCall, ...]
 
 
 class ServerConnection:
@@ -69,14 +69,16 @@ class ServerConnection:
         response["setup"] = base64.b64decode(response["setup"])
         return Registration(**{name: response[name] for name in Registration.__slots__})
 
-    def orders(self, having: Collection[int], wait: float) -> Orders:
+    def fetch_instructions(self, having: Collection[int], wait: float) -> Instructions:
         query = urlencode([("wait", f"{wait:g}"), *(("having", number) for number in having)])
-        return _orders(self._request("GET", f"orders?{query}"))
+        return _parse_instructions(self._request("GET", f"orders?{query}"))
 
-    def results(self, frames: Iterable[Frame], having: Collection[int]) -> Orders:
+    def results(self, frames: Iterable[Frame], having: Collection[int]) -> Instructions:
         """Send call outcomes. The response may contain the next calls."""
         query = urlencode([("having", number) for number in having])
-        return _orders(self._request("POST", f"results?{query}", pack_frames(frames), CONTENT_TYPE))
+        return _parse_instructions(
+            self._request("POST", f"results?{query}", pack_frames(frames), CONTENT_TYPE)
+        )
 
     def leave(self, error: str = "") -> None:
         self._post("leave", {"error": error[:20_000]})
@@ -123,9 +125,9 @@ class ServerConnection:
             self._thread_state.connection = None
 
 
-def _orders(message: bytes) -> Orders:
+def _parse_instructions(message: bytes) -> Instructions:
     (first, _), *frames = unpack_frames(message)
     if "problem" in first:
         raise ServerUnreachable(str(first["problem"]))
-    orders = tuple(Order(header["number"], header["attempt"], payload) for header, payload in frames)
-    return Orders(first["leave"], first["at_once"], orders)
+    calls = tuple(AssignedCall(header["number"], header["attempt"], payload) for header, payload in frames)
+    return Instructions(first["leave"], first["at_once"], calls)

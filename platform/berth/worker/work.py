@@ -16,7 +16,7 @@ from berth.core.frames import Frame
 from berth.worker import calls, session_ray
 from berth.worker.crew import Finished, SlotPool
 from berth.worker.facts import WorkerConfig
-from berth.worker.link import Orders, Registration, Rejected, ServerConnection, ServerUnreachable
+from berth.worker.link import Instructions, Registration, Rejected, ServerConnection, ServerUnreachable
 from berth.worker.own_ray import RayUnavailable
 from berth.worker.plugins import load_pool_plugins, merge_plugins
 from berth.worker.preparing import PreparationFailed, load_session_plugins
@@ -41,9 +41,9 @@ class Worker:
         self._at_once = self._ray_was_lost = False
         self._link = ServerConnection(config.address, config.secret, should_continue=self._should_continue)
         self._ray = session_ray.SessionRay()
-        self._held_orders: set[int] = set()
+        self._held_calls: set[int] = set()
         # The response to a retried request may repeat instructions, which are then ignored.
-        self._seen_orders: deque[tuple[int, int]] = deque(maxlen=2000)
+        self._seen_calls: deque[tuple[int, int]] = deque(maxlen=2000)
         self._lock = threading.Lock()
 
     def run(self) -> int:
@@ -124,9 +124,9 @@ class Worker:
     def _fetch(self, pool: SlotPool) -> None:
         while not self._stop.is_set():
             with self._lock:
-                held_orders = sorted(self._held_orders)
+                held_calls = sorted(self._held_calls)
             try:
-                orders = self._link.orders(held_orders, LONG_POLL_SECONDS)
+                instructions = self._link.fetch_instructions(held_calls, LONG_POLL_SECONDS)
             except ServerUnreachable:
                 continue
             except Rejected as error:
@@ -134,7 +134,7 @@ class Worker:
                 self._at_once = True
                 self._stop.set()
                 return
-            self._take_orders(orders, pool)
+            self._follow_instructions(instructions, pool)
 
     def _send_finished(self, pool: SlotPool) -> None:
         last = False
@@ -148,19 +148,19 @@ class Worker:
                 continue
             self._send_results(frames, pool)
             with self._lock:
-                self._held_orders.difference_update(number for number, _ in batch)
+                self._held_calls.difference_update(number for number, _ in batch)
 
-    def _take_orders(self, orders: Orders, pool: SlotPool) -> None:
+    def _follow_instructions(self, instructions: Instructions, pool: SlotPool) -> None:
         with self._lock:
             fresh = [
-                order for order in orders.orders if (order.number, order.attempt) not in self._seen_orders
+                call for call in instructions.calls if (call.number, call.attempt) not in self._seen_calls
             ]
-            self._held_orders.update(order.number for order in fresh)
-            self._seen_orders.extend((order.number, order.attempt) for order in fresh)
-        for order in fresh:
-            pool.enqueue(order)
-        if orders.leave:
-            self._at_once = orders.at_once
+            self._held_calls.update(call.number for call in fresh)
+            self._seen_calls.extend((call.number, call.attempt) for call in fresh)
+        for call in fresh:
+            pool.enqueue(call)
+        if instructions.leave:
+            self._at_once = instructions.at_once
             self._stop.set()
 
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
@@ -170,8 +170,8 @@ class Worker:
         """
         try:
             with self._lock:
-                held_orders = sorted(self._held_orders)
-            self._take_orders(self._link.results(frames, held_orders), pool)
+                held_calls = sorted(self._held_calls)
+            self._follow_instructions(self._link.results(frames, held_calls), pool)
         except ServerUnreachable as error:
             log.warning("%d results could not be sent: %s", len(frames), error)
         except Rejected as error:
@@ -189,7 +189,7 @@ class Worker:
             return True
         self._deadline = time.monotonic() + 1.0
         try:
-            return self._link.orders((), 0).at_once
+            return self._link.fetch_instructions((), 0).at_once
         except Rejected:
             return True
         except ServerUnreachable:

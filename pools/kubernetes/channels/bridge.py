@@ -75,7 +75,7 @@ class Bridge:
     ) -> Coroutine[Any, Any, Status | None] | str:
         """Return the handler of the request, or the reason that the request is not valid.
 
-        Raises ChannelRefused or RuntimeFailure.
+        Raises ChannelRejected or RuntimeFailure.
         """
         api, pod = self._api, self._pod
         try:

@@ -43,7 +43,7 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command. Return its status, or None if the connection to the cluster was lost.
 
-        The processes of the command have ended when this function returns. Raises ChannelRefused or
+        The processes of the command have ended when this function returns. Raises ChannelRejected or
         RuntimeFailure if the command could not be started.
         """
         guard = await self._start_guard()

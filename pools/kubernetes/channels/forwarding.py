@@ -44,7 +44,7 @@ class KnownPorts:
 async def find_port(api: Api, pod: str, port: object) -> int:
     """Return the port number for a number or a name in the workload's document.
 
-    Raises ValueError, ChannelRefused or RuntimeFailure.
+    Raises ValueError, ChannelRejected or RuntimeFailure.
     """
     env = await asyncio.to_thread(_read_environment, api, pod) if isinstance(port, str) else {}
     return resolve_port(port, env)
@@ -55,7 +55,7 @@ async def forward(
 ) -> dict[str, object]:
     """Connect the client to a port of the pod, and return the channel's status.
 
-    The end of the error stream tells the client that it is connected. Raises ChannelRefused or
+    The end of the error stream tells the client that it is connected. Raises ChannelRejected or
     RuntimeFailure.
     """
     connection = await connect_port(api, pod, port)
@@ -83,13 +83,13 @@ class _Forwarding:
         self._has_output = asyncio.Event()
 
     async def wait_connected(self, seconds: float) -> None:
-        """Wait until the connection can be used. Raises NotListening or ChannelRefused."""
+        """Wait until the connection can be used. Raises NotListening or ChannelRejected."""
         await asyncio.wait({self._next}, timeout=seconds)
         if self._next.done():
             self._next.result()
 
     async def run(self) -> None:
-        """Copy bytes until the connection ends. Raises NotListening or ChannelRefused."""
+        """Copy bytes until the connection ends. Raises NotListening or ChannelRejected."""
         sender, receiver = asyncio.create_task(self._send()), asyncio.create_task(self._receive())
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +129,7 @@ class _Forwarding:
 
 
 def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
-    """Return the variables of the pod's containers. Raises ChannelRefused or RuntimeFailure."""
+    """Return the variables of the pod's containers. Raises ChannelRejected or RuntimeFailure."""
     try:
         containers = api.get(pod)["spec"]["containers"]
     except ApiError as error:

@@ -39,7 +39,7 @@ class ChannelLoop:
         """Open a channel to the pod at this API path, and return its connection.
 
         If the cluster rejects the later request, the channel's status contains the reason. Raises
-        ChannelRefused if the pod has too many channels.
+        ChannelRejected if the pod has too many channels.
         """
         with self._lock:
             if self._open[pod] >= MAX_CHANNELS:
@@ -54,7 +54,7 @@ class ChannelLoop:
 
         If nothing is listening there, it ends immediately.
 
-        These connections are not counted as channels. Raises ChannelRefused or RuntimeFailure.
+        These connections are not counted as channels. Raises ChannelRejected or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
         opening = self.submit(self._begin_port(api, pod, port, theirs))

@@ -33,7 +33,7 @@ class PortConnection:
         self._header = {DATA: PORT_BYTES, ERRORS: PORT_BYTES}
 
     async def read(self) -> bytes:
-        """Return the next bytes, or no bytes at the end. Raises NotListening or ChannelRefused."""
+        """Return the next bytes, or no bytes at the end. Raises NotListening or ChannelRejected."""
         with suppress(ConnectionClosed):
             async for message in self._connection:
                 data = message if isinstance(message, bytes) else message.encode()
@@ -60,7 +60,7 @@ class PortConnection:
     async def relay(self, client: socket.socket) -> None:
         """Copy bytes in both directions until one side ends, and close both.
 
-        Raises NotListening or ChannelRefused.
+        Raises NotListening or ChannelRejected.
         """
         try:
             client.setblocking(False)
@@ -98,7 +98,7 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to a port of the pod at this API path. Raises ChannelRefused or RuntimeFailure.
+    """Connect to a port of the pod at this API path. Raises ChannelRejected or RuntimeFailure.
 
     The first `read` shows whether a process accepts the connection: it returns bytes or raises NotListening.
     """

@@ -78,7 +78,7 @@ class Program:
     async def run(self) -> dict[str, object] | None:
         """Return the status of the program, or None if the connection to the cluster was lost.
 
-        The program ends when its connection ends. Raises ChannelRefused or RuntimeFailure.
+        The program ends when its connection ends. Raises ChannelRejected or RuntimeFailure.
         """
         session = await start_session(self._api, self._pod, command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))
@@ -132,7 +132,7 @@ class Program:
                     return
 
     def _check_frame(self, kind: int, payload: bytes) -> None:
-        """Raise ChannelRefused for a frame that Berth's program does not send.
+        """Raise ChannelRejected for a frame that Berth's program does not send.
 
         The pod's processes can modify the program. Each accepted frame consumes part of a window, so no pod
         can keep this thread busy.
@@ -161,7 +161,7 @@ class Program:
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRefused if the program could not be run. Otherwise, the connection was lost."""
+        """Raise ChannelRejected if the program could not be run. Otherwise, the connection was lost."""
         status = read_status(session.status)
         if status is None:
             return

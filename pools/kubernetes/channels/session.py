@@ -72,7 +72,7 @@ async def start_session(
 ) -> Session:
     """Run a command in the pod at this API path, by default in its main container.
 
-    Raises ChannelRefused or RuntimeFailure.
+    Raises ChannelRejected or RuntimeFailure.
     """
     query = [("command", part) for part in command]
     query += [("stdin", str(has_input).lower()), ("stdout", str(has_output).lower())]
@@ -84,7 +84,7 @@ async def start_session(
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
     """Open a WebSocket to the API server. `resource` names the permission that it needs.
 
-    Raises ChannelRefused or RuntimeFailure.
+    Raises ChannelRejected or RuntimeFailure.
     """
     try:
         target = api.socket_target(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send_code
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.transfers.child import PAUSES
 
 TRANSFERS_MAX = 8  # maximum concurrent transfers per process, because all pass through API servers
@@ -41,11 +41,11 @@ class CodeDeliveries:
         self._deliveries: dict[str, Delivery] = {}
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
-    def expect(self, order: PodOrder, api: Api, pod: str) -> None:
+    def expect(self, spec: PodSpec, api: Api, pod: str) -> None:
         """Remember the source of the code for the pod at this API path."""
-        source = CodeSource(order.code_url, order.download_ca, order.download_secret)
+        source = CodeSource(spec.code_url, spec.download_ca, spec.download_secret)
         with self._lock:
-            self._deliveries.setdefault(order.pod_id, Delivery(api, pod, source))
+            self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
     def advance(self, pod_id: str) -> Delivery | None:
         """Begin the transfer to a pod that waits for its code, unless it has already begun.

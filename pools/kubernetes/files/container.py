@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 CONTAINER = "files"
@@ -94,12 +94,12 @@ class Wanted:
         return [f"{self.base}/{path}" for path in self.outputs]
 
 
-def wanted_files(order: PodOrder) -> Wanted | None:
+def wanted_files(spec: PodSpec) -> Wanted | None:
     """Return the pod's files that Berth copies, or None if it copies none."""
-    if not order.outputs and not order.keeps_files:
+    if not spec.outputs and not spec.keeps_files:
         return None
-    base = f"{POD}/{CODE_DIRECTORY}" if order.code_url else POD
-    return Wanted(base, order.outputs, order.keeps_files)
+    base = f"{POD}/{CODE_DIRECTORY}" if spec.code_url else POD
+    return Wanted(base, spec.outputs, spec.keeps_files)
 
 
 def encode_wanted(wanted: Wanted) -> str:

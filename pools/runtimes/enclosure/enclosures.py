@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import (
     PROBE_PROJECT,
@@ -62,27 +62,27 @@ class Enclosures:
         """Return how this machine isolates pods without images. The first call tests the isolation."""
         return self._probe().isolation
 
-    def rejection(self, order: PodOrder, workspaces: Path) -> str:
+    def rejection(self, spec: PodSpec, workspaces: Path) -> str:
         """Return the reason that this machine must not run the pod, or an empty string."""
         isolation = self.isolation
-        if isolation.encloses or order.project == PROBE_PROJECT:
-            return find_rejection(isolation, order.project, order.uid, ())
+        if isolation.encloses or spec.project == PROBE_PROJECT:
+            return find_rejection(isolation, spec.project, spec.uid, ())
         served = workspaces / _SERVED
         is_empty = all(each.name.startswith((".", PROBE_WORKSPACE)) for each in workspaces.iterdir())
         others = () if is_empty or not served.exists() else (served.read_text(),)
-        rejection = find_rejection(isolation, order.project, order.uid, others)
+        rejection = find_rejection(isolation, spec.project, spec.uid, others)
         if not rejection and not others:
-            served.write_text(order.project)
+            served.write_text(spec.project)
         return rejection
 
-    def start_directory(self, order: PodOrder, workspace: Path) -> StartDirectory:
+    def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
         """Return the directory to start in. A relative path is relative to the pod's own directory."""
-        if not order.start_in:
-            code = CODE_DIRECTORY if order.code_url else ""
-            return StartDirectory(Path(code, order.working_dir or ""))
-        name = order.start_in.strip("/")
+        if not spec.start_in:
+            code = CODE_DIRECTORY if spec.code_url else ""
+            return StartDirectory(Path(code, spec.working_dir or ""))
+        name = spec.start_in.strip("/")
         shared = self._shared / name
-        if not self.isolation.encloses and not order.image:
+        if not self.isolation.encloses and not spec.image:
             is_shared = shared.is_dir()
         else:  # the pod can write here, so symbolic links must not lead outside the shared root
             root, shared = Path(os.path.realpath(self._shared)), Path(os.path.realpath(shared))
@@ -92,24 +92,24 @@ class Enclosures:
         return StartDirectory(workspace / name, created=workspace / name)
 
     def fields(
-        self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory,
+        self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory,
         environment: Path | None,
     ) -> Record:  # fmt: skip
-        """Prepare the pod's enclosure, and return the order fields that describe it.
+        """Prepare the pod's enclosure, and return the fields of the pod spec that describe it.
 
         Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible,
         UnknownDevice and UnusableVolume.
         """
-        if order.image:
-            return self._container_fields(order, env, directory, start)
+        if spec.image:
+            return self._container_fields(spec, env, directory, start)
         probed = self._probe()
         if not probed.isolation.encloses:
-            require_no_volumes(order)
+            require_no_volumes(spec)
             return []
-        devices = pod_devices(order.devices)
+        devices = pod_devices(spec.devices)
         work, workspace = Path(env["BERTH_POD_DIR"]), Path(env["BERTH_WORKSPACE"])
         mounts = environment_mounts(environment) if environment else ()
-        volumes = volume_mounts(order, self._state, directory)
+        volumes = volume_mounts(spec, self._state, directory)
         files = PodFiles(
             directory, work, workspace, start.shared, (*mounts, *volumes.readable), volumes.writable
         )
@@ -119,19 +119,19 @@ class Enclosures:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(
-            files, view, level, order.uid if level is Level.USERS else 0, env, devices.nodes,
+            files, view, level, spec.uid if level is Level.USERS else 0, env, devices.nodes,
             program=probed.program, blocks_nesting=probed.blocks_nesting, call_filter=probed.call_filter,
         )  # fmt: skip
 
     def _container_fields(
-        self, order: PodOrder, env: dict[str, str], directory: Path, start: StartDirectory
+        self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory
     ) -> Record:
         workspace = Path(env["BERTH_WORKSPACE"])
-        volumes = volume_mounts(order, self._state, directory)
+        volumes = volume_mounts(spec, self._state, directory)
         files = PodFiles(
             directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared, volumes.readable, volumes.writable
         )
-        return self.images.fields(order, env, files, declared_view([self._state, workspace.parent]))
+        return self.images.fields(spec, env, files, declared_view([self._state, workspace.parent]))
 
     def _probe(self) -> ProbeResult:
         if self._probed is None:

@@ -1,4 +1,4 @@
-"""Pod limits that this machine enforces, and their fields in a pod's order."""
+"""Pod limits that this machine enforces, and their fields in a pod spec."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, Isolation
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.records import Record
@@ -40,13 +40,13 @@ def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -
     return replace(isolation, limits=tuple(enforced), limits_obstacle=obstacle)
 
 
-def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
+def limit_fields(spec: PodSpec, isolation: Isolation) -> Record:
     """Return the fields of the pod's limits. Raises UnenforcedLimit."""
-    declared = {MEMORY: order.memory_limit_mib * MIB, CPU: order.cpu_limit_milli}
+    declared = {MEMORY: spec.memory_limit_mib * MIB, CPU: spec.cpu_limit_milli}
     missing = [
         name
         for name, limit in declared.items()
-        if limit and name not in (*isolation.limits, *order.optional_limits)
+        if limit and name not in (*isolation.limits, *spec.optional_limits)
     ]
     if missing and not isolation.ignores_limits:
         raise UnenforcedLimit(
@@ -56,6 +56,6 @@ def limit_fields(order: PodOrder, isolation: Isolation) -> Record:
     limits = {**declared, PROCESSES: PROCESSES_MAX}
     # a limit of 0 only measures usage
     fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]
-    if order.workspace_limit_mib:
-        fields += [("limit_disk", str(order.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]
+    if spec.workspace_limit_mib:
+        fields += [("limit_disk", str(spec.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]
     return fields

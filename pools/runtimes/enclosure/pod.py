@@ -1,4 +1,4 @@
-"""Prepare one pod's enclosure: its files, their owner, and the fields of its order."""
+"""Prepare one pod's enclosure: its files, their owner, and the fields of its pod spec."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def enclosure_fields(
     files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"",
 ) -> Record:  # fmt: skip
-    """Assign the pod's files to its user, and return the order fields that describe its enclosure.
+    """Assign the pod's files to its user, and return the pod spec fields that describe its enclosure.
 
     `uid` is 0 if all pods share the user of this process. `call_filter` is the program that
     filters system calls, or empty.
@@ -70,7 +70,7 @@ def add_own_files(
 
 
 def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
-    """Return the order fields that the shim needs to become the pod's user."""
+    """Return the pod spec fields that the shim needs to become the pod's user."""
     fields: Record = [("uid", str(uid))]
     fields += [("group", str(group)) for group in _device_groups(tuple(view.devices))]
     fields += [("seccomp", call_filter.hex())] if call_filter else []

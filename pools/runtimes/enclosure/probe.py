@@ -112,7 +112,7 @@ def _try_level(
                 files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting,
                 call_filter=call_filter,
             )  # fmt: skip
-            write_record(f"{directory}/order", [*check_order(files, uid), *fields])
+            write_record(f"{directory}/order", [*check_pod_spec(files, uid), *fields])
             subprocess.run(
                 [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=True, cwd="/", env=shim.env,
@@ -142,8 +142,8 @@ def probe_directory(root: Path) -> Iterator[Path]:
         yield Path(place)
 
 
-def check_order(files: PodFiles, uid: int) -> Record:
-    """Return the order for a pod that checks its enclosure."""
+def check_pod_spec(files: PodFiles, uid: int) -> Record:
+    """Return the spec of a pod that checks its enclosure."""
     facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
     arguments = ("/bin/sh", "-c", CHECK, "check", *facts)
     return [

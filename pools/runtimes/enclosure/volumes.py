@@ -1,4 +1,4 @@
-"""Mounts of the volumes in a pod's order, after a check of the directories on this machine."""
+"""Mounts of the volumes in a pod spec, after a check of the directories on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.base import PodSpec, VolumeMount
 from pools.runtimes.enclosure.command import Mount, is_inside
 from pools.runtimes.shim.transfers.volumes import DIRECTORY as FETCHED
 
@@ -21,16 +21,16 @@ class VolumeMounts:
     writable: tuple[Mount, ...] = ()
 
 
-def require_no_volumes(order: PodOrder) -> None:
+def require_no_volumes(spec: PodSpec) -> None:
     """Raise UnusableVolume if a pod that sees the whole machine has volumes."""
-    if order.volumes:
+    if spec.volumes:
         raise UnusableVolume(
-            f"the volume {order.volumes[0].name} cannot be mounted, because this node does not isolate pods"
+            f"the volume {spec.volumes[0].name} cannot be mounted, because this node does not isolate pods"
         )
 
 
-def volume_mounts(order: PodOrder, state: Path, directory: Path) -> VolumeMounts:
-    """Return the mounts of the order's volumes. `state` contains Berth's own files, which pods must not see.
+def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
+    """Return the mounts of the pod's volumes. `state` contains Berth's own files, which pods must not see.
 
     The shim fetches volumes from S3 into the pod's `directory` before it mounts them.
 
@@ -38,7 +38,7 @@ def volume_mounts(order: PodOrder, state: Path, directory: Path) -> VolumeMounts
     symbolic link, which could lead out of the directory that the admin chose.
     """
     mounts = []
-    for volume in order.volumes:
+    for volume in spec.volumes:
         source = volume.source
         if volume.cache:
             source = str(directory / FETCHED / volume.name)

@@ -1,4 +1,4 @@
-"""Container images on this node: whether they are supported, and their fields in pod orders."""
+"""Container images on this node: whether they are supported, and their fields in pod specs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.enclosure.command import View
 from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
@@ -57,42 +57,42 @@ class NodeImages:
     def describe(self, isolation: Isolation) -> Isolation:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
-    def rejection(self, order: PodOrder) -> str:
+    def rejection(self, spec: PodSpec) -> str:
         """Return the reason that this node must not run the pod, or an empty string."""
-        if not order.image:
+        if not spec.image:
             return ""
         try:
-            parse_reference(order.image)
+            parse_reference(spec.image)
         except InvalidReference as error:
             return str(error)
-        if order.image_pull_policy not in POLICIES:
-            return f"image_pull_policy is {order.image_pull_policy!r}. Use one of {', '.join(POLICIES)}"
+        if spec.image_pull_policy not in POLICIES:
+            return f"image_pull_policy is {spec.image_pull_policy!r}. Use one of {', '.join(POLICIES)}"
         if not self.support.version:
             return f"this node cannot run images: {self.support.obstacle}"
-        if order.environment:
+        if spec.environment:
             return (
                 "the pool's environment does not work in an image, because its Python belongs to the node. "
                 "Remove the image, or use a pool without plugins that install packages"
             )
-        if not FIRST_UID < order.uid <= LAST_UID:
-            return f"the order names user ID {order.uid}, which is outside the range for pods"
+        if not FIRST_UID < spec.uid <= LAST_UID:
+            return f"the order names user ID {spec.uid}, which is outside the range for pods"
         return ""
 
-    def fields(self, order: PodOrder, env: dict[str, str], files: PodFiles, view: View) -> Record:
-        """Prepare the pod's files, and return the order fields that describe its container.
+    def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: View) -> Record:
+        """Prepare the pod's files, and return the pod spec fields that describe its container.
 
         `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in
         `env`. Raises UnknownDevice.
         """
-        devices = pod_devices(order.devices)
+        devices = pod_devices(spec.devices)
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
-        named = cdi_devices(devices.ids) or cdi_devices(order.devices)
-        view = add_own_files(view, files, order.uid, env, named or devices.nodes)
+        named = cdi_devices(devices.ids) or cdi_devices(spec.devices)
+        view = add_own_files(view, files, spec.uid, env, named or devices.nodes)
         settings = replace(self.pull_settings, cache_bytes=self.support.cache_bytes)
-        chooses = bool(order.working_dir or order.start_in or order.code_url)
+        chooses = bool(spec.working_dir or spec.start_in or spec.code_url)
         return [
-            *user_fields(view, order.uid, find_program()[0]),
-            *container_fields(ContainerFiles(self.support.init, view, order.uid), self.store.root),
-            *pull_fields(order, settings), *default_fields(files.workspace, files.work),
+            *user_fields(view, spec.uid, find_program()[0]),
+            *container_fields(ContainerFiles(self.support.init, view, spec.uid), self.store.root),
+            *pull_fields(spec, settings), *default_fields(files.workspace, files.work),
             *([] if chooses else [("image_directory", "yes")]),
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The order fields that describe a pod's container."""
+"""The pod spec fields that describe a pod's container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.enclosure.command import Mount, View
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
@@ -62,23 +62,23 @@ def container_fields(files: ContainerFiles, store: str) -> Record:
     return [("image_store", store), *(("podman_arg", argument) for argument in arguments)]
 
 
-def pull_fields(order: PodOrder, settings: PullSettings, environ: Mapping[str, str] = os.environ) -> Record:
+def pull_fields(spec: PodSpec, settings: PullSettings, environ: Mapping[str, str] = os.environ) -> Record:
     """Return the fields that describe the pull, without credentials."""
-    reference = parse_reference(order.image)
+    reference = parse_reference(spec.image)
     return [
-        ("image", order.image), ("image_digest", reference.digest), ("image_policy", order.image_pull_policy),
-        ("image_project", str(order.uid)), ("image_silence", repr(settings.silence)),
+        ("image", spec.image), ("image_digest", reference.digest), ("image_policy", spec.image_pull_policy),
+        ("image_project", str(spec.uid)), ("image_silence", repr(settings.silence)),
         ("image_cache", str(settings.cache_bytes)),
         *(("image_pause", repr(pause)) for pause in settings.pauses),
         *(("podman_env", f"{name}={environ[name]}") for name in (*_PROXIES, *_TRUST) if environ.get(name)),
     ]  # fmt: skip
 
 
-def image_env(order: PodOrder, workspace: Path, work: Path) -> dict[str, str]:
+def image_env(spec: PodSpec, workspace: Path, work: Path) -> dict[str, str]:
     """Return the pod's variables that override the image's variables."""
     return {
-        **order.env,
-        "CUDA_VISIBLE_DEVICES": ",".join(order.devices),
+        **spec.env,
+        "CUDA_VISIBLE_DEVICES": ",".join(spec.devices),
         "BERTH_WORKSPACE": str(workspace),
         "BERTH_POD_DIR": str(work),
     }

@@ -16,8 +16,8 @@ from pools.runtimes.base import (
     ChannelRejected,
     LogChunk,
     Measurements,
-    PodOrder,
     PodReport,
+    PodSpec,
     RuntimeFailure,
     StopNotice,
 )
@@ -29,7 +29,7 @@ from pools.runtimes.wire import (
     decode_isolation,
     decode_measurements,
     decode_report,
-    encode_order,
+    encode_pod_spec,
 )
 
 CHANNEL_SECONDS = 20.0  # time for an agent to open a channel
@@ -46,9 +46,9 @@ class NodeAgent:
         self._client, self._base = client, base
         self._headers = {"Authorization": f"Bearer {secret}"}
 
-    def order(self, order: PodOrder) -> str:
+    def send_spec(self, spec: PodSpec) -> str:
         """Return the command for the pod's job, or an empty string if the pod is running or has ended."""
-        return str(self._request("order", **encode_order(order)).json()["entrypoint"])
+        return str(self._request("order", **encode_pod_spec(spec)).json()["entrypoint"])
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         fields = {"signal": notice.signal, "lead_seconds": notice.lead_seconds} if notice else {}
@@ -89,7 +89,7 @@ class NodeAgent:
     def open_channel(self, pod_id: str) -> socket.socket:
         """Return a connection through the agent to a new channel of the pod.
 
-        Raises ChannelRefused or RuntimeFailure.
+        Raises ChannelRejected or RuntimeFailure.
         """
         address = urlsplit(self._base)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=CHANNEL_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 
 JOBS_PORT = 8265  # port of Ray's jobs API on heads
 GCS_PORT = 6379  # port of the head node to which raylets connect
@@ -44,8 +44,8 @@ def device_resource(index: int) -> str:
     return f"berth-device-{index}"
 
 
-def device_resources(order: PodOrder, node: RayNode) -> dict[str, float]:
+def device_resources(spec: PodSpec, node: RayNode) -> dict[str, float]:
     """Return the pod's Ray resources, one per device, so that Ray reserves exactly these devices."""
     names = list(node.devices)
-    numbers = [names.index(name) if name in names else int(name) for name in order.devices]
-    return {device_resource(number): order.device_milli / 1000 for number in numbers}
+    numbers = [names.index(name) if name in names else int(name) for name in spec.devices]
+    return {device_resource(number): spec.device_milli / 1000 for number in numbers}

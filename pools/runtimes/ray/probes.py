@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime, RuntimeFailure
+from pools.runtimes.base import PodReport, PodSpec, PodState, Runtime, RuntimeFailure
 from pools.runtimes.enclosure.levels import PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE
 
 PREFIX = "probe-"
@@ -76,7 +76,7 @@ class ProbePods:
         try:
             if self._runtime.get_reports([pod_id])[pod_id].state is PodState.UNKNOWN:
                 # This call also resumes an interrupted start.
-                self._runtime.start(_order(pod_id, instance, devices))
+                self._runtime.start(_pod_spec(pod_id, instance, devices))
             report = self._wait(pod_id)
             if report.state is PodState.EXITED:
                 reason = self._failure(pod_id, report)
@@ -145,8 +145,8 @@ def _prefix(instance: str) -> str:
     return f"{PREFIX}{hashlib.sha256(instance.encode()).hexdigest()[:16]}-"
 
 
-def _order(pod_id: str, instance: str, devices: tuple[str, ...]) -> PodOrder:
-    return PodOrder(
+def _pod_spec(pod_id: str, instance: str, devices: tuple[str, ...]) -> PodSpec:
+    return PodSpec(
         pod_id=pod_id, name="probe", workspace=PROBE_WORKSPACE, command=("/bin/sh", "-c", COMMAND), env={},
         working_dir=None, instance_id=instance, devices=devices, grace_seconds=0, project=PROBE_PROJECT,
         uid=PROBE_UID,

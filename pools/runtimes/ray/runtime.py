@@ -19,8 +19,8 @@ from pools.runtimes.base import (
     ClusterQuotas,
     LogChunk,
     Measurements,
-    PodOrder,
     PodReport,
+    PodSpec,
     PodState,
     RuntimeFailure,
     StopNotice,
@@ -74,37 +74,37 @@ class RayRuntime(RayFiles):
         self._watch = PodWatcher(self.poll_reports, self.fetch_log)
         self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
 
-    def start(self, order: PodOrder) -> None:
-        if self._starts.has_begun(order.pod_id):
-            self._starts.finish(order.pod_id)
-        elif not self.ledger.has_ended(order.pod_id):
-            self._send(order, self._place(order))
+    def start(self, spec: PodSpec) -> None:
+        if self._starts.has_begun(spec.pod_id):
+            self._starts.finish(spec.pod_id)
+        elif not self.ledger.has_ended(spec.pod_id):
+            self._send(spec, self._place(spec))
         self._watch.request_poll()
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, spec: PodSpec) -> None:
         """Send the pod to its node in the background. `start` reports errors."""
         with suppress(RuntimeFailure, OSError, ValueError):
-            if not self._starts.has_begun(order.pod_id) and not self.ledger.has_ended(order.pod_id):
-                self._starts.begin(order.pod_id, self._send, order, self._place(order))
+            if not self._starts.has_begun(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
+                self._starts.begin(spec.pod_id, self._send, spec, self._place(spec))
 
-    def _place(self, order: PodOrder) -> RayNode:
+    def _place(self, spec: PodSpec) -> RayNode:
         """Record the pod, and return its node."""
-        validate_name(order.workspace)
-        node = self._nodes_by_instance().get(order.instance_id)
+        validate_name(spec.workspace)
+        node = self._nodes_by_instance().get(spec.instance_id)
         if node is None:
-            raise RuntimeFailure(f"node {order.instance_id} is not in the cluster or has no address yet")
-        self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
+            raise RuntimeFailure(f"node {spec.instance_id} is not in the cluster or has no address yet")
+        self.ledger.place(spec.pod_id, spec.instance_id, spec.workspace, received=False)
         return node
 
-    def _send(self, order: PodOrder, node: RayNode) -> None:
+    def _send(self, spec: PodSpec, node: RayNode) -> None:
         """Send the pod to its node and submit its job. Does not access the database, for use in threads."""
-        self.ledger.sync(order.pod_id)
-        entrypoint = self._agent(node).order(order)
-        if self.ledger.receive(order.pod_id) and entrypoint:
-            self.ledger.sync(order.pod_id)  # a pod with a job must have a record
+        self.ledger.sync(spec.pod_id)
+        entrypoint = self._agent(node).send_spec(spec)
+        if self.ledger.receive(spec.pod_id) and entrypoint:
+            self.ledger.sync(spec.pod_id)  # a pod with a job must have a record
             labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(
-                self._prefix + order.pod_id, entrypoint, labels=labels, devices=device_resources(order, node)
+                self._prefix + spec.pod_id, entrypoint, labels=labels, devices=device_resources(spec, node)
             )
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Run one pod from its specification to its exit record."""
+"""Run one pod from its spec to its exit record."""
 
 from __future__ import annotations
 

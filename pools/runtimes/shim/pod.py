@@ -69,7 +69,7 @@ class Pod:
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._limit() or self._store_order()
+        failure = failure or self._limit() or self._store_pod_spec()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -155,8 +155,8 @@ class Pod:
             return f"{LIMITS}: {error}"
         return ""
 
-    def _store_order(self) -> str:
-        """Make the order durable, so that the pod never runs again after a power failure.
+    def _store_pod_spec(self) -> str:
+        """Make the pod spec durable, so that the pod never runs again after a power failure.
 
         The data is written while bubblewrap starts, and the runtime does not wait for the write.
         """

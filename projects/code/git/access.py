@@ -38,7 +38,7 @@ def build_environment(
 ) -> dict[str, str]:
     """Return the environment for git. `address` is the checked IP address, `keys` a private directory.
 
-    Raises GitRefusal for a secret that is not a private key.
+    Raises GitRejection for a secret that is not a private key.
     """
     target = spec.address
     if target.transport is Transport.SSH:

@@ -55,7 +55,7 @@ class _Target:
 def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], None]) -> FetchedCommit:
     """Fetch the commit, and pass the chunks of its files to `store`, by digest.
 
-    Raises GitRefusal, GitFailure if another attempt may succeed, or Interrupted.
+    Raises GitRejection, GitFailure if another attempt may succeed, or Interrupted.
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)

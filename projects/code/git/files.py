@@ -36,7 +36,7 @@ class Listing:
 
 
 def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
-    """Return the files of a tree. Raises GitRefusal if files are too many, too large or unsafe."""
+    """Return the files of a tree. Raises GitRejection if files are too many, too large or unsafe."""
     entries: list[Entry] = []
     submodules, size = 0, 0
     for record in _records(git, tree):
@@ -115,7 +115,7 @@ def store_files(
 ) -> tuple[CodeFile, ...]:
     """Read the files, and pass their chunks to `store`, by digest. Return the files with their digests.
 
-    Raises GitRefusal if a symbolic link leads out of the tree.
+    Raises GitRejection if a symbolic link leads out of the tree.
     """
     arguments = ["--git-dir", str(git.repository), "cat-file", "--batch"]
     process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL, subprocess.PIPE)

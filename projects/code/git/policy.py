@@ -44,7 +44,7 @@ class GitPolicy:
 def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
     """Return the IP address to connect to, after checking all addresses of the host.
 
-    Raises GitRefusal for a forbidden host, or GitFailure if the name does not resolve.
+    Raises GitRejection for a forbidden host, or GitFailure if the name does not resolve.
     """
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = (
         EVERYTHING if policy.allows_private_address(address) else ()

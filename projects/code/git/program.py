@@ -66,7 +66,7 @@ class GitProgram:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a command. Return its exit status, and up to a limit its output and errors.
 
-        Raises GitFailure at the deadline, GitRefusal if git is not installed, or Interrupted.
+        Raises GitFailure at the deadline, GitRejection if git is not installed, or Interrupted.
         """
         output, errors = self.directory / "output", self.directory / "errors"
         with output.open("wb") as out, errors.open("wb") as err:

@@ -15,7 +15,7 @@ from berth.db.lease import fenced_transaction
 from berth.db.moves import RowChange
 from berth.db.set_writes import write_changes, write_in_halves
 from pools.models import Node
-from pools.runtimes.base import PodOrder, RuntimeFailure, StartRejected, StopNotice
+from pools.runtimes.base import PodSpec, RuntimeFailure, StartRejected, StopNotice
 from projects.engine.pod_sentences import pod_subject
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
@@ -25,7 +25,7 @@ from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
 from scheduler.loop.dispatch.gangs import move_and_stop
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.notices import record_notices, stop_notice
-from scheduler.loop.dispatch.orders import awaits_address, build_pod_order
+from scheduler.loop.dispatch.pod_specs import awaits_address, build_pod_spec
 from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rejected_starts import handle_rejections, was_rejected_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
@@ -111,7 +111,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     candidates = [pod for pod in later_pods[:STARTS_BETWEEN] if pod.message == ""]
     next_pods = [pod for pod in candidates if _starts_in_background(pod, context)]
     record_secret_uses([*due_pods, *next_pods], images, reader, now, context)
-    build = partial(_build_order, gangs=gangs, images=images, reader=reader, context=context)
+    build = partial(_build_pod_spec, gangs=gangs, images=images, reader=reader, context=context)
     attempts = _start_each(_begin_starts(due_pods, next_pods, build, context), now, context)
     if len(attempts.failures) < len(due_pods):
         return attempts.notes  # this process no longer leads
@@ -159,15 +159,15 @@ def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _
 
 
 def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attempts: _Attempts) -> None:
-    for pod, order in starts:
+    for pod, pod_spec in starts:
         if not context.leads():
             attempts.notes.append("This scheduler lost leadership while starting pods.")
             return
         attempts.failures[pod.pk] = ""
         try:
-            if isinstance(order, Exception):
-                raise order
-            context.runtimes(pod.node.pool).start(order)
+            if isinstance(pod_spec, Exception):
+                raise pod_spec
+            context.runtimes(pod.node.pool).start(pod_spec)
         except START_ERRORS as error:
             attempts.failed.setdefault(str(error), []).append(pod)
             if isinstance(error, MissingSecret):
@@ -265,18 +265,18 @@ def _starting_pods(projects: RelatedRows) -> list[Pod]:
     return pods
 
 
-Starts = Iterator[tuple[Pod, PodOrder | Exception]]
+Starts = Iterator[tuple[Pod, PodSpec | Exception]]
 
 
 def _begin_starts(
-    pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodOrder], context: SchedulerContext
+    pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodSpec], context: SchedulerContext
 ) -> Starts:
-    """Yield each pod with its specification, or with the error that prevents one.
+    """Yield each pod with its spec, or with the error that prevents one.
 
     While the caller handles one pod, the runtimes start the following pods. They start the pods of the next
     tick while this tick does its other work. The next tick reads their results.
     """
-    ahead: deque[tuple[Pod, PodOrder | Exception]] = deque()
+    ahead: deque[tuple[Pod, PodSpec | Exception]] = deque()
     for pod in pods:
         ahead.append((pod, _begin_start(pod, build, context)))
         if len(ahead) == STARTS_AHEAD:
@@ -293,23 +293,21 @@ def _starts_in_background(pod: Pod, context: SchedulerContext) -> bool:
         return False
 
 
-def _begin_start(
-    pod: Pod, build: Callable[[Pod], PodOrder], context: SchedulerContext
-) -> PodOrder | Exception:
+def _begin_start(pod: Pod, build: Callable[[Pod], PodSpec], context: SchedulerContext) -> PodSpec | Exception:
     try:
-        order = build(pod)
+        pod_spec = build(pod)
         crash_point("dispatch.before_start")
         if context.leads():
-            context.runtimes(pod.node.pool).begin_start(order)
+            context.runtimes(pod.node.pool).begin_start(pod_spec)
     except START_ERRORS as error:
         return error
-    return order
+    return pod_spec
 
 
-def _build_order(
+def _build_pod_spec(
     pod: Pod, *, gangs: Mapping[uuid.UUID, Sequence[Pod]], images: RunImages, reader: SecretReader,
     context: SchedulerContext,
-) -> PodOrder:  # fmt: skip
+) -> PodSpec:  # fmt: skip
     spec = context.specs.get(pod.workload).spec
     if spec is None:
         raise ValueError("the workload's stored document is no longer valid")
@@ -320,7 +318,7 @@ def _build_order(
     if has_ports(pod) and pod.ports is None:
         raise ValueError("no host ports have been assigned to the pod yet")
     image = images.ready.get(pod.workload_id, NO_IMAGE)
-    return build_pod_order(pod, spec, gangs[pod.workload_id], image, reader)
+    return build_pod_spec(pod, spec, gangs[pod.workload_id], image, reader)
 
 
 def _gangs(pods: Iterable[Pod], specs: SpecCache) -> dict[uuid.UUID, list[Pod]]:

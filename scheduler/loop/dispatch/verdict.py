@@ -110,7 +110,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
     failed = [pod for pod in gang.pods if pod.state == "failed"]
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
     if failed:
-        first = min(failed, key=_end_order)
+        first = min(failed, key=_end_sort_key)
         peer = lost_pods[0] if lost_pods else _lost_peer(gang, first)
         return _failure_verdict(gang, first) if peer is None else _peer_failure_verdict(gang, first, peer)
     if lost_pods and (not live or _ends_by_loss(gang)):
@@ -155,7 +155,7 @@ def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
         return in_grace_period
     since = max(failed.created_at, failed.ended_at - PEER_TIMEOUT)
     peers = [pod for pod in (*gang.replaced, *evicted) if pod.ended_at is not None and pod.ended_at > since]
-    return max(peers, key=_end_order, default=None)
+    return max(peers, key=_end_sort_key, default=None)
 
 
 def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Verdict:
@@ -213,7 +213,7 @@ def _failure_kind(pod: PodFact) -> str:
     return kinds.START_FAILED if pod.exit_code is None else str(pod.exit_code)
 
 
-def _end_order(pod: PodFact) -> datetime:
+def _end_sort_key(pod: PodFact) -> datetime:
     """Sort pods by end time, because the first failure often causes the others."""
     return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 

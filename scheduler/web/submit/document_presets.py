@@ -80,7 +80,7 @@ roles:
 kind: interactive
 command: sleep 8h
 max_runtime: 28800     # seconds
-idle_timeout: 3600     # seconds without output or port requests
+idle_timeout: 3600     # seconds without output or requests
 roles:
   - name: session
     replicas: 1

@@ -24,7 +24,7 @@ def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> 
     if workload.phase != Phase.FAILED:
         return None
     failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]
-    return min(failed, key=_end_order, default=None)
+    return min(failed, key=_end_sort_key, default=None)
 
 
 def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> Failure | None:
@@ -39,7 +39,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _detail(message, ending), pod)
 
 
-def _end_order(pod: Pod) -> tuple[datetime, int]:
+def _end_sort_key(pod: Pod) -> tuple[datetime, int]:
     return pod.ended_at or datetime.max.replace(tzinfo=UTC), pod.rank
 
 

@@ -226,7 +226,7 @@ def ordered_node(metal_pool: NodePool) -> Node:
 def test_provisioned_machine_joins_as_the_node_it_was_requested_for(
     ordered_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = secrets.for_order("metal", "t1")
+    token = secrets.for_launch_request("metal", "t1")
     body = {**MACHINE, "token": token, "instance_id": "i-2"}
     assert anonymous.post("node-pools/metal/join", body).status_code == 409, (
         "the node's instance is not known yet"
@@ -324,7 +324,7 @@ def test_repeated_launch_requests_get_identical_user_data(settings: Any) -> None
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"
     text = user_data(order)
     assert text == user_data(order)
-    assert secrets.for_order("metal", "t1") in text
+    assert secrets.for_launch_request("metal", "t1") in text
     assert len(text.encode()) < 1024, "EC2 takes 16 KiB, certificates included"
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.wiring import Wiring
 from pools.models import Node
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from projects.models import Pod, Workload
 from projects.services import workloads
 from projects.services.people import tokens
@@ -41,7 +41,7 @@ def start_pod(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0,
     pod = Pod.objects.create(
         workload=workload, role="big-worker", index=index, run=run, rank=index, node=node
     )
-    order = PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5)
+    order = PodSpec(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5)
     runtime.start(order)
     return pod
 

@@ -152,7 +152,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
         assert agent.stdout.readline() == b"up\n"
         with httpx.Client(trust_env=False, timeout=120) as client:
             node_agent = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
-            entrypoint = node_agent.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
+            entrypoint = node_agent.send_spec(order("p-1", "sh", "-c", "echo hello; exit 3"))
             assert PYTHON_3_9 in entrypoint, "the shim runs on the same Python"
             subprocess.run(["sh", "-c", entrypoint], check=True)
             report = poll_until(

@@ -18,7 +18,7 @@ from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.services.environments import delete_unused
 from scheduler.loop.dispatch.images import NO_IMAGE
-from scheduler.loop.dispatch.orders import build_pod_order
+from scheduler.loop.dispatch.pod_specs import build_pod_spec
 from scheduler.loop.dispatch.secrets import SecretReader
 from tests.pools.stage import START, SYSTEM, Stage
 
@@ -177,6 +177,6 @@ def one_pod() -> Callable[[Node], Any]:
         pod.workload.rendezvous = {"address": "127.0.0.1", "port": 29500}
         document = {"name": "train", "project": "vision", "command": "true", "env": {"GREETING": "mine"},
                     "roles": [{"name": "worker", "replicas": 1, "gpu": 1}]}  # fmt: skip
-        return build_pod_order(pod, parse_workload(document), [pod], NO_IMAGE, SecretReader())
+        return build_pod_spec(pod, parse_workload(document), [pod], NO_IMAGE, SecretReader())
 
     return ordered

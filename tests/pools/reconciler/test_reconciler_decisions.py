@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.engine.reconciler import Command, Drain, Fleet, Order, Phase, UndoDrain, next_step
+from pools.engine.reconciler import Command, Drain, Fleet, Launch, Phase, UndoDrain, next_step
 from pools.engine.victims import Work
 from tests.pools.fleets import (
     after_drain,
@@ -53,7 +53,7 @@ def test_each_node_is_current_pending_or_draining() -> None:
 @shows("SKY-50", "SKY-55", "SKY-84")
 def test_missing_nodes_are_requested_in_one_call() -> None:
     step = next_step(fleet(6, range(4)))
-    assert step.commands == (Order(count=2, start_ordinal=4),)
+    assert step.commands == (Launch(count=2, start_ordinal=4),)
     assert step.fleet.phase == Phase.SCALING_UP
 
 
@@ -85,7 +85,7 @@ def test_joined_node_is_current() -> None:
 def test_nodes_for_demand_added_during_a_provider_call_are_requested_later() -> None:
     in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
-    assert commands(after_provisioning(in_flight, [1, 2])) == (Order(3, 3),)
+    assert commands(after_provisioning(in_flight, [1, 2])) == (Launch(3, 3),)
 
 
 @shows("SKY-58")
@@ -99,9 +99,9 @@ def test_lower_demand_during_provisioning_does_not_lose_delivered_nodes() -> Non
 
 
 @shows("SKY-59")
-def test_partial_delivery_is_followed_by_an_order_for_the_rest() -> None:
+def test_partial_delivery_is_followed_by_a_request_for_the_rest() -> None:
     delivered = after_provisioning(next_step(fleet(4)).fleet, [0])
-    assert commands(delivered) == (Order(3, 1),)
+    assert commands(delivered) == (Launch(3, 1),)
 
 
 @shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
@@ -110,21 +110,21 @@ def test_failed_provider_call_is_retried_only_at_the_next_tick() -> None:
     assert failed.phase == Phase.WATCHING
     assert commands(failed) == ()
     assert commands(without_node(failed, 1)) == ()
-    assert commands(after_tick(failed)) == (Order(2, 2),)
+    assert commands(after_tick(failed)) == (Launch(2, 2),)
 
 
 @shows("SKY-53", "SKY-81")
 def test_lost_node_is_replaced() -> None:
-    assert commands(without_node(fleet(4, range(4)), 2)) == (Order(1, 4),)
+    assert commands(without_node(fleet(4, range(4)), 2)) == (Launch(1, 4),)
 
 
 def test_lost_head_is_replaced_with_ordinal_0() -> None:
     without_head = without_node(fleet(4, range(4)), 0)
-    assert commands(without_head) == (Order(1, 0),)
+    assert commands(without_head) == (Launch(1, 0),)
     two_lost = without_node(without_head, 3)
     step = next_step(two_lost)
-    assert step.commands == (Order(1, 0),), "ordinals 0 and 3 are not consecutive"
-    assert commands(after_provisioning(step.fleet, [0])) == (Order(1, 3),)
+    assert step.commands == (Launch(1, 0),), "ordinals 0 and 3 are not consecutive"
+    assert commands(after_provisioning(step.fleet, [0])) == (Launch(1, 3),)
 
 
 @shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
@@ -184,7 +184,7 @@ def test_higher_demand_during_a_drain_reverts_it() -> None:
     assert all_back.fleet.phase == Phase.WATCHING
     assert all_back.fleet.current == set(range(6))
     and_more = next_step(draining.with_desired(8))
-    assert and_more.commands == (UndoDrain((2, 3, 4, 5)), Order(2, 6))
+    assert and_more.commands == (UndoDrain((2, 3, 4, 5)), Launch(2, 6))
     assert and_more.fleet.phase == Phase.SCALING_UP
 
 
@@ -210,14 +210,14 @@ def test_lost_node_is_neither_current_nor_pending_nor_draining(group: int) -> No
 
 def test_manual_drain_is_not_reverted_and_the_node_is_replaced() -> None:
     retiring = fleet(3, [0, 1], retiring=[2])
-    assert commands(retiring) == (Order(1, 3),)
+    assert commands(retiring) == (Launch(1, 3),)
 
 
 @shows("SKY-79", "SKY-82", "SKY-83")
 def test_desired_nodes_are_the_initial_target() -> None:
     """The fleet state does not contain the pool's ready threshold."""
-    assert commands(fleet(8)) == (Order(8, 0),)
-    assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
+    assert commands(fleet(8)) == (Launch(8, 0),)
+    assert commands(fleet(8, range(4), range(4, 7))) == (Launch(1, 7),)
 
 
 @shows("SKY-87")
@@ -247,7 +247,7 @@ class SimulatedProvider:
     """A fleet whose provider responds late, partly or not at all, and all orders so far."""
 
     fleet: Fleet
-    orders: list[Order] = field(default_factory=list)
+    orders: list[Launch] = field(default_factory=list)
     head_drained_while_desired: bool = False
 
     def step(self) -> bool:
@@ -256,10 +256,10 @@ class SimulatedProvider:
         self.fleet = step.fleet
         for command in step.commands:
             match command:
-                case Order():
+                case Launch():
                     assert not before.in_flight, "two orders for the same missing nodes"
                     self.orders.append(command)
-                    missing_head = command == Order(1, 0)  # ordered even though there are enough nodes
+                    missing_head = command == Launch(1, 0)  # ordered even though there are enough nodes
                     assert missing_head or before.effective_size + command.count <= before.desired
                     ordered_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
                     assert not before.ordinals_in_use & set(ordered_ordinals)
@@ -300,7 +300,7 @@ class SimulatedProvider:
             progress = self.step()
             fleet = after_tick(self.fleet)
             if fleet.in_flight:
-                order = self.orders[-1] if self.orders else Order(fleet.in_flight, 0)
+                order = self.orders[-1] if self.orders else Launch(fleet.in_flight, 0)
                 fleet = after_provisioning(
                     fleet, range(order.start_ordinal, order.start_ordinal + order.count)
                 )
@@ -341,8 +341,8 @@ def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (fleet(2, [1, 2, 3]), (Order(1, 0),)),
-        (fleet(3, [1, 2, 3]), (Order(1, 0),)),
+        (fleet(2, [1, 2, 3]), (Launch(1, 0),)),
+        (fleet(3, [1, 2, 3]), (Launch(1, 0),)),
         (fleet(3, [1, 2, 3], in_flight=1), ()),
         (fleet(3, [1, 2, 3], retiring=[0]), ()),
         (fleet(3, [0, 1, 2, 3]), (Drain((3,)),)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder, PodReport, PodState
+from pools.runtimes.base import PodReport, PodSpec, PodState
 from pools.runtimes.ray import probes
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
@@ -24,7 +24,7 @@ class FakeAgent:
         self.stopped: list[str] = []
         self.lock = threading.Lock()
 
-    def order(self, order: PodOrder) -> str:
+    def order(self, order: PodSpec) -> str:
         with self.lock:
             self.pods[order.pod_id] = PodReport(PodState.RUNNING)
         return ""

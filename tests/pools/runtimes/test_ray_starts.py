@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.base import PodReport, PodSpec, PodState, RuntimeFailure
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.jobs import Jobs
@@ -30,14 +30,14 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def send_orders_to(monkeypatch: pytest.MonkeyPatch, receive: Any) -> None:
-    def send(agent: NodeAgent, order: PodOrder) -> str:
+    def send(agent: NodeAgent, order: PodSpec) -> str:
         receive(order.pod_id)
         return "run-pod"
 
-    monkeypatch.setattr(NodeAgent, "order", send)
+    monkeypatch.setattr(NodeAgent, "send_spec", send)
 
 
-def pod(pod_id: str) -> PodOrder:
+def pod(pod_id: str) -> PodSpec:
     return order(pod_id, "true", instance_id="i-0")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.services.secrets import SecretContent
 from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
@@ -22,7 +22,7 @@ FIRST, SECOND = (f"sha256:{digit * 64}" for digit in "12")
 GANG = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
-def orders(stage: Stage, workload: Workload) -> list[PodOrder]:
+def orders(stage: Stage, workload: Workload) -> list[PodSpec]:
     """Return the orders of the pods in the workload's current run."""
     pods = [str(pod.pk) for pod in stage.pods(workload) if pod.run == workload.run]
     return [stage.runtime.order(pod_id) for pod_id in pods if stage.runtime.was_started(pod_id)]

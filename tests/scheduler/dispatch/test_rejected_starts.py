@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodCause, PodOrder, RuntimeFailure, StartRejected
+from pools.runtimes.base import PodCause, PodSpec, RuntimeFailure, StartRejected
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Allocation
@@ -109,7 +109,7 @@ def reject_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     """Let the cluster reject all replicas but the one with rank 0."""
     start = stage.runtime.start
 
-    def start_or_reject(order: PodOrder) -> None:
+    def start_or_reject(order: PodSpec) -> None:
         if order.env["RANK"] != "0":
             raise StartRejected(WEBHOOK)
         start(order)

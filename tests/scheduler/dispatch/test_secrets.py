@@ -8,7 +8,7 @@ from django.utils import timezone
 from pools.joining.sealed import seal
 from pools.models import PluginSecret
 from pools.runtimes import capabilities
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.capabilities import Capabilities
 from pools.services.secrets import SecretContent
 from projects.models import Phase, ProjectSecret, SecretUse, SecretValue, UserSecret, Workload
@@ -34,7 +34,7 @@ def set_token(stage: Stage, value: str) -> None:
     )  # fmt: skip
 
 
-def find_order(stage: Stage, workload: Workload) -> PodOrder:
+def find_order(stage: Stage, workload: Workload) -> PodSpec:
     return stage.runtime.order(str(stage.pods(workload, "starting", "running")[0].pk))
 
 

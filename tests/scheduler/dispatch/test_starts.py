@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pools.runtimes.base import PodOrder, RuntimeFailure
+from pools.runtimes.base import PodSpec, RuntimeFailure
 from scheduler.loop.dispatch import pods
 from scheduler.loop.dispatch.pods import STARTS_AHEAD
 from tests.fakes.runtime import FakeRuntime
@@ -21,11 +21,11 @@ class RecordingRuntime(FakeRuntime):
         self.unfinished: set[str] = set()
         self.most_unfinished = 0
 
-    def begin_start(self, order: PodOrder) -> None:
+    def begin_start(self, order: PodSpec) -> None:
         self.unfinished.add(order.pod_id)
         self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
 
-    def start(self, order: PodOrder) -> None:
+    def start(self, order: PodSpec) -> None:
         self.unfinished.remove(order.pod_id)  # a start that has not begun is an error
         super().start(order)
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from berth.server.asgi import websocket_urlpatterns
 from berth.server.wiring import Wiring
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_FOUND
@@ -43,7 +43,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
 def start_pod(cast: Cast, runtime: FakeRuntime, text: bytes) -> Pod:
     work = make.workload(cast.vision, "train", phase="running", run=2, started_at=make.ago(hours=1))
     pod = make.place(work, make.node(cast.pool), [0])
-    runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
+    runtime.start(PodSpec(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
     runtime.write(str(pod.pk), text)
     return pod
 

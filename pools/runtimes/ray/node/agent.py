@@ -16,7 +16,7 @@ from pools.runtimes.ray.node.pods import NodePods
 from pools.runtimes.wire import (
     LOG_HEADER,
     THIS_INSTANCE,
-    decode_order,
+    decode_pod_spec,
     encode_chunk_header,
     encode_isolation,
     encode_measurements,
@@ -175,7 +175,7 @@ CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "measure": lambda pods, body: encode_measurements(pods.measure(body["pod_ids"], [THIS_INSTANCE])),
 }
 SERIAL: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
-    "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_order(body))},
+    "order": lambda pods, body: {"entrypoint": pods.entrypoint(decode_pod_spec(body))},
     "stop": _stop,
     "look": _get_reports,
     "isolation": lambda pods, body: encode_isolation(pods.get_isolation([THIS_INSTANCE])[THIS_INSTANCE]),

@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from pools.runtimes.base import PodOrder
+from pools.runtimes.base import PodSpec
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import descendants
@@ -32,10 +32,10 @@ class NodePods(LocalRuntime):
             self._workspaces = Path(workspaces)
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def entrypoint(self, order: PodOrder) -> str:
-        """Record the specification. Return the command for the pod's job, or "" if the pod must not start."""
-        self.start(order)
-        pod = self._pod_dir(order.pod_id)
+    def entrypoint(self, spec: PodSpec) -> str:
+        """Record the pod spec. Return the command for the pod's job, or "" if the pod must not start."""
+        self.start(spec)
+        pod = self._pod_dir(spec.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
             return ""
         job = [sys.executable, "-I", "-S", "-c", JOB_CODE, SOURCE_ROOT, str(pod), self.anchor]

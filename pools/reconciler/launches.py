@@ -28,14 +28,14 @@ UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
 RECENT_BOOTS = 10
 
 
-def execute_order(pool: NodePool, context: PassContext) -> bool:
+def execute_launch_request(pool: NodePool, context: PassContext) -> bool:
     """Execute the stored launch request, possibly that of an earlier pass. Return whether rows changed."""
     pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
     if not _is_still_needed(pool):
-        return _drop_order(pool_id, context)
-    order = _build_order(pool, context)
+        return _discard_launch_request(pool_id, context)
+    order = _build_launch_request(pool, context)
     try:
         result = context.provider.provision(order)
     except ProviderError as error:
@@ -43,7 +43,7 @@ def execute_order(pool: NodePool, context: PassContext) -> bool:
     return _record_result(pool_id, order, result, context)
 
 
-def _build_order(pool: NodePool, context: PassContext) -> LaunchRequest:
+def _build_launch_request(pool: NodePool, context: PassContext) -> LaunchRequest:
     shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     in_flight = pool.provisioning
     assert in_flight is not None
@@ -56,13 +56,13 @@ def _build_order(pool: NodePool, context: PassContext) -> LaunchRequest:
 
 def _is_still_needed(pool: NodePool) -> bool:
     nodes = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING))
-    is_head_order = pool.provisioning is not None and pool.provisioning["start_ordinal"] == HEAD
-    if is_head_order and pool.nodes_desired > 0 and not nodes.filter(ordinal=HEAD).exists():
+    is_head_launch = pool.provisioning is not None and pool.provisioning["start_ordinal"] == HEAD
+    if is_head_launch and pool.nodes_desired > 0 and not nodes.filter(ordinal=HEAD).exists():
         return True
     return pool.nodes_desired > nodes.count()
 
 
-def _drop_order(pool_id: int, context: PassContext) -> bool:
+def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
     """Discard the launch request. Any instances that it created are terminated as orphans."""
     with context.fence():
         pool = lock_pool(pool_id)

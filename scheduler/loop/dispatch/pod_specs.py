@@ -1,4 +1,4 @@
-"""Build the specification from which a runtime starts a pod: command, devices and environment.
+"""Build the spec from which a runtime starts a pod: command, devices and environment.
 
 Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
@@ -17,7 +17,7 @@ from pools.joining import secrets
 from pools.joining.sealed import UnsealError, unseal
 from pools.joining.server import reachable_server_for_pods
 from pools.providers.base import ProviderError
-from pools.runtimes.base import PodOrder, VolumeMount
+from pools.runtimes.base import PodSpec, VolumeMount
 from pools.runtimes.capabilities import runtime_capabilities
 from pools.runtimes.enclosure.levels import pod_uid
 from projects.models import Pod, Session
@@ -31,10 +31,10 @@ from scheduler.loop.dispatch.secrets import SecretReader
 FIXED_KINDS = ("training", "interactive")
 
 
-def build_pod_order(
+def build_pod_spec(
     pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod], image: ReadyImage, reader: SecretReader
-) -> PodOrder:
-    """Return the pod's specification.
+) -> PodSpec:
+    """Return the pod's spec.
 
     `gang` lists the run's pods. The run's rendezvous address must be set. Pods of idle roles run as plain
     processes on their node, even if the workload has an image, unless the runtime requires images.
@@ -49,7 +49,7 @@ def build_pod_order(
     capabilities = runtime_capabilities(pool.runtime)
     if role.idle and not capabilities.requires_images:
         image = NO_IMAGE
-    return PodOrder(
+    return PodSpec(
         pod_id=str(pod.pk),
         name=pod.name,
         workspace=str(pod.workload_id),
