@@ -144,7 +144,7 @@ def test_few_names_are_listed_and_many_are_described(objects: Cast, dave: Caller
     assert problem(alice.get("nodes", pool="zzz"))["allowed"] == "a node pool that you can see"
 
 
-def test_account_without_a_role_learns_no_names(objects: Cast, frank: Caller) -> None:
+def test_account_without_a_role_sees_no_names(objects: Cast, frank: Caller) -> None:
     for path, parameter, typed, meant in FILTERS:
         for text in (typed, meant):
             rejection = problem(frank.get(path, **{parameter: text}))
@@ -153,7 +153,7 @@ def test_account_without_a_role_learns_no_names(objects: Cast, frank: Caller) ->
 
 
 @pytest.mark.heavy
-def test_every_unknown_name_of_a_request_is_reported(objects: Cast, dave: Caller) -> None:
+def test_every_unknown_name_in_a_request_is_reported(objects: Cast, dave: Caller) -> None:
     errors = dave.get("workloads", project="visoin", pool="loca").json()["errors"]
     assert [error["path"] for error in errors] == ["project", "pool"]
 

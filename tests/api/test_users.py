@@ -62,7 +62,7 @@ def test_repeated_change_has_no_effect_and_no_audit_entry(cast: Cast, alice: Cal
     assert list(Audit.objects.filter(object_type="user").values_list("action", flat=True)) == ["deactivate"]
 
 
-def test_nobody_deactivates_themselves_or_the_last_platform_admin(cast: Cast, alice: Caller) -> None:
+def test_users_cannot_deactivate_themselves_or_the_last_platform_admin(cast: Cast, alice: Caller) -> None:
     own = alice.post("users/alice/deactivate")
     assert own.status_code == 409
     assert own.json()["detail"] == "You cannot deactivate your own account. Ask another platform admin."

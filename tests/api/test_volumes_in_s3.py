@@ -202,7 +202,7 @@ def test_server_without_boto3_rejects_volumes_in_s3(
     assert "pip install 'berth-platform[aws]'" in problems(edit(alice, volume(store)))["volumes[0].source"]
 
 
-def test_order_names_the_server_and_contains_no_credentials(pod: Pod) -> None:
+def test_pod_spec_names_the_server_and_contains_no_credentials(pod: Pod) -> None:
     spec = SpecCache().get(pod.workload).spec
     assert spec is not None
     pod.workload.rendezvous = {"address": "", "port": 1}
@@ -316,7 +316,7 @@ def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
     return PodOutputs.objects.create(pod=ended, **columns)
 
 
-def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
+def test_pod_waits_until_changes_by_earlier_pods_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     row = pending_changes(pod, cast.vision, progress={"size": 12_345_678})
     answer = agent.get(place).json()
@@ -339,9 +339,7 @@ def test_pod_waits_until_the_changes_of_earlier_pods_of_its_project_are_stored(p
 
 
 @pytest.mark.heavy
-def test_pod_waits_neither_for_other_projects_nor_for_live_pods_nor_for_other_volumes(
-    pod: Pod, cast: Cast
-) -> None:
+def test_pod_does_not_wait_for_other_projects_live_pods_or_other_volumes(pod: Pod, cast: Cast) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     pending_changes(pod, cast.speech)
     assert agent.get(place).json()["waiting_for"] == ""

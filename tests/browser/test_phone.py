@@ -70,7 +70,7 @@ def test_each_rows_state_is_at_its_top_right_and_the_account_stays_visible(opene
 
 
 @pytest.mark.heavy
-def test_open_tab_is_on_the_screen(opened: Open, scene: Scene) -> None:
+def test_open_tab_is_visible_on_the_screen(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")
         tabs = page.get_by_role("navigation", name="Workload", exact=True)

@@ -28,7 +28,7 @@ def test_shortcuts_are_shown_and_move_between_rows(opened: Open) -> None:
         assert faults == []
 
 
-def test_letters_in_fields_are_no_shortcuts(opened: Open) -> None:
+def test_letters_typed_in_fields_are_not_shortcuts(opened: Open) -> None:
     with opened("ada") as (page, faults):
         page.goto("/workloads")
         page.keyboard.press("/")

@@ -236,7 +236,7 @@ async def test_guard_is_closed_if_the_client_disconnects(pod: Pod) -> None:
     assert pod.is_released
 
 
-async def test_image_without_a_shell_is_named_as_the_reason(pod: Pod) -> None:
+async def test_missing_shell_in_the_image_is_named_as_the_reason(pod: Pod) -> None:
     pod.is_ready = False
     await pod.open()
     guard = await pod.has("guard")

@@ -132,7 +132,7 @@ def test_channel_ends_when_the_program_has_closed_the_connection(
     assert received[2:] == [(END, bytes((OUTPUT,))), (STATUS, b'{"exit_code": 0}')]
 
 
-def test_answer_after_the_end_of_the_input_arrives_and_a_silent_connection_ends(
+def test_response_after_the_end_of_input_arrives_and_a_silent_connection_ends(
     channels: tuple[ChannelLoop, Api], program: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = connect(channels, port_of(program))
@@ -153,7 +153,7 @@ def test_answer_after_the_end_of_the_input_arrives_and_a_silent_connection_ends(
     assert frames(channel)[-1] == (STATUS, b'{"exit_code": 0}')
 
 
-def test_port_without_a_program_is_named(channels: tuple[ChannelLoop, Api]) -> None:
+def test_error_names_a_port_without_a_listening_program(channels: tuple[ChannelLoop, Api]) -> None:
     with socket.socket() as reserved:  # bound, but not listening
         reserved.bind(("127.0.0.1", 0))
         port = port_of(reserved)
@@ -183,7 +183,7 @@ async def test_named_port_is_the_one_in_the_pods_variables(tmp_path: Path) -> No
             await find_port(api, pod, "web")
 
 
-def test_ports_are_known_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_ports_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = KnownPorts()
     ports.add("p-1", 80)
     assert (ports.has("p-1", 80), ports.has("p-2", 80)) == (True, False)

@@ -86,7 +86,7 @@ def test_sessions_share_a_connection_and_background_processes_end_with_it(
 
 
 @pytest.mark.heavy
-def test_signal_reaches_the_command_and_its_end_by_a_signal_is_reported(user: SshUser) -> None:
+def test_signal_reaches_the_command_and_its_death_by_signal_is_reported(user: SshUser) -> None:
     import asyncio
 
     import asyncssh
@@ -144,7 +144,7 @@ def reject(user: SshUser, host: str) -> str:
 
 
 @pytest.mark.heavy
-def test_hosts_name_a_workload_and_a_pod(user: SshUser) -> None:
+def test_host_names_identify_a_workload_and_a_pod(user: SshUser) -> None:
     assert "Workload vision/other does not exist" in reject(user, "other.vision.berth")
     assert "There is no pod worker-7" in reject(user, f"worker-7.{HOST}")
     assert "is not the host name of a pod" in reject(user, "a.b.c.d.berth")
@@ -174,7 +174,7 @@ def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site,
     assert (rejected.returncode, "Specify a workload, or use --config" in rejected.stderr) == (2, True)
 
 
-def test_settings_are_private_and_included_once_before_the_settings_of_the_user(user: SshUser) -> None:
+def test_settings_are_private_and_included_once_before_the_users_settings(user: SshUser) -> None:
     before = "Host other\n    User me\n"
     included = user.config.read_text()
     user.config.write_text(before)

@@ -108,7 +108,7 @@ def test_failed_download_fails_the_start_and_reports_the_reason(
     assert SECRET not in report.message
 
 
-def test_server_is_verified_with_the_orders_certificates(plain: LocalStage, tmp_path: Path) -> None:
+def test_server_is_verified_with_the_pod_specs_certificates(plain: LocalStage, tmp_path: Path) -> None:
     trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
     server = CodeServer(trusted.server("127.0.0.1"))
     try:

@@ -130,7 +130,7 @@ def test_directory_is_the_top_of_the_tree(over_https: Fetcher, https: HttpsServe
             over_https(https.url(), directory=directory)
 
 
-def test_modes_and_links_are_kept_and_submodules_left_out(
+def test_modes_and_links_are_kept_and_submodules_are_omitted(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     (repository.checkout / "jobs/a/run.sh").chmod(0o755)

@@ -121,7 +121,9 @@ def test_restarted_scheduler_sends_the_code_again(stage: RealKubernetesStage, se
     assert log(stage).split() == ["code", "2000"], "nothing is left of the first attempt"
 
 
-def test_pod_that_waits_for_its_code_stops_at_once(stage: RealKubernetesStage, server: CodeServer) -> None:
+def test_pod_that_waits_for_its_code_stops_immediately(
+    stage: RealKubernetesStage, server: CodeServer
+) -> None:
     server.answers = [server.stop_in_the_middle]
     stage.runtime.start(code_order(stage, server, "echo started", grace_seconds=600))
     poll_until(lambda: progress(stage) and server.paths)

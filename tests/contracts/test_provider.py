@@ -243,7 +243,7 @@ def provider_with_limited_capacity(request: pytest.FixtureRequest, provider: Pro
     return provider
 
 
-def test_order_returns_instances_with_consecutive_ordinals(provider: Provider) -> None:
+def test_launch_request_returns_instances_with_consecutive_ordinals(provider: Provider) -> None:
     created = provider.provision(order(count=2, start=3)).instances
     assert [instance.ordinal for instance in created] == [3, 4]
     assert {instance.client_token for instance in created} == {"t-1"}
@@ -252,13 +252,13 @@ def test_order_returns_instances_with_consecutive_ordinals(provider: Provider) -
     assert provider.list_instances("small") == created
 
 
-def test_repeated_order_returns_the_same_instances(provider: Provider) -> None:
+def test_repeated_launch_request_returns_the_same_instances(provider: Provider) -> None:
     first = provider.provision(order())
     assert provider.provision(order()) == first
     assert len(provider.list_instances("small")) == 2
 
 
-def test_repeated_order_does_not_revive_terminated_instances(provider: Provider) -> None:
+def test_repeated_launch_request_does_not_revive_terminated_instances(provider: Provider) -> None:
     created = provider.provision(order()).instances
     provider.terminate("small", [instance.instance_id for instance in created])
     again = provider.provision(order()).instances
@@ -266,7 +266,7 @@ def test_repeated_order_does_not_revive_terminated_instances(provider: Provider)
     assert living_ordinals(provider) == []
 
 
-def test_order_beyond_capacity_is_partly_filled_with_a_reason(
+def test_launch_request_beyond_capacity_is_partly_fulfilled_with_a_reason(
     provider_with_limited_capacity: Provider,
 ) -> None:
     result = provider_with_limited_capacity.provision(order(count=6))

@@ -97,7 +97,7 @@ def test_machine_that_cannot_run_containers_reports_the_reason(
     assert "missing-runtime" in text
 
 
-def test_pod_order_contains_no_credentials() -> None:
+def test_pod_spec_contains_no_credentials() -> None:
     secret = json.dumps({"auths": {"r.example": {"auth": "c2VjcmV0"}}})
     pod = order("p-1", "true", image=IMAGE, registry_auth=secret)
     assert "c2VjcmV0" not in str(pull_fields(pod, PullSettings(0), {}))

@@ -379,7 +379,7 @@ def test_node_with_isolation_off_reports_what_to_install(
     assert weak.runtime.isolation.obstacle.startswith("BERTH_ISOLATION is off. bubblewrap is not installed.")
 
 
-def test_pod_order_without_a_user_is_rejected(stage: LocalStage) -> None:
+def test_pod_spec_without_a_user_is_rejected(stage: LocalStage) -> None:
     if stage.runtime.isolation.level is not Level.USERS:
         assert stage.runtime.isolation.obstacle
         return

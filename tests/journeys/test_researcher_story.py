@@ -38,7 +38,7 @@ def log_text(client: Client, workload_id: str, run: int | None = None) -> str:
 
 
 @pytest.mark.heavy
-def test_commands_of_the_complete_example_lead_from_a_repository_to_the_best_model(
+def test_complete_example_commands_lead_from_a_repository_to_the_best_model(
     dave_on_shared_berth: Terminal, repositories: Path, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

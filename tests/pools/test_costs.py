@@ -29,7 +29,7 @@ def priced_pool(db: None) -> NodePool:
     return pool
 
 
-def test_node_is_charged_from_its_order_until_it_ends(priced_pool: NodePool) -> None:
+def test_node_is_charged_from_its_launch_request_until_it_ends(priced_pool: NodePool) -> None:
     costs = pool_costs(priced_pool, NOW)
     assert costs.per_hour == Decimal(10)
     assert (round(costs.day.node_hours, 6), round(costs.day.gpu_hours, 6)) == (2.25, 9.0)

@@ -34,7 +34,7 @@ def commands(mark: str) -> list[str]:
     return [line for line in listed.splitlines() if line == f"sleep {mark}"]
 
 
-def test_helpers_of_git_end_when_the_scheduler_is_killed(tmp_path: object) -> None:
+def test_git_helpers_end_when_the_scheduler_is_killed(tmp_path: object) -> None:
     mark = f"5000.{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     scheduler = subprocess.Popen([sys.executable, "-c", HANG, str(tmp_path), mark], env=environment)
@@ -44,7 +44,7 @@ def test_helpers_of_git_end_when_the_scheduler_is_killed(tmp_path: object) -> No
     poll_until(lambda: not commands(mark))
 
 
-def test_name_of_two_mebibytes_fails_the_workload_with_a_short_message(
+def test_two_mebibyte_name_fails_the_workload_with_a_short_message(
     scene: Scene, repository: Repository
 ) -> None:
     blob = git(repository.path, "hash-object", "-w", "--stdin", source=b"evil")
@@ -60,7 +60,7 @@ def test_name_of_two_mebibytes_fails_the_workload_with_a_short_message(
 
 
 @pytest.mark.heavy
-def test_long_name_of_the_default_branch_is_left_out(scene: Scene, repository: Repository) -> None:
+def test_long_name_of_the_default_branch_is_omitted(scene: Scene, repository: Repository) -> None:
     name = "a" * 200 + "/" + "b" * 100
     git(repository.path, "branch", name, "main")
     git(repository.path, "symbolic-ref", "HEAD", f"refs/heads/{name}")

@@ -131,7 +131,7 @@ def test_files_of_a_node_that_is_gone_are_reported(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_unreachable_node_is_tried_again_until_the_time_is_up(producer: Producer) -> None:
+def test_unreachable_node_is_retried_until_the_time_is_up(producer: Producer) -> None:
     producer.end()
     failure = RuntimeFailure("the node does not respond")
     producer.stage.runtime.next("list_files", failure)
@@ -194,7 +194,7 @@ def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_pod_without_declared_files_says_so(producer: Producer) -> None:
+def test_pod_without_declared_files_is_reported_as_such(producer: Producer) -> None:
     producer.leave({"scratch": b""})
     producer.end()
     outputs = producer.collect()

@@ -142,7 +142,7 @@ def test_node_keeps_the_files_until_they_are_stored(writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("after", range(1, 6))
-def test_crash_at_any_point_of_a_transfer_is_made_up_for(
+def test_transfer_recovers_from_a_crash_at_any_point(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     writer.leave({"results/a": b"1", "results/large": LARGE})
@@ -173,7 +173,7 @@ def test_crash_at_any_point_of_a_transfer_is_made_up_for(
     assert writer.objects() == {"results/a": b"1", "results/large": LARGE, "results/old": b"old"}
 
 
-def test_crash_after_everything_was_stored_is_made_up_for(writer: Writer) -> None:
+def test_transfer_recovers_from_a_crash_after_everything_was_stored(writer: Writer) -> None:
     writer.end()
 
     with killed_at("volumes.copied"):
@@ -219,7 +219,7 @@ def _stop_after(run: Any, count: int) -> Any:
 
 
 @pytest.mark.heavy
-def test_unreachable_node_or_store_is_tried_again_until_the_time_is_up(
+def test_unreachable_node_or_store_is_retried_until_the_time_is_up(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.end()
@@ -243,9 +243,7 @@ def test_unreachable_node_or_store_is_tried_again_until_the_time_is_up(
 
 
 @pytest.mark.heavy
-def test_parts_of_an_upload_that_is_given_up_are_deleted(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_an_abandoned_upload_are_deleted(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.leave({"results/large": LARGE})
     writer.end()
 

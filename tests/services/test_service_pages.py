@@ -208,7 +208,7 @@ def test_viewer_sees_a_service_without_buttons_and_others_get_404(
     assert "chat" not in sign_in("grace").get("/services").content.decode()
 
 
-def test_service_page_says_once_that_measurements_stopped(
+def test_service_page_states_once_that_measurements_stopped(
     stage: ServiceStage, sign_in: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)

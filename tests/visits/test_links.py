@@ -57,7 +57,7 @@ def test_port_link_can_be_used_only_once(visit_setup: VisitSetup) -> None:
     assert "set-cookie" not in again.headers
 
 
-def test_concurrent_uses_of_a_port_link_open_one_visit(offline_setup: VisitSetup) -> None:
+def test_concurrent_uses_of_a_port_link_open_one_port_session(offline_setup: VisitSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     got = 0
     for _ in range(5):
@@ -86,13 +86,13 @@ def test_port_links_and_cookies_are_not_stored_in_plain_text(visit_setup: VisitS
     assert cookie not in row
 
 
-def test_visit_cookie_is_valid_only_for_its_own_port(visit_setup: VisitSetup) -> None:
+def test_port_session_cookie_is_valid_only_for_its_own_port(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     other = visit_setup.origins.origin_for(visit_setup.workload.pk, "other").removeprefix("http://")
     assert visit_setup.ask("/", cookie=cookie, headers={"Host": other}).status_code == 403
 
 
-def test_visit_ends_when_access_is_revoked(offline_setup: VisitSetup) -> None:
+def test_port_session_ends_when_access_is_revoked(offline_setup: VisitSetup) -> None:
     cookie = offline_setup.enter()
     now = timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
@@ -101,7 +101,7 @@ def test_visit_ends_when_access_is_revoked(offline_setup: VisitSetup) -> None:
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
-def test_visit_ends_with_the_token_that_requested_it(offline_setup: VisitSetup) -> None:
+def test_port_session_ends_with_the_token_that_requested_it(offline_setup: VisitSetup) -> None:
     token, _ = tokens.issue(actor=offline_setup.cast.dave, name="t", scopes=["write"], expires_at=None)
     actor = replace(offline_setup.cast.dave, token_id=token.pk)
     cookie, now = offline_setup.enter(actor), timezone.now()
@@ -111,7 +111,7 @@ def test_visit_ends_with_the_token_that_requested_it(offline_setup: VisitSetup) 
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
-def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup) -> None:
+def test_port_session_ends_with_the_browser_session_that_requested_it(offline_setup: VisitSetup) -> None:
     key = session_cookie(offline_setup.cast.dave.user).partition("=")[2]
     cookie, now = offline_setup.enter(replace(offline_setup.cast.dave, session_key=key)), timezone.now()
     assert ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
@@ -122,7 +122,7 @@ def test_visit_ends_with_the_session_that_requested_it(offline_setup: VisitSetup
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("change", ["password", "account", "time", "signed out"])
-def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
+def test_port_session_ends_after_password_change_deactivation_expiry_or_sign_out(
     offline_setup: VisitSetup, change: str
 ) -> None:
     cookie, now, user = offline_setup.enter(), timezone.now(), offline_setup.cast.dave.user
@@ -142,13 +142,13 @@ def test_visit_ends_after_password_change_deactivation_expiry_or_sign_out(
         ports.resolve_visit(cookie, offline_setup.workload.pk, "lab", now)
 
 
-def test_visit_does_not_outlive_its_token(offline_setup: VisitSetup) -> None:
+def test_port_session_does_not_outlive_its_token(offline_setup: VisitSetup) -> None:
     soon = timezone.now() + timedelta(minutes=5)
     offline_setup.link(Actor.for_user(offline_setup.cast.dave.user, token_expires_at=soon))
     assert PortLink.objects.get().visit_until == soon
 
 
-def test_visit_cookie_works_for_the_next_run_but_not_between_runs(offline_setup: VisitSetup) -> None:
+def test_port_session_cookie_works_for_the_next_run_but_not_between_runs(offline_setup: VisitSetup) -> None:
     cookie, now = offline_setup.enter(), timezone.now()
     offline_setup.workload.run = 2
     offline_setup.workload.save()

@@ -54,13 +54,13 @@ def test_opening_a_link_sets_a_host_only_cookie_and_redirects_without_the_link(
     assert "domain" not in cookie
 
 
-def test_request_without_a_visit_does_not_reach_the_pod(visit_setup: VisitSetup) -> None:
+def test_request_without_a_port_session_does_not_reach_the_pod(visit_setup: VisitSetup) -> None:
     for cookie in ("", "berth_port=guessed", "sessionid=whatever"):
         assert visit_setup.ask("/", cookie=cookie).status_code == 403
     assert visit_setup.server.heard == []
 
 
-def test_berth_and_visit_cookies_are_not_forwarded_to_the_pod(visit_setup: VisitSetup) -> None:
+def test_berth_and_port_session_cookies_are_not_forwarded_to_the_pod(visit_setup: VisitSetup) -> None:
     cookie = f"sessionid=secret; {visit_setup.visit()}; theirs=1; csrftoken=token; more=2"
     heard = dict(visit_setup.ask("/tell", cookie=cookie).json()["headers"])
     assert heard["cookie"] == "theirs=1; more=2"
@@ -143,7 +143,7 @@ def test_long_body_is_streamed_with_or_without_a_length(visit_setup: VisitSetup)
     assert dict(visit_setup.server.heard[-1]["headers"])["transfer-encoding"] == "chunked"
 
 
-def test_endless_response_is_streamed_until_the_visitor_disconnects(visit_setup: VisitSetup) -> None:
+def test_endless_response_is_streamed_until_the_browser_disconnects(visit_setup: VisitSetup) -> None:
     headers = {"Host": visit_setup.host, "Cookie": visit_setup.visit()}
     with httpx.stream(
         "GET", f"http://127.0.0.1:{visit_setup.port}/endless", headers=headers, timeout=120
@@ -167,7 +167,7 @@ def test_error_page_explains_that_no_process_listens_on_the_port(visit_setup: Vi
     assert "The port is not responding" in answer.text
 
 
-def test_visit_that_ends_before_the_pod_responds_gets_an_error_page(
+def test_port_session_that_ends_before_the_pod_responds_gets_an_error_page(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie = visit_setup.visit()
@@ -249,7 +249,7 @@ def close_account(visit_setup: VisitSetup, session: str) -> None:
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
-def test_open_visit_is_closed_when_access_is_revoked(
+def test_open_port_session_is_closed_when_access_is_revoked(
     visit_setup: VisitSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[VisitSetup, str], None]
 ) -> None:
     """The visit ends soon, although nothing else causes its row to be read."""
@@ -270,7 +270,7 @@ def test_open_visit_is_closed_when_access_is_revoked(
     assert visit_setup.server.left.wait(120)
 
 
-def test_visits_end_when_the_pod_stops(visit_setup: VisitSetup) -> None:
+def test_port_sessions_end_when_the_pod_stops(visit_setup: VisitSetup) -> None:
     cookie = visit_setup.visit()
     visit_setup.pod.state = PodState.STOPPING
     visit_setup.pod.save()

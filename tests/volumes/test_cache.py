@@ -26,7 +26,7 @@ def opened(root: Path, source: str) -> Cache:
     return cache
 
 
-def test_fetch_makes_space_by_deleting_objects_that_neither_it_nor_a_pod_needs(
+def test_fetch_frees_space_by_deleting_objects_that_neither_it_nor_a_pod_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caches, "RESERVE_BYTES", 0)
@@ -44,7 +44,7 @@ def test_fetch_makes_space_by_deleting_objects_that_neither_it_nor_a_pod_needs(
         assert own.make_room(100 * KIB, [needed]) == free, "nothing else can be deleted"
 
 
-def test_objects_of_a_source_that_another_process_fetches_are_not_deleted(
+def test_objects_of_a_source_that_another_process_is_fetching_are_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caches, "RESERVE_BYTES", 0)
@@ -75,7 +75,7 @@ def test_unused_objects_take_at_most_their_share_of_the_disk(
         assert [cache.has(each) for each in objects].count(True) == 3
 
 
-def test_changed_object_is_another_object(tmp_path: Path) -> None:
+def test_changed_object_is_a_separate_object(tmp_path: Path) -> None:
     cache = opened(tmp_path, "own")
     entry = stored(cache, "a")
     changed = [

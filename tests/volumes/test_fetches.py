@@ -59,7 +59,7 @@ def test_pod_reads_the_objects_below_the_prefix_but_cannot_change_them(
     ]  # fmt: skip
 
 
-def test_next_pod_fetches_only_what_changed_and_earlier_pods_keep_their_files(
+def test_next_pod_fetches_only_changed_objects_and_earlier_pods_keep_their_files(
     stage: LocalStage, server: SigningServer, store: ObjectStore
 ) -> None:
     wait = 'until [ -e "$BERTH_POD_DIR/go" ]; do sleep 0.1; done; '

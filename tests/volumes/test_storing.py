@@ -89,7 +89,7 @@ def test_files_and_deletions_are_stored_below_the_prefix(pod: Pod) -> None:
     assert pod.uploads() == []
 
 
-def test_object_that_others_have_replaced_is_not_deleted(pod: Pod) -> None:
+def test_object_replaced_by_others_is_not_deleted(pod: Pod) -> None:
     pod.deleted = [("old", pod.etag("old"))]
     pod.store.fill(pod.volume.bucket, {"set/old": b"of others"})
     transfer = pod.transfer()
@@ -178,7 +178,7 @@ def test_upload_is_recorded_before_its_first_part(pod: Pod) -> None:
     assert pod.uploads() == []
 
 
-def test_file_that_cannot_be_an_object_is_left_out_with_a_reason(pod: Pod) -> None:
+def test_file_that_cannot_be_an_object_is_omitted_with_a_reason(pod: Pod) -> None:
     pod.store.fill(pod.volume.bucket, {"set/folder/file": b"x"})
     pod.contents = {
         "old/below": b"1", "folder": b"2", "line\nbreak": b"3", "/".join(["d" * 200] * 6): b"4", "fine": b"5",
@@ -203,7 +203,7 @@ def test_file_can_replace_a_folder_that_the_pod_has_deleted(pod: Pod) -> None:
     assert "set/folder/file" not in pod.objects()
 
 
-def test_changes_beyond_the_limit_of_the_volume_are_rejected_as_a_whole(
+def test_changes_beyond_the_volumes_limit_are_rejected_entirely(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(volume_changes, "GIB", 2)  # max_gib is 100
@@ -221,7 +221,7 @@ def test_too_many_objects_are_rejected(pod: Pod, monkeypatch: pytest.MonkeyPatch
         pod.transfer()
 
 
-def test_file_that_is_shorter_than_when_it_was_listed_is_rejected(pod: Pod) -> None:
+def test_file_truncated_after_the_listing_is_rejected(pod: Pod) -> None:
     pod.contents = {"file": b"content"}
     transfer = pod.transfer()
     pod.contents = {"file": b""}
@@ -236,7 +236,7 @@ def test_long_listings_are_read_completely(pod: Pod, monkeypatch: pytest.MonkeyP
     assert list(pod.transfer().skipped) == ["999"]
 
 
-def test_volume_without_a_prefix_is_the_whole_bucket(pod: Pod) -> None:
+def test_volume_without_a_prefix_contains_the_entire_bucket(pod: Pod) -> None:
     pod.volume = Volume("data", f"s3://{pod.volume.bucket}", access="read_write", endpoint=pod.store.url)
     pod.contents = {"top": b"x"}
     assert pod.transfer().run(never)

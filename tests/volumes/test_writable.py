@@ -71,7 +71,7 @@ def test_other_pods_do_not_see_what_a_pod_writes(stage: LocalStage, server: Sign
     assert sorted(server.signed) == ["deep/two", "one", "three"], "each object was fetched once"
 
 
-def test_links_are_left_out_and_lead_to_no_other_files(stage: LocalStage, server: SigningServer) -> None:
+def test_links_are_omitted_and_lead_to_no_other_files(stage: LocalStage, server: SigningServer) -> None:
     links = "ln -s /etc/passwd link && echo x > hard && ln hard hard2"
     script = f"cd /data && {links} && rm -r deep && ln -s /etc deep"
     assert finished(stage, server, script).exit_code == 0
@@ -105,7 +105,7 @@ def test_pod_that_never_started_has_changed_nothing(stage: LocalStage, server: S
     assert changes(stage) == VolumeChanges()
 
 
-def test_files_are_gone_once_the_pod_is_forgotten(stage: LocalStage, server: SigningServer) -> None:
+def test_files_no_longer_exist_once_the_pod_is_forgotten(stage: LocalStage, server: SigningServer) -> None:
     assert finished(stage, server, "echo x > /data/x").exit_code == 0
     stage.runtime.forget("p-1")
     with pytest.raises(FilesGone):
@@ -134,7 +134,9 @@ def test_pod_waits_until_the_changes_of_earlier_pods_are_stored(
     assert stage.runtime.read_log("p-1", 0, 100).data == b"1\n"
 
 
-def test_interrupted_fetch_is_repeated_without_remains(stage: LocalStage, server: SigningServer) -> None:
+def test_interrupted_fetch_is_repeated_and_leaves_no_remains(
+    stage: LocalStage, server: SigningServer
+) -> None:
     real = server.list_objects
     hangs: list[str] = []
 

@@ -171,7 +171,7 @@ def test_rejections_name_platform_roles_in_words(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_server_error_page_leads_back_and_mentions_changes_only_after_one(
+def test_server_error_page_links_back_and_mentions_changes_only_after_a_change(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -113,7 +113,7 @@ def test_statement_count_does_not_depend_on_the_number_of_entries(cast: Cast, si
     assert counts[0] == counts[1]
 
 
-def test_similar_changes_of_one_minute_are_one_row_that_unfolds(cast: Cast, sign_in: SignIn) -> None:
+def test_similar_changes_within_a_minute_are_one_expandable_row(cast: Cast, sign_in: SignIn) -> None:
     at = make.ago(hours=1).replace(second=0, microsecond=0)
     Audit.objects.create(
         actor="alice", action="create", object_type="project", object_id="y", object_name="early",

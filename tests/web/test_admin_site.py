@@ -70,9 +70,7 @@ def test_every_change_list_and_its_first_row_can_be_opened(
             assert_runs_no_inline_script(admin_client.get(reverse(f"admin:{name}_change", args=[first.pk])))
 
 
-def test_admin_site_uses_the_words_of_the_application(
-    admin_client: Client, running_workload: Workload
-) -> None:
+def test_admin_site_uses_the_applications_terms(admin_client: Client, running_workload: Workload) -> None:
     make.workload(running_workload.project, "late", reason="WaitingForCapacity")
     text = admin_client.get(reverse("admin:projects_workload_changelist")).content.decode()
     assert "Waiting for capacity" in text and "WaitingForCapacity" not in text
@@ -377,7 +375,7 @@ def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
     assert "You cannot delete your own account. Ask another platform admin." in page
 
 
-def test_rejection_of_the_admin_site_names_what_is_rejected(admin_client: Client) -> None:
+def test_admin_site_rejection_names_the_rejected_action(admin_client: Client) -> None:
     answer = admin_client.get(reverse("admin:scheduler_cycle_add"))
     assert answer.status_code == 403
     assert "Berth itself writes these records" in answer.content.decode()

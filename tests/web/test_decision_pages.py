@@ -178,7 +178,7 @@ def test_tasks_of_an_array_share_a_row_unless_another_decision_is_between_them(
     assert all(f">{handle.partition('/')[2]}</a>" in body for handle in tasks)
 
 
-def test_page_of_a_decision_says_in_sentences_what_was_decided_and_why(
+def test_decision_page_explains_the_decision_in_sentences(
     cast: Cast, sign_in: SignIn, reclaim: Eviction
 ) -> None:
     text = page(sign_in("alice"), f"/decisions/{reclaim.cycle}")

@@ -93,7 +93,7 @@ def test_submit_button_is_shown_to_users_who_may_submit(cast: Cast, sign_in: Sig
     assert button not in sign_in("erin").get("/").content.decode()
 
 
-def test_bar_of_allocated_gpus_has_the_scale_of_its_number(
+def test_allocated_gpus_bar_uses_the_scale_of_its_number(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     make.node(cast.pool, gpus=4, state="booting")
@@ -110,7 +110,7 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
 
 
 @pytest.mark.heavy
-def test_legend_explains_bars_that_are_cut(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_legend_explains_truncated_bars(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("dave")
     assert ">more than shown</span>" not in client.get("/").content.decode()
@@ -326,7 +326,7 @@ def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: Si
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
 
 
-def test_pools_have_bars_if_their_devices_are_too_many(
+def test_pools_with_many_devices_are_shown_as_bars(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = sign_in("dave")

@@ -107,7 +107,7 @@ def test_frequency_becomes_a_cron_expression_and_back(
         ({"frequency": "monthly", "at": "03:00", "day": "32"}, "day"), ({"frequency": "custom"}, "cron"),
     ],
 )  # fmt: skip
-def test_value_that_a_frequency_lacks_is_reported_at_its_field(
+def test_missing_value_of_a_frequency_is_reported_at_its_field(
     cast: Cast, sign_in: SignIn, chosen: dict[str, str], field: str
 ) -> None:
     answer = sign_in("dave").post("/schedules/new", {**FORM, "cron": "", **chosen}, headers=HTMX)
@@ -250,7 +250,7 @@ def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, si
 
 
 @pytest.mark.heavy
-def test_schedule_form_says_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_form_states_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/schedules/templates", {"project": "vision"})
     assert options(answer) == ["No templates in vision"]
 

@@ -45,7 +45,7 @@ def test_axis_labels_follow_local_time_when_daylight_saving_time_ends() -> None:
     ]  # fmt: skip
 
 
-def test_labels_of_columns_stand_below_their_columns() -> None:
+def test_column_labels_are_below_their_columns() -> None:
     week = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 27)]
     labels = column_labels(week, UTC)
     assert [label.text for label in labels] == [f"{day} Nov" for day in range(20, 27)]

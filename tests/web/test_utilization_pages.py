@@ -74,7 +74,7 @@ def test_last_measurement_is_shown_with_its_time(cast: Cast, sign_in: SignIn, po
 
 
 @pytest.mark.heavy
-def test_workload_list_shows_since_when_a_workload_is_not_measured(
+def test_workload_list_shows_how_long_a_workload_has_been_unmeasured(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     client, stopped = sign_in("erin"), make.ago(minutes=20)
@@ -102,7 +102,9 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     assert "0%" not in text
 
 
-def test_unmeasured_gpus_are_one_figure_that_says_why(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_unmeasured_gpus_are_shown_as_one_figure_with_the_reason(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
     assert text.count("not measured") == 1
@@ -252,7 +254,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
 
 
 @pytest.mark.heavy
-def test_resources_without_a_request_say_so(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_resources_without_a_request_are_labelled(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     Allocation.objects.filter(pod=pod).update(cpu_milli=0, memory_mib=0)
     make.used(pod, 25, cpu=4, memory=0)
     make.past_utilization(pod, make.ago(minutes=3), gpus=1, busy=50)

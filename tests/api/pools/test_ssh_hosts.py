@@ -152,7 +152,7 @@ def test_unusable_keys_are_rejected_and_never_reach_workloads(
 
 
 @pytest.mark.heavy
-def test_key_of_the_hosts_may_be_a_secret_that_is_set_after_the_pool_is_created(
+def test_ssh_key_may_be_a_secret_that_is_set_after_the_pool_is_created(
     alice: Caller, body: dict[str, Any], server: SshServer
 ) -> None:
     values = {name: value for name, value in body.items() if name != "ssh_keys"}

@@ -217,7 +217,7 @@ def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, a
     )
 
 
-def test_change_of_pools_is_previewed_then_applied_with_its_tag(
+def test_pool_change_is_previewed_then_applied_with_its_tag(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)

@@ -85,7 +85,7 @@ def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> No
 
 
 @pytest.mark.heavy
-def test_file_that_becomes_shorter_ends_the_download(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
+def test_truncated_file_ends_the_download(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
     answer = files(dave, pod, "/download", path="pod/code/b.bin")
     runtime.files[str(pod.pk)]["pod/code/b.bin"] = b"\0"
     with pytest.raises(Exception, match="was truncated"):

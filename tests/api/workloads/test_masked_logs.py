@@ -97,7 +97,7 @@ def test_log_of_a_workload_with_many_secrets_needs_one_more_query(
         assert log.read_chunk(0).data == log.read_large_chunk(0, 100).data == b"******* *******\n"
 
 
-def test_parts_of_any_size_are_masked_like_the_whole_log() -> None:
+def test_parts_of_any_size_are_masked_like_the_entire_log() -> None:
     rng = random.Random(7)
     for _ in range(300):
         values = ["".join(rng.choice("ab") for _ in range(rng.randint(6, 9))) for _ in range(3)]
@@ -152,7 +152,7 @@ def test_lines_and_common_encodings_are_masked() -> None:
     assert build_masker([short]).mask(short.encode()) == short.encode()
 
 
-def test_undecided_end_is_the_longest_beginning_of_a_pattern() -> None:
+def test_undecided_suffix_is_the_longest_prefix_of_a_pattern() -> None:
     rng = random.Random(8)
     for _ in range(300):
         masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))
@@ -165,7 +165,7 @@ def random_text(rng: random.Random, letters: str, shortest: int, longest: int) -
     return "".join(rng.choice(letters) for _ in range(rng.randint(shortest, longest))).encode()
 
 
-def test_patterns_that_shorter_ones_cover_are_dropped() -> None:
+def test_patterns_covered_by_shorter_ones_are_dropped() -> None:
     lines = ["a" * count for count in range(6, 366)] + ["ab" * count for count in range(3, 100)]
     masker = build_masker(["\n".join(lines)])
     raw = [pattern for pattern in masker.patterns if set(pattern) <= set(b"ab")]
@@ -175,7 +175,7 @@ def test_patterns_that_shorter_ones_cover_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("pattern", [b"aaaaaa", b"abcabc", b"abcdef", b"aabaab"])
-def test_series_of_occurrences_counts_as_one(pattern: bytes) -> None:
+def test_overlapping_occurrences_of_a_secret_count_as_one(pattern: bytes) -> None:
     repeated = pattern * 10_000
     assert len(list(_occurrences(pattern, b"x" + repeated + b"x" + repeated))) <= 4
     assert Masker((pattern,)).mask(b"x" + repeated) == b"x" + b"*" * len(repeated)

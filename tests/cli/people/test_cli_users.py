@@ -38,7 +38,7 @@ def test_user_is_described_deactivated_and_activated(berth: Berth, cast: Cast) -
     assert json.loads(run("describe", "dave", "-o", "json"))["active"] is True
 
 
-def test_user_commands_reject_oneself_and_unknown_users(berth: Berth, cast: Cast) -> None:
+def test_user_commands_reject_the_callers_own_account_and_unknown_users(berth: Berth, cast: Cast) -> None:
     admin = {"BERTH_TOKEN": token_of(cast.alice)}
     own = berth("user", "deactivate", "alice", **admin)
     assert (own.returncode, own.stdout) == (5, "")
@@ -63,7 +63,7 @@ def test_unknown_role_suggests_the_nearest(berth: Berth) -> None:
     assert "Value error" not in rejected.stderr
 
 
-def test_taken_name_of_a_department_is_an_error_about_the_name(berth: Berth, cast: Cast) -> None:
+def test_duplicate_department_name_is_reported_as_an_error_in_the_name(berth: Berth, cast: Cast) -> None:
     rejected = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
     assert rejected.returncode == 2
     assert rejected.stderr == "berth: name: is already in use; received 'research'.\n"

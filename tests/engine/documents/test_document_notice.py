@@ -11,7 +11,7 @@ def document(**preemption: Any) -> dict[str, Any]:
     return {"name": "w", "roles": [{}], "grace_period_seconds": 60, "preemption": preemption}
 
 
-def test_lead_comes_before_the_grace_period() -> None:
+def test_lead_time_precedes_the_grace_period() -> None:
     spec = parse_workload(document(signal="USR1", lead="5m"))
     assert spec.document()["preemption"] == {"signal": "SIGUSR1", "lead": 300}
     assert (spec.stop_seconds, spec.grace_period_seconds) == (360, 60)

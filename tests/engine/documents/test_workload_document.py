@@ -207,7 +207,7 @@ def test_engine_role_tree_matches_the_document() -> None:
 
 
 @pytest.mark.parametrize("command", ["", []])
-def test_empty_command_error_says_that_the_command_is_empty(command: object) -> None:
+def test_error_for_an_empty_command_states_that_it_is_empty(command: object) -> None:
     assert "is empty" in find_problems(one_role() | {"command": command})["command"]
 
 

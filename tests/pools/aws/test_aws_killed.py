@@ -57,7 +57,7 @@ def ec2_stage(
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("lose_response", [False, True])
-def test_reconciler_killed_at_any_step_of_an_ec2_order_recovers(
+def test_reconciler_killed_at_any_step_of_an_ec2_launch_recovers(
     place: Ec2Account, lose_response: bool
 ) -> None:
     places = set()

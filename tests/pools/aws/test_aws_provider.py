@@ -244,7 +244,7 @@ def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
 
 
 @pytest.mark.heavy
-def test_order_is_completed_after_the_pool_settings_change(place: Ec2Account) -> None:
+def test_launch_request_is_completed_after_the_pool_settings_change(place: Ec2Account) -> None:
     place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError):
         place.provider().provision(order())

@@ -37,7 +37,7 @@ def pod(tmp_path: Path) -> Path:
     return tmp_path / "pod"
 
 
-def test_script_unpacks_the_code_as_a_whole_and_only_once(pod: Path) -> None:
+def test_script_unpacks_the_code_atomically_and_only_once(pod: Path) -> None:
     (pod / ".new-code-earlier").mkdir()
     assert run(pod, archive(150_000)) == (0, b"\n" * (150_000 * 17 // BLOCK), b"")
     assert [path.name for path in pod.iterdir()] == ["code"]
@@ -53,7 +53,7 @@ def test_code_of_an_interrupted_transfer_is_not_used(pod: Path, cut: int, code: 
     assert not (pod / "code").exists()
 
 
-def test_image_without_tar_is_named_as_the_reason(pod: Path) -> None:
+def test_missing_tar_in_the_image_is_named_as_the_reason(pod: Path) -> None:
     assert run(pod, archive(), missing="tar") == (MISSING, b"", b"its image has no tar\n")
 
 

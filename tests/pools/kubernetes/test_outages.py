@@ -207,7 +207,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: Fak
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
-def test_pod_that_starts_although_berth_gave_it_up_can_be_evicted_by_others(
+def test_pod_that_starts_after_berth_gave_up_can_be_evicted_by_others(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

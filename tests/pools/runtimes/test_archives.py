@@ -112,7 +112,7 @@ def test_target_is_a_name_a_directory_or_missing(tmp_path: Path, monkeypatch: py
     assert [base_name(path) for path in ("a/b/", ".", "..", "/", "", "a/..")] == ["b", *["."] * 5]
 
 
-def test_special_files_and_links_that_leave_the_directory_are_left_out(tmp_path: Path) -> None:
+def test_special_files_and_links_that_leave_the_directory_are_omitted(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "a").mkdir(parents=True)
     (source / "absolute").symlink_to("/etc/passwd")

@@ -35,7 +35,7 @@ class SkewedPods:
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR, timedelta()])
-def test_times_of_a_node_are_converted_to_berths_clock(
+def test_node_times_are_converted_to_berths_clock(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ahead: timedelta
 ) -> None:
     pods: Any = SkewedPods(ahead)

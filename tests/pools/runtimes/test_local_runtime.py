@@ -180,7 +180,7 @@ def start_in_another_process(
     return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
 
 
-def test_pod_order_is_resumed_if_the_starting_process_was_killed(stage: LocalStage) -> None:
+def test_pod_start_is_resumed_if_the_starting_process_was_killed(stage: LocalStage) -> None:
     dying = f"runtime._spawn_shim = lambda *_: exec({KILL_STARTER!r})"
     assert start_in_another_process(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
     assert stage.runtime.list_pods() == ("p-1",)
@@ -253,7 +253,7 @@ def test_pod_from_before_a_reboot_is_lost_despite_a_reused_process_id(
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_pod_whose_order_was_emptied_by_a_power_failure_is_lost(stage: LocalStage) -> None:
+def test_pod_whose_spec_was_emptied_by_a_power_failure_is_lost(stage: LocalStage) -> None:
     pod = stage.runtime._pod_dir("p-1")
     pod.create()
     (pod.path / "order").touch()
@@ -262,7 +262,7 @@ def test_pod_whose_order_was_emptied_by_a_power_failure_is_lost(stage: LocalStag
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 
-def test_command_starts_only_after_its_order_is_durable(
+def test_command_starts_only_after_its_pod_spec_is_durable(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shim that cannot sync the pod's directory does not run the command."""

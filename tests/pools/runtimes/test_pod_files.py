@@ -43,7 +43,7 @@ def test_files_at_and_below_the_paths_are_listed_and_read(work: Path) -> None:
     assert read_file(str(work), "results", "model.bin", 0, 100) == b"0123456789"
 
 
-def test_links_and_special_files_are_left_out(work: Path) -> None:
+def test_links_and_special_files_are_omitted(work: Path) -> None:
     results = work / "results"
     (results / "link").symlink_to("../../secret")
     (results / "directory").symlink_to("/etc")
@@ -81,7 +81,7 @@ def test_directory_that_the_pod_replaced_by_a_link_cannot_be_read(work: Path) ->
     assert list_files(str(work), "", ["code"]).skipped == {"code": "is a symbolic link"}
 
 
-def test_very_deep_directories_are_left_out(work: Path) -> None:
+def test_very_deep_directories_are_omitted(work: Path) -> None:
     deep = work.joinpath(*["d"] * (DEPTH_MAX + 1))
     deep.mkdir(parents=True)
     (deep / "file").touch()

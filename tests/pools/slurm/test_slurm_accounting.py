@@ -114,7 +114,7 @@ def test_unknown_account_and_qos_are_reported_in_the_preview(
     assert provider_of(account="research").preview("small", order().shape).findings == ()
 
 
-def test_order_beyond_a_qos_submit_limit_is_partly_filled(
+def test_launch_request_beyond_a_qos_submit_limit_is_partly_fulfilled(
     slurm: SlurmCluster, provider_of: Callable[..., SlurmProvider]
 ) -> None:
     provider = provider_of(qos="small")

@@ -12,7 +12,7 @@ sinfo: fatal: Could not establish a configuration source
 """
 
 
-def test_missing_configuration_is_explained_without_names_of_functions() -> None:
+def test_missing_configuration_is_explained_without_function_names() -> None:
     error = failure("sinfo", CommandResult(1, "", NO_CONFIGURATION), "login.example.org")
     assert error.kind is ProviderErrorKind.SETTINGS
     assert str(error) == (
@@ -21,7 +21,7 @@ def test_missing_configuration_is_explained_without_names_of_functions() -> None
     )
 
 
-def test_other_errors_keep_slurms_words_but_not_names_of_functions() -> None:
+def test_other_errors_keep_slurms_words_but_not_function_names() -> None:
     errors = "squeue: error: fetch_config: DNS SRV lookup failed\nslurm_load_jobs error: Invalid user id\n"
     assert str(failure("squeue", CommandResult(1, "", errors), "here")) == (
         "DNS SRV lookup failed; Invalid user id"

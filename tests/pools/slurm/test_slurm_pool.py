@@ -51,7 +51,7 @@ def kill_points(directory: Path) -> list[str]:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_reconciler_killed_at_any_step_of_a_slurm_order_recovers(tmp_path: Path) -> None:
+def test_reconciler_killed_at_any_step_of_a_slurm_launch_recovers(tmp_path: Path) -> None:
     points = kill_points(tmp_path / "undisturbed")
     for n, name in enumerate(points, start=1):
         killer = KillAt(n)
@@ -174,7 +174,7 @@ def test_job_without_a_node_is_cancelled_after_the_grace_period(slurm: FakeSlurm
 
 
 @pytest.mark.heavy
-def test_duplicate_job_of_an_order_is_cancelled(slurm: FakeSlurm) -> None:
+def test_duplicate_job_of_a_launch_request_is_cancelled(slurm: FakeSlurm) -> None:
     stage = slurm_stage(slurm)
     stage.resize(1)
     stage.settle()

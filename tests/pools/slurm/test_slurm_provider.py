@@ -137,7 +137,7 @@ def test_rejected_job_reports_slurms_message_and_leaves_no_pilot_file(slurm: Fak
     assert list((slurm.root / "shared" / "pilots").iterdir()) == []
 
 
-def test_request_beyond_a_submit_limit_is_partly_filled_with_a_reason(slurm: FakeSlurm) -> None:
+def test_request_beyond_a_submit_limit_is_partly_fulfilled_with_a_reason(slurm: FakeSlurm) -> None:
     slurm.set(accepts=3)
     provider = slurm_provider(slurm)
     result = provider.provision(order(count=5))

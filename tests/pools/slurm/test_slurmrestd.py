@@ -252,7 +252,7 @@ def test_rejected_submission_reports_slurms_reason(rest: FakeSlurmRest) -> None:
     assert raised.value.kind is Kind.SETTINGS
 
 
-def test_jobs_of_other_users_are_ignored_whatever_their_name(rest: FakeSlurmRest) -> None:
+def test_jobs_of_other_users_are_ignored_regardless_of_their_names(rest: FakeSlurmRest) -> None:
     provider = provider_of(rest)
     provider.provision(order(count=1))
     rest.slurm.add("berth.here.small.7.fedcba9876543210", user="mallory")
@@ -323,7 +323,7 @@ def test_ended_jobs_are_found_in_the_accounting_database(rest: FakeSlurmRest) ->
     assert len(rest.slurm.jobs) == 2
 
 
-def test_repeated_order_is_submitted_if_the_database_lists_no_job(rest: FakeSlurmRest) -> None:
+def test_repeated_launch_request_is_submitted_if_the_database_lists_no_job(rest: FakeSlurmRest) -> None:
     rest.slurm.set(accounting=True)
     assert len(provider_of(rest).provision(replace(order(), is_repeated=True)).instances) == 2
 

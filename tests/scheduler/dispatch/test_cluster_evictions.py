@@ -30,7 +30,7 @@ def evict(stage: Stage, workload: Workload, *indices: int) -> None:
             stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.EVICTED, message=DRAINED)
 
 
-def test_pod_that_its_cluster_evicts_is_on_record_with_the_reason(stage: Stage) -> None:
+def test_pod_evicted_by_its_cluster_is_recorded_with_the_reason(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)
@@ -127,7 +127,7 @@ def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) ->
     assert Eviction.objects.count() == 1
 
 
-def test_gang_that_fails_after_each_eviction_of_a_pod_is_restarted_a_limited_number_of_times(
+def test_gang_that_fails_after_each_pod_eviction_is_restarted_a_limited_number_of_times(
     stage: Stage,
 ) -> None:
     workload, delays = running_gang(stage), []
@@ -176,7 +176,7 @@ def test_pod_on_a_node_that_slurm_takes_back_is_recorded_with_the_reason(
 
 
 @pytest.mark.parametrize("cause", [PodCause.LOST, PodCause.STOPPED])
-def test_pod_that_is_lost_with_its_node_is_not_evicted(stage: Stage, cause: PodCause) -> None:
+def test_pod_lost_with_its_node_does_not_count_as_evicted(stage: Stage, cause: PodCause) -> None:
     workload = running_gang(stage)
     stage.runtime.end(str(stage.pods(workload)[0].pk), cause=cause, message="gone")
     stage.tick(2)
@@ -184,7 +184,7 @@ def test_pod_that_is_lost_with_its_node_is_not_evicted(stage: Stage, cause: PodC
 
 
 @pytest.mark.heavy
-def test_pod_that_is_evicted_while_berth_stops_it_is_not_on_record(stage: Stage) -> None:
+def test_pod_evicted_while_berth_stops_it_is_not_recorded(stage: Stage) -> None:
     workload = running_gang(stage)
     stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(workload))
     control.cancel(actor=stage.cast.alice, workload=workload)

@@ -349,7 +349,7 @@ def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "count"), [(29, 10), (30, 0)])
-def test_long_run_ends_the_count_of_failures_after_lost_pods_however_it_ends(
+def test_long_run_resets_the_count_of_failures_after_lost_pods(
     stage: Stage, minutes: int, count: int
 ) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 2, "gpu": 0, "cpu": 0.1}])

@@ -152,7 +152,7 @@ def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
 
 
 @pytest.mark.heavy
-def test_credentials_for_the_image_and_plugin_secrets_are_recorded_as_uses(
+def test_image_credentials_and_plugin_secrets_are_recorded_as_uses(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -194,7 +194,7 @@ def test_pod_receives_the_personal_secret_of_its_submitter(stage: Stage) -> None
     assert (use.owner_kind, use.owner, use.run) == ("user", "dave", 1)
 
 
-def test_workload_whose_secret_was_deleted_fails_at_once_with_its_name(
+def test_workload_whose_secret_was_deleted_fails_immediately_with_its_name(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()

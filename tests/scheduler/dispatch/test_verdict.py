@@ -151,7 +151,7 @@ def test_failure_during_or_after_the_eviction_of_a_peer_counts_as_a_loss(
     assert (step.next_phase, step.retry) == (next_phase, None)
 
 
-def test_message_says_which_pod_is_being_evicted_and_why() -> None:
+def test_message_names_the_evicted_pod_and_the_reason() -> None:
     peer = PodFact("worker", 0, "running", eviction="the pod was deleted")
     step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
     assert step is not None

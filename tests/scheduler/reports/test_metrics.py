@@ -191,7 +191,7 @@ def test_flood_of_output_is_skipped_up_to_its_end(
 
 
 @pytest.mark.heavy
-def test_number_of_metrics_of_a_workload_is_limited(training: Training) -> None:
+def test_number_of_metrics_per_workload_is_limited(training: Training) -> None:
     training.report(1, **{f"m{number}": 1.0 for number in range(40)})
     training.collect()
     training.report(2, **{f"n{number}": 1.0 for number in range(40)}, m1=2.0)

@@ -85,7 +85,7 @@ def test_new_hour_causes_no_division_by_zero() -> None:
 
 
 @pytest.mark.heavy
-def test_means_begin_with_the_first_node(stage: Stage) -> None:
+def test_mean_gpu_counts_begin_with_the_first_node(stage: Stage) -> None:
     """Five minutes after the first node, all of its GPUs count, and not a twelfth of them."""
     now, first = NOON + timedelta(minutes=40), NOON + timedelta(minutes=35)
     pool = stage.cast.pool
@@ -98,7 +98,7 @@ def test_means_begin_with_the_first_node(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_means_of_pools_with_earlier_allocations_are_over_whole_hours(stage: Stage) -> None:
+def test_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage) -> None:
     """The capacity history may begin after the usage, because nodes are deleted from it earlier."""
     pool = stage.cast.pool
     type(pool).objects.update(created_at=NOON - timedelta(hours=2))

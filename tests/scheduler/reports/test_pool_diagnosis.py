@@ -116,7 +116,7 @@ def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: 
 
 
 @pytest.mark.heavy
-def test_static_pool_without_machines_says_how_a_machine_joins(cast: Cast) -> None:
+def test_static_pool_without_machines_explains_how_a_machine_joins(cast: Cast) -> None:
     pool = make.pool("metal", provider="static", ticked_at=timezone.now(), nodes_desired=0, nodes_max=16)
     missing = findings(pool)["no nodes"]
     assert (missing.severity, missing.finding) == (

@@ -37,7 +37,7 @@ def test_scaling_decisions_are_separated_by_the_cooldown() -> None:
     assert max(replayed.engines) == CONFIG.max_engines
 
 
-def test_idle_engines_are_removed_down_to_the_initial_number() -> None:
+def test_idle_engines_are_removed_down_to_the_initial_count() -> None:
     replayed = replay(recorded(400, usage=0.01, engines=4), CONFIG, 2)
     assert replayed.engines[-1] == 2
     assert [scaling.decision.target for scaling in replayed.scalings] == [3, 2]

@@ -78,7 +78,7 @@ def test_reserved_gpus_are_not_free_unless_evicted_pods_still_hold_them(cast: Ca
     assert (capacity.reserved, capacity.free) == (3000, 4000)
 
 
-def test_a_bar_shows_the_part_over_quota_of_reserved_gpus() -> None:
+def test_bar_shows_which_reserved_gpus_are_over_quota() -> None:
     bar = quota_bar(allocated=4, reserved=8, quota=8, share=None, requested=0, scale=16, label="")
     assert [(part.kind, part.x, part.width) for part in bar.parts] == [
         ("used", 0, 250), ("reserved", 250, 250), ("reserved-over", 500, 250),

@@ -122,7 +122,7 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
 
 
 @pytest.mark.heavy
-def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Cast, dave: Client) -> None:
+def test_workload_that_only_lacks_nodes_gets_a_verdict_about_booting_nodes(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
@@ -133,7 +133,7 @@ def test_workload_that_only_lacks_nodes_gets_a_verdict_about_their_boot(cast: Ca
     assert "no node of pool local has booted yet" in unescape(page).lower()
 
 
-def test_one_reason_decides_and_the_others_are_folded() -> None:
+def test_one_reason_is_decisive_and_the_others_are_collapsed() -> None:
     capacity = {"reason": "WaitingForCapacity", "message": "2 GPUs missing.", "numbers": {}}
     share = {"reason": "WouldExceedFairShare", "message": "Over its share.", "numbers": {}}
     reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
@@ -146,7 +146,7 @@ def test_one_reason_decides_and_the_others_are_folded() -> None:
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
-def test_title_of_a_verdict_says_what_happens_to_other_workloads() -> None:
+def test_verdict_title_describes_the_effects_on_other_workloads() -> None:
     kinds = {"a": "shrink", "b": "reclaim", "c": "consolidate", "d": "preempt"}
     evictions = [{"victim": victim, "kind": kind} for victim, kind in kinds.items()]
     verdict = build_verdict(Prediction("would_evict", {}, evictions=evictions[:1]))

@@ -223,14 +223,14 @@ def test_command_warns_about_a_program_that_no_pod_has(document: str, program: s
     assert ("f-command-warning" in shown["command"].described_by) is bool(program)
 
 
-def test_number_of_the_document_stays_a_number_when_it_is_chosen_again() -> None:
+def test_number_in_the_document_stays_a_number_when_selected_again() -> None:
     text = TEXT + "priority: 60\n"
     low = post(open_draft(text), priority="low")
     assert low.text == TEXT + "priority: low\n"
     assert post(low, priority="60").text == text
 
 
-def test_rarely_used_fields_are_folded() -> None:
+def test_rarely_used_fields_are_collapsed() -> None:
     parts = {part.title: part for part in prepare_form(open_draft(TEXT), FORM_CHOICES).parts}
     labels = {title: [field.form_field.label for field in part.fields] for title, part in parts.items()}
     assert labels["Resources"][:2] == ["Replicas", "Max replicas"]

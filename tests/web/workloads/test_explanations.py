@@ -98,7 +98,7 @@ def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: S
     assert "The boot time is unknown." in page
 
 
-def test_page_shows_the_decisive_reason_and_folds_the_others(cast: Cast, sign_in: SignIn) -> None:
+def test_page_shows_the_decisive_reason_and_collapses_the_others(cast: Cast, sign_in: SignIn) -> None:
     reasons = ("WouldExceedFairShare", "WaitingForCapacity", "NoReclaimableResources")
     blockers = [{"reason": reason, "message": f"{reason} decides.", "numbers": {}} for reason in reasons]
     workload = make.workload(cast.vision, "train", phase="pending", explanation={"blockers": blockers})
@@ -173,7 +173,7 @@ ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
 @pytest.mark.every_case
 @pytest.mark.parametrize("is_grouped", [False, True])
 @pytest.mark.parametrize("values", [LONG_ROLE, ROLE_WITH_VARIABLES], ids=["long", "variables"])
-def test_change_of_a_role_that_must_not_be_in_an_address_opens_the_edit_form_without_it(
+def test_edit_form_opens_without_a_change_that_must_not_be_in_a_url(
     values: dict[str, object], is_grouped: bool, cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proxies reject long addresses and log short ones. The patch contains all roles."""
@@ -236,7 +236,7 @@ def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: Sig
     assert "No changes yet" in answer.content.decode()
 
 
-def test_opened_queue_order_has_a_row_for_each_queue(cast: Cast, sign_in: SignIn) -> None:
+def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -> None:
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
     ordering = ["research: within its quota", "rank 1", "vision: over its quota", "rank 0"]
     ordering += ["priority 50", "submitted 2026-11-28T15:37:47Z", "vision/train"]

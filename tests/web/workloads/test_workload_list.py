@@ -109,7 +109,7 @@ def test_saved_view_requires_a_name(sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_list_says_when_a_running_workload_reaches_its_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
+def test_list_shows_when_a_running_workload_reaches_its_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
     started = make.ago(hours=1)
     running: dict[str, Any] = {"phase": "running", "run": 1, "started_at": started}
     make.workload(cast.vision, "bounded", max_runtime=7200, message="2 of 2 pods running.", **running)
@@ -141,7 +141,7 @@ def serve(service: Service, workload: Workload, number: int) -> None:
 
 
 @pytest.mark.heavy
-def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
+def test_running_workload_rows_describe_their_activity(cast: Cast, sign_in: SignIn) -> None:
     server = make.workload(
         cast.vision, "server", kind="service", phase="running", message="1 of 1 pods running."
     )
@@ -171,7 +171,7 @@ def test_running_rows_say_what_they_do(cast: Cast, sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_running_rows_name_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) -> None:
+def test_running_workload_rows_name_their_pods_nodes(cast: Cast, sign_in: SignIn) -> None:
     nodes = [make.node(cast.pool, gpus=2) for _ in range(5)]
     all_run = "All required pods of the gang are running."
     for name, count in (("one", 1), ("many", 5)):
@@ -224,7 +224,7 @@ def test_statement_count_of_the_list_does_not_grow(cast: Cast, sign_in: SignIn) 
     assert counts[0] == counts[1]
 
 
-def test_a_common_end_of_measurements_is_said_once() -> None:
+def test_common_end_of_measurements_is_stated_once() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_end(rows) == rows[0].measured_at

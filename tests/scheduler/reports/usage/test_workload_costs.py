@@ -79,7 +79,7 @@ def test_cost_is_unknown_without_a_price_and_before_the_first_run(stage: Stage) 
     assert set(workload_costs([running.pk, pending.pk], now)) == {running.pk}
 
 
-def test_cost_of_an_array_is_the_sum_of_its_tasks_costs(stage: Stage) -> None:
+def test_array_cost_is_the_sum_of_its_task_costs(stage: Stage) -> None:
     NodePool.objects.update(price_per_gpu_hour=Decimal(2))
     document = {**training("sweep", project="vision", roles=ONE), "array": {"tasks": 2}}
     array = arrays.submit(actor=stage.cast.dave, document=document).array

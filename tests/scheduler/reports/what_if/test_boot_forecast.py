@@ -34,7 +34,9 @@ def ended_node(stage: Stage, ordinal: int, boot: int) -> None:
     stage.node(ordinal, state="ended", created_at=created, ready_at=ready, ended_at=created + timedelta(1))
 
 
-def test_workload_that_only_lacks_nodes_starts_after_their_boot(stage: Stage, empty_pool: NodePool) -> None:
+def test_workload_that_only_lacks_nodes_starts_once_they_have_booted(
+    stage: Stage, empty_pool: NodePool
+) -> None:
     prediction = predict(stage, roles=FOUR)
     assert prediction.outcome == "would_stay_pending"
     assert prediction.nodes_to_boot >= 1
@@ -59,7 +61,7 @@ def test_paused_pool_boots_no_node(stage: Stage, empty_pool: NodePool) -> None:
     assert predict(stage, roles=FOUR).nodes_to_boot == 0
 
 
-def test_limit_is_not_removed_by_a_boot(stage: Stage, empty_pool: NodePool) -> None:
+def test_node_boot_does_not_remove_a_limit(stage: Stage, empty_pool: NodePool) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=1000)
     prediction = predict(stage, roles=FOUR)
     assert prediction.blockers[0]["reason"] == "ProjectLimit"
