@@ -126,7 +126,9 @@ def converted_errors() -> Iterator[None]:
     except ClientError as error:
         raise _answer(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise Conflict("The server has no credentials for it. Ask an admin to set its secret.") from error
+        raise Conflict(
+            "The server has no credentials for the volume. Ask an admin to set its secret."
+        ) from error
     except (HTTPClientError, StoreUnreachable) as error:
         raise Unavailable(f"The object store does not respond ({type(error).__name__}).") from error
     except BotoCoreError as error:

@@ -107,7 +107,7 @@ class Api:
     def _call_errors(self) -> Iterator[None]:
         with self._lock:
             if self._is_closed:
-                raise Unreachable(f"the credentials for {self.server} are no longer used")
+                raise Unreachable(f"the client for {self.server} has been closed")
             self._running += 1
         try:
             self._pace.wait()

@@ -44,7 +44,8 @@ class Machine(models.Model):
         help_text="ID that does not change when the machine is reinstalled.",
     )
     secret_version = models.PositiveIntegerField(
-        default=1, help_text="Increases whenever the machine joins again, which revokes its previous secret."
+        default=1,
+        help_text="Incremented whenever the machine joins again, which revokes its previous secret.",
     )
     address = models.CharField(max_length=255)
     cpu_milli = models.PositiveIntegerField()

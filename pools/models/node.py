@@ -87,7 +87,7 @@ class Node(FastRows):
     eviction_reason = models.TextField(
         blank=True,
         default="",
-        help_text="Reason why the provider has taken the machine back from its pods, if it has.",
+        help_text="Reason why the provider reclaimed the machine, if it did.",
     )
 
     queued = models.BooleanField(

@@ -18,13 +18,13 @@ class SshHost(models.Model):
     address = models.CharField(max_length=253)
     port = models.PositiveIntegerField()
     through = models.CharField(max_length=253, blank=True, default="", help_text="Address of the bastion.")
-    settings = models.JSONField(help_text="All settings of the host, with the defaults of the pool.")
+    settings = models.JSONField(help_text="All settings of the host, including the pool's defaults.")
     machine = models.ForeignKey(Machine, on_delete=models.PROTECT, null=True, related_name="ssh_hosts")
     join_version = models.PositiveIntegerField(
-        default=1, help_text="Increases with each installation, which revokes the previous join token."
+        default=1, help_text="Incremented with each installation, which revokes the previous join token."
     )
     applied = models.CharField(
-        max_length=64, blank=True, default="", help_text="Digest of the settings that are installed."
+        max_length=64, blank=True, default="", help_text="Digest of the installed settings."
     )
     touched_at = models.DateTimeField(null=True, help_text="Start of the first installation.")
     removed_at = models.DateTimeField(null=True)

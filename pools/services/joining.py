@@ -175,7 +175,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
     if others >= token.max_machines:
         admitted = format_count(token.max_machines, "machine")
         raise Unauthenticated(
-            f"This join token admits {admitted}, and {others} joined with it already. Issue a new token."
+            f"This join token admits {admitted}, and {others} already joined with it. Issue a new token."
         )
 
 

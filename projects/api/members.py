@@ -44,7 +44,7 @@ class MemberResponse(ResponseModel):
 
 
 class NewMember(Body):
-    """Role in a project, in a department, or (if neither is given) on the whole platform."""
+    """Role in a project, in a department, or (if neither is given) on the entire platform."""
 
     user: Text
     role: RoleName

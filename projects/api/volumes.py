@@ -137,7 +137,7 @@ def _limit_store_calls(volume: Volume) -> Iterator[None]:
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:
-            raise Unavailable("Too many nodes list this volume at the same time. Try again.")
+            raise Unavailable("Too many nodes are listing this volume at the same time. Try again.")
         _calls[volume.cache] += 1
     try:
         if not connection.in_atomic_block:
@@ -160,7 +160,7 @@ def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
     pod = live.filter(pk=pod_id, state__in=(PodState.STARTING, PodState.RUNNING)).first()
     names = [mount["name"] for mount in pod.workload.spec.get("volumes", ())] if pod else []
     if pod is None or pod.node is None or name not in names:
-        raise Unauthenticated("This pod is unknown, has ended, or does not have this volume.")
+        raise Unauthenticated("This pod is unknown, has ended, or does not use this volume.")
     pool = pod.node.pool
     volume = usable_volumes(pool.volumes, pod.workload.project.name).get(name)
     if volume is None or not volume.is_synced:

@@ -44,7 +44,7 @@ class WorkloadArray(FastRows):
     )
     task_count = models.PositiveIntegerField(help_text="Number of tasks.")
     max_running = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Maximum number of tasks that hold resources at the same time."
+        null=True, blank=True, help_text="Maximum number of tasks that use resources at the same time."
     )
     state = models.CharField(max_length=10, choices=ArrayState.choices, default=ArrayState.ACTIVE)
     submitted_at = models.DateTimeField(db_default=Now())

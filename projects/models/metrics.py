@@ -16,7 +16,7 @@ class Metric(models.Model):
     name = models.CharField(max_length=64)
     steps = ArrayField(models.BigIntegerField(), default=list, help_text="Steps of the stored points.")
     values = ArrayField(models.FloatField(), default=list)
-    stride = models.BigIntegerField(default=1, help_text="Number of steps for which one point is stored.")
+    stride = models.BigIntegerField(default=1, help_text="Number of steps per stored point.")
     last_step = models.BigIntegerField(null=True)
     last_value = models.FloatField(null=True)
     min_step = models.BigIntegerField(null=True)
@@ -43,7 +43,7 @@ class MetricsReader(models.Model):
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
     offset = models.BigIntegerField(default=0, help_text="In bytes.")
     is_complete = models.BooleanField(
-        default=False, help_text="Whether the whole log has been read since the pod ended."
+        default=False, help_text="Whether the entire log has been read since the pod ended."
     )
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class Schedule(models.Model):
     template = models.CharField(max_length=63, blank=True, help_text="Name of a template of the project.")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+",
-        help_text="User who last changed the schedule. The schedule submits with the rights of this user.",
+        help_text="User who last changed the schedule. The schedule submits with this user's permissions.",
     )  # fmt: skip
     next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time; empty while paused.")
     retry_at = models.DateTimeField(

@@ -120,7 +120,7 @@ class Workload(FastRows):
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
     start_refusal = models.TextField(
-        blank=True, help_text="Why the last start failed, as a clause, until the next one."
+        blank=True, help_text="Reason why the last start failed, as a clause, until the next start."
     )
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)
@@ -140,7 +140,7 @@ class Workload(FastRows):
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
-        help_text="Nodes on which the workload failed, and on which retry rules do not restart it.",
+        help_text="Nodes where the workload failed and where retry rules do not restart it.",
     )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(
@@ -322,7 +322,7 @@ class Pod(FastRows):
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)
     address = models.CharField(
-        max_length=64, blank=True, help_text="The pod's own network address; empty for its node's."
+        max_length=64, blank=True, help_text="The pod's own network address; empty if it uses its node's."
     )
     endpoint = models.JSONField(null=True, blank=True, help_text="Address and port for serving.")
     ports = models.JSONField(

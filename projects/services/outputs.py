@@ -55,7 +55,7 @@ def _check_size(files: Sequence[PodFile]) -> None:
     if size > limit:
         largest = max(files, key=lambda file: file.size)
         raise OutputsRejected(
-            f"The outputs have {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. The largest "
+            f"The outputs take {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. The largest "
             f"file is {largest.path} with {largest.size / MIB:,.1f} MiB."
         )
 

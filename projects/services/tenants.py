@@ -91,7 +91,7 @@ def _require_admin_for_volumes(actor: Actor, name: str) -> None:
         name in volume.projects for volumes in stored for volume in read_volumes(volumes)
     ):
         raise Forbidden(
-            f"A volume of a pool allows a project named {name}. Only platform admins may create a project "
+            f"A pool's volume is open to a project named {name}. Only platform admins may create a project "
             "with this name."
         )
 

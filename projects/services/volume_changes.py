@@ -142,7 +142,7 @@ class Transfer:
                 return self._store_parts(file, part_bytes, is_time_up)
             except UploadGone:
                 self._forget_parts(file, part_bytes)
-        raise Unavailable("The object store deletes uploads before they are complete.")
+        raise Unavailable("The object store keeps deleting uploads before they are complete.")
 
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
         upload = self.progress.upload

@@ -285,7 +285,7 @@ def _scope_choices(actor: Actor) -> list[tuple[str, str]]:
         for scope in departments(actor).filter(pk__in=administered_departments(actor))
     ]
     if may(actor, Action.ADMINISTER):
-        choices.append((PLATFORM, "The whole platform"))
+        choices.append((PLATFORM, "The entire platform"))
     return choices
 
 

@@ -254,7 +254,7 @@ async def test_node_that_does_not_start_the_guard_is_reported(
     monkeypatch.setattr(commands_module, "GUARD_SECONDS", 0.01)
     await pod.open()
     [(_, status)] = await pod.frames()
-    assert "the node does not start the command" in json.loads(status)["error"]
+    assert "the node did not start the command" in json.loads(status)["error"]
     assert pod.is_released
 
 

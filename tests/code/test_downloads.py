@@ -86,15 +86,17 @@ def test_damaged_file_is_named_after_the_download_ended_early(plain: LocalStage,
     plain.runtime.start(code_order(server, "true"))
     report = ended(plain.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert report.message == "the code could not be downloaded: the server answered 409: No code for you."
+    assert (
+        report.message == "the code could not be downloaded: the server responded with 409: No code for you."
+    )
     assert server.paths == ["/code", "/code?verify=true"]
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (send_problem(401), "the server answered 401: No code for you."),
-        (send_problem(302, Location="http://127.0.0.1:1/"), "the server answered 302"),
+        (send_problem(401), "the server responded with 401: No code for you."),
+        (send_problem(302, Location="http://127.0.0.1:1/"), "the server responded with 302"),
         (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
     ],
 )

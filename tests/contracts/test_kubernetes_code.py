@@ -104,7 +104,7 @@ def test_failed_download_fails_the_start_with_the_reason(
     report = ended(stage.runtime, "p-1")
     assert report.cause is PodCause.START_FAILED
     assert report.message == (
-        "the code could not be copied to the pod: the server answered 409: No code for you."
+        "the code could not be copied to the pod: the server responded with 409: No code for you."
     )
     assert log(stage) == ""
 

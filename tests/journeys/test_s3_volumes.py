@@ -55,7 +55,7 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_kills(
     workload = client.workloads.find("reads-s3")
     until(lambda: "The object store does not respond" in (client.workloads.get(workload.id).message or ""))
     described = " ".join(dave.berth("describe", "reads-s3").split())
-    assert "fetching the volume imagenet: the server answered 503: The object store" in described
+    assert "fetching the volume imagenet: the server responded with 503: The object store" in described
     assert "ml-datasets" not in described
 
     with object_store() as store:  # the servers of this process share their objects

@@ -153,7 +153,7 @@ def test_outputs_that_are_too_large_are_rejected_with_their_size(producer: Produ
     outputs = producer.collect()
     assert outputs.state == "failed"
     assert outputs.message == (
-        "The outputs have 8.0 MiB, but the maximum is 1.0 MiB. "
+        "The outputs take 8.0 MiB, but the maximum is 1.0 MiB. "
         "The largest file is results/big.bin with 8.0 MiB."
     )
     assert not CodeChunk.objects.exists()
@@ -217,7 +217,7 @@ def test_stored_files_are_kept_as_long_as_their_workload(producer: Producer) -> 
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        (["../x"], "leads out of the pod's directory"), (["/etc"], "leads out of the pod's directory"),
+        (["../x"], "is outside the pod's directory"), (["/etc"], "is outside the pod's directory"),
         (["a//b"], "is not a normalized path"), (["a", "a"], "has a path that occurs twice"),
         (["a", "a/b"], "has a path that is inside another path"), ([""], "is empty"),
         (["x" * 256], "longer than"), (["a"] * 33, "too many"),

@@ -52,7 +52,7 @@ def test_department_admin_cannot_create_the_deleted_project_that_a_volume_names(
     retired = create_project(actor=stage.cast.alice, department=research, name="retired")
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
     delete_project(actor=stage.cast.alice, project=retired)
-    with pytest.raises(Forbidden, match="A volume of a pool allows a project named retired"):
+    with pytest.raises(Forbidden, match="A pool's volume is open to a project named retired"):
         create_project(actor=stage.cast.bob, department=research, name="retired")
     create_project(actor=stage.cast.bob, department=research, name="fresh")
     create_project(actor=stage.cast.alice, department=research, name="retired")

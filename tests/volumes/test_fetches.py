@@ -141,7 +141,7 @@ def test_bucket_that_cannot_be_listed_fails_the_start_without_revealing_its_name
     report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
     assert report.message == (
-        "the volume data could not be fetched: the server answered 409: The bucket does not exist. "
+        "the volume data could not be fetched: the server responded with 409: The bucket does not exist. "
         "Contact an admin."
     )
 
@@ -225,7 +225,7 @@ def test_rejected_download_names_the_code_of_the_store(stage: LocalStage, server
         server.change_urls = lambda urls: [f"{address}/bucket/key?signature" for _ in urls]
         report = finished(stage, server, "p-1")
     assert report.message == (
-        "the volume data could not be fetched: the object store answered 403 (InvalidObjectState)"
+        "the volume data could not be fetched: the object store responded with 403 (InvalidObjectState)"
     )
 
 

@@ -36,7 +36,7 @@ def test_standalone_form_has_a_main_heading(cast: Cast, sign_in: SignIn) -> None
 def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in: SignIn) -> None:
     assert "Project vision" not in sign_in("dave").get("/notifications/new").content.decode()
     assert "Project vision" in sign_in("carol").get("/notifications/new").content.decode()
-    assert "The whole platform" in sign_in("alice").get("/notifications/new").content.decode()
+    assert "The entire platform" in sign_in("alice").get("/notifications/new").content.decode()
 
 
 def test_invalid_address_is_rejected_with_an_error(sign_in: SignIn) -> None:

@@ -41,11 +41,11 @@ def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn)
     User.objects.filter(pk=cast.grace.user.pk).update(is_superuser=True)
     admin = sign_in("alice")
     rows = people(admin)
-    assert ("alice", "Platform admin", "The whole platform") in rows
+    assert ("alice", "Platform admin", "The entire platform") in rows
     assert ("dave", "Member", "research / vision") in rows
     assert ("frank", "No role", "") in rows
     of_grace = [row[1:] for row in rows if row[0] == "grace"]
-    assert of_grace[0] == ("Superuser", "The whole platform")
+    assert of_grace[0] == ("Superuser", "The entire platform")
     page = admin.get("/access").content.decode()
     assert page.count("<table") == 1 and "Superusers have all rights" in page
     assert f'href="{path(cast, "grace")}"' in page and page.count(path(cast, "grace")) == 2

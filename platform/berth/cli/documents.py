@@ -150,7 +150,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise BadInput(f"--set: {text!r} conflicts with another --set option that sets the whole key")
+            raise BadInput(f"--set: {text!r} conflicts with another --set option that sets the entire key")
     if last in values:
         raise BadInput(f"--set: {'.'.join(path)} is set twice, the second time in {text!r}")
     values[last] = value

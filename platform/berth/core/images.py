@@ -100,7 +100,7 @@ def _split_name(text: str) -> tuple[str, str, str]:
         raise ImageError("does not specify a registry")
     repository, colon, tag = path.partition(":")
     if (first + repository) != (first + repository).lower():
-        raise ImageError("has upper-case letters in its name")
+        raise ImageError("contains upper-case letters")
     match = _REGISTRY.fullmatch(first)
     if match is None or int(match["port"] or 1) > PORT_MAX:
         raise ImageError("has an invalid registry")

@@ -211,8 +211,7 @@ class EmbeddedCluster:
         )
         if completed.returncode != 0:
             raise DatabaseSetupError(
-                f"PostgreSQL could not restrict who may log in to {self.data}: "
-                f"{completed.stderr.strip()[-500:]}"
+                f"PostgreSQL could not restrict logins to {self.data}: {completed.stderr.strip()[-500:]}"
             )
         return completed.stdout
 

@@ -114,5 +114,5 @@ def _parser() -> argparse.ArgumentParser:
                 help="Run in the background, for machines without systemd. The agent does not start at boot.",
             )
         if name == "uninstall":
-            command.add_argument("--force", action="store_true", help="Stop the pods of this machine.")
+            command.add_argument("--force", action="store_true", help="Stop this machine's pods.")
     return parser

@@ -66,7 +66,7 @@ class Command:
         except BaseException as error:
             await guard.close()
             if isinstance(error, TimeoutError):
-                raise RuntimeFailure("the node does not start the command") from None
+                raise RuntimeFailure("the node did not start the command") from None
             raise
         return guard
 

@@ -101,7 +101,7 @@ def _rejection(status: int, body: bytes) -> Exception:
     text = body[:4096].decode("utf-8", "replace")
     with suppress(ValueError, KeyError, TypeError):
         text = str(json.loads(text)["detail"])
-    message = f"the server answered {status}: {text[:TEXT_MAX]}"
+    message = f"the server responded with {status}: {text[:TEXT_MAX]}"
     return Interrupted(message) if status in TEMPORARY else Failed(message)
 
 

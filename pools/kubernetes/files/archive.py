@@ -151,7 +151,7 @@ class Unpacker:
         if any("\ud800" <= char <= "\udfff" for char in path):
             return "is not a UTF-8 path"
         if ".." in parts or parts[0] not in self._tops or len(parts) < 2:
-            return "leads out of the pod's directory"
+            return "is outside the pod's directory"
         if len(parts) > DEPTH_MAX:
             return f"is more than {DEPTH_MAX} directories deep"
         if len(path.encode()) > LONG_NAME_MAX // 2 or any(len(part.encode()) > NAME_MAX for part in parts):

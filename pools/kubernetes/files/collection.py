@@ -212,7 +212,7 @@ async def _archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             break
         except TimeoutError:
-            raise _Interrupted("the pod sends nothing") from None
+            raise _Interrupted("the pod has stopped sending data") from None
         if kind != 1:
             errors += data
             del errors[: -8 * TEXT_MAX]

@@ -188,7 +188,7 @@ def _descended(base: int, parts: Collection[str]) -> Iterator[int]:
 def _split(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     if path.startswith("/") or any(part in (".", "..") for part in parts):
-        raise FilesGone(f"{path}: leads out of the pod's directory")
+        raise FilesGone(f"{path}: is outside the pod's directory")
     return parts
 
 

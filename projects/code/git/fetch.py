@@ -102,7 +102,7 @@ class _Fetch:
             )
         if len({ids[name] for name in matches}) > 1:
             raise GitRejection(
-                f"{ref} is both a branch and a tag of {self.spec.url}. Set `ref` to {BRANCHES}{ref} or to "
+                f"{ref} is both a branch and a tag in {self.spec.url}. Set `ref` to {BRANCHES}{ref} or to "
                 f"{TAGS}{ref}."
             )
         return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
@@ -133,7 +133,7 @@ class _Fetch:
             "--git-dir", repository, "rev-parse", "--verify", "--quiet", f"{LOCAL_REF}^{{commit}}"
         )
         if status:
-            raise GitRejection(f"{self.spec.ref} is not a commit of {self.spec.url}.")
+            raise GitRejection(f"{self.spec.ref} is not a commit in {self.spec.url}.")
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
@@ -146,7 +146,7 @@ class _Fetch:
         tree = output.strip()
         if not status and COMMIT.fullmatch(tree) and self._is_tree(tree):
             return tree
-        raise GitRejection(f"Commit {commit[:10]} of {self.spec.url} has no directory {directory}.")
+        raise GitRejection(f"Commit {commit[:10]} in {self.spec.url} has no directory {directory}.")
 
     def _is_tree(self, object_id: str) -> bool:
         _, output, _ = self.git.run("--git-dir", str(self.git.repository), "cat-file", "-t", object_id)

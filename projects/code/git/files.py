@@ -47,7 +47,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
             raise GitRejection(f"The path {path[:SHOWN]!a} {problem}, so the commit cannot be used.")
         if len(entries) + submodules >= policy.files:
             raise GitRejection(
-                f"The commit has more than {policy.files:,} files, the limit of BERTH_CODE_FILES. "
+                f"The commit has more than {policy.files:,} files, the limit set by BERTH_CODE_FILES. "
                 "Set `directory` to one of its directories."
             )
         if mode == SUBMODULE:

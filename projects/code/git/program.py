@@ -102,7 +102,7 @@ class GitProgram:
         if self.is_interrupted():
             raise Interrupted
         if time.monotonic() >= self.deadline:
-            raise GitFailure("The code was not fetched within the time limit, which BERTH_GIT_SECONDS sets.")
+            raise GitFailure("The code was not fetched within the time limit set by BERTH_GIT_SECONDS.")
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
         try:

@@ -27,7 +27,7 @@ TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")
 
-SubscriptionScope = User | Tenant | None  # None stands for the whole platform
+SubscriptionScope = User | Tenant | None  # None stands for the entire platform
 
 
 def subscribe(

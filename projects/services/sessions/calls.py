@@ -171,7 +171,9 @@ def _check_sizes(calls: Sequence[NewCall]) -> None:
     for call in calls:
         if len(call.payload) > max_call_bytes():
             maximum = max_call_bytes() // MIB
-            raise TooLarge(f"This call takes {len(call.payload):,} bytes, but the maximum is {maximum} MiB.")
+            raise TooLarge(
+                f"This call is {len(call.payload):,} bytes in size, but the maximum is {maximum} MiB."
+            )
 
 
 def _check_capacity(session: Session, new_calls: Sequence[NewCall]) -> None:

@@ -181,7 +181,7 @@ def grantable_scopes(actor: Actor) -> list[tuple[str, str]]:
 
 def _iter_grantable_scopes(actor: Actor) -> Iterator[tuple[str, str]]:
     if may(actor, Action.ADMINISTER):
-        yield PLATFORM, "The whole platform"
+        yield PLATFORM, "The entire platform"
     granted_departments = set()
     for department in departments(actor):
         if may(actor, Action.GRANT, department):

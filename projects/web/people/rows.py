@@ -50,8 +50,8 @@ class PersonRow:
     @property
     def scope_title(self) -> str:
         if self.membership is None:
-            return "The whole platform" if self.user.is_superuser else ""
-        return " / ".join(filter(None, _scope_names(self.membership))) or "The whole platform"
+            return "The entire platform" if self.user.is_superuser else ""
+        return " / ".join(filter(None, _scope_names(self.membership))) or "The entire platform"
 
     @property
     def state(self) -> str:

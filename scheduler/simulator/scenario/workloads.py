@@ -100,7 +100,7 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"
         raise _scenario_error(
-            f"{at}.node", "is in a pool that the workload does not request", format_value(node.name), allowed
+            f"{at}.node", "is in a pool that the workload does not allow", format_value(node.name), allowed
         )
     devices = spec.devices
     if devices is None:

@@ -41,7 +41,7 @@ def names(alice: Caller, **query: Any) -> list[str]:
 def test_token_admits_its_maximum_number_of_machines_and_rejects_others(alice: Caller, token: str) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     rejection = join(token, 3).json()["detail"]
-    assert rejection == "This join token admits 2 machines, and 2 joined with it already. Issue a new token."
+    assert rejection == "This join token admits 2 machines, and 2 already joined with it. Issue a new token."
     [listed] = alice.get(TOKENS).json()["items"]
     assert (listed["state"], listed["max_machines"], listed["machines_joined"]) == ("used", 2, 2)
     another = alice.post(TOKENS, {}).json()

@@ -48,7 +48,7 @@ def test_image_reference_has_a_registry_and_a_tag_or_digest(
     [
         ("ubuntu", "does not specify a registry", "docker.io/library/ubuntu:latest"),
         ("org/train:1", "does not specify a registry", "docker.io/org/train:1"),
-        ("ghcr.io/Org/Train:V1", "has upper-case letters in its name", "ghcr.io/org/train:V1"),
+        ("ghcr.io/Org/Train:V1", "contains upper-case letters", "ghcr.io/org/train:V1"),
         ("ghcr.io/org/my train:1", "contains a space", "ghcr.io/org/mytrain:1"),
         ("ghcr.io/org/train:1\n", "contains a space", "ghcr.io/org/train:1"),
         ("https://ghcr.io/org/train:1", "begins with a URL scheme", "ghcr.io/org/train:1"),

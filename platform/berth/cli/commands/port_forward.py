@@ -35,7 +35,7 @@ def port_forward(
         list[str],
         typer.Argument(
             metavar="[LOCAL:]REMOTE...",
-            help="Local port (0: any free one) and the number or name of the port in the pod.",
+            help="Local port (0 for any free port), and the number or name of the pod's port.",
         ),
     ],
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,

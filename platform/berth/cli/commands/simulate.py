@@ -70,7 +70,8 @@ def trace(
         str, typer.Argument(metavar="openb|philly|FILE", help="Public trace, CSV file or scenario.")
     ],
     data: Annotated[
-        Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Directory of the public traces.")
+        Path,
+        typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Directory that contains the public traces."),
     ] = Path("data"),
     policy: Annotated[
         PolicyName,

@@ -40,7 +40,7 @@ def ssh(
     stdio: Annotated[
         bool,
         typer.Option(
-            "--stdio", help="Serve SSH on standard input and output, for use as a ProxyCommand of ssh."
+            "--stdio", help="Serve SSH on standard input and output, for use as ssh's ProxyCommand."
         ),
     ] = False,
 ) -> None:

@@ -50,7 +50,7 @@ def _format_parameter(value: object) -> object:
     if isinstance(value, str):
         return value
     allowed = "text, a finite number, true or false"
-    raise PydanticCustomError("parameter", "is not a parameter value", {"allowed": allowed})
+    raise PydanticCustomError("parameter", "is not a valid parameter value", {"allowed": allowed})
 
 
 def _tasks_tag(value: object) -> str:

@@ -17,7 +17,7 @@ ALLOWED = f"a path such as results or logs/loss.csv, of at most {PATH_MAX} bytes
 def _validate_path(path: str) -> str:
     path = path.rstrip("/") or path
     if problem := path_problem(path):
-        reason = "leads out of the pod's directory" if problem == "is outside the tree" else problem
+        reason = "is outside the pod's directory" if problem == "is outside the tree" else problem
         raise PydanticCustomError("output_path", "{reason}", {"reason": reason, "allowed": ALLOWED})
     return path
 

@@ -31,7 +31,7 @@ def parse_failure(value: object) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool):
         if 1 <= value <= EXIT_CODE_MAX:
             return value
-        raise _error("is not the exit code of a failure", f"1 to {EXIT_CODE_MAX}")
+        raise _error("is not an exit code that indicates failure", f"1 to {EXIT_CODE_MAX}")
     if not isinstance(value, str):
         raise _error("is not a kind of failure", ALLOWED)
     if value in REASONS:

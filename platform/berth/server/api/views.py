@@ -43,7 +43,9 @@ class HasScope(BasePermission):
         assert isinstance(view, ApiView)
         scope = "read" if request.method in SAFE_METHODS else view.change_scope
         if scope not in view.actor.scopes:
-            raise Forbidden(f"This token lacks the scope `{scope}`. Create a token with it.", allowed=[scope])
+            raise Forbidden(
+                f"This token lacks the scope `{scope}`. Create a token with that scope.", allowed=[scope]
+            )
         return True
 
 

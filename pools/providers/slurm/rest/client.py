@@ -158,7 +158,7 @@ class SlurmRest:
         try:
             return parse()
         except Unreadable as missing:
-            raise unreadable(connection.server, f"{subject} without {missing}") from None
+            raise unreadable(connection.server, f"{subject} has no {missing}") from None
         except (ValueError, OverflowError):
             raise unreadable(connection.server, subject) from None
 

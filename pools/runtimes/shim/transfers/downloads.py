@@ -125,9 +125,11 @@ def _raise_answer(error: Exception) -> None:
     match = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({match.group(1)})" if match else ""
     if status in (301, 302, 307, 308):
-        raise Failure(FAILED, f"the object store answered {status}{code}: set the volume's region") from error
+        raise Failure(
+            FAILED, f"the object store responded with {status}{code}: set the volume's region"
+        ) from error
     kind = RETRY if status in TEMPORARY or _is_expired(text) else FAILED
-    raise Failure(kind, f"the object store answered {status}{code}") from error
+    raise Failure(kind, f"the object store responded with {status}{code}") from error
 
 
 def _is_expired(text: str) -> bool:

@@ -54,7 +54,7 @@ def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPRespons
         except (ValueError, KeyError, TypeError):
             pass
         kind = RETRY if error.code in TEMPORARY else FAILED
-        raise Failure(kind, f"the server answered {error.code}: {text[:300]}") from error
+        raise Failure(kind, f"the server responded with {error.code}: {text[:300]}") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise Failure(RETRY, f"{url.split('/')[2]} does not respond: {reason}") from error

@@ -92,7 +92,7 @@ def set_secret(
         str | None,
         typer.Option(
             metavar="ID",
-            help="Access key for a pool's volumes in S3; the value is its secret part. Pods never see it.",
+            help="Access key for a pool's S3 volumes; the value is the secret key. Pods never see it.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

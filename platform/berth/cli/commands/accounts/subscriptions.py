@@ -47,7 +47,7 @@ def create(
     ] = "preempted,failed,pending",
     project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
-    platform: Annotated[bool, typer.Option("--platform", help="Events of the whole platform.")] = False,
+    platform: Annotated[bool, typer.Option("--platform", help="Events of the entire platform.")] = False,
     minutes: Annotated[
         int, typer.Option(min=1, help="Minutes a workload must be pending before a notification is sent.")
     ] = 60,
