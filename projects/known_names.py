@@ -1,4 +1,4 @@
-"""Names by which a user may filter lists: names of visible objects, and names in the visible history."""
+"""Names that a user may filter lists by: names of visible objects, and names in the visible history."""
 
 from typing import Any
 from uuid import UUID

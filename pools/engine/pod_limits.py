@@ -108,7 +108,7 @@ def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. `least` is the lowest limit with which programs still start."""
+    """Return a limit and its source. `least` is the lowest limit that still lets programs start."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

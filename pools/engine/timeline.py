@@ -18,8 +18,7 @@ class NodePhase(StrEnum):
 class NodeHistory:
     """Phases of one node.
 
-    The node is pending from `began` on. `moves` lists (time, phase) pairs in the order in which
-    they were recorded.
+    The node is pending from `began` on. `moves` lists (time, phase) pairs in the order they were recorded.
     """
 
     began: float

@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class UnsealError(Exception):
-    """Raised if this installation no longer has the key with which a secret was encrypted."""
+    """Raised if this installation no longer has the key that encrypted a secret."""
 
 
 def seal(secret: str) -> str:

@@ -1,4 +1,4 @@
-"""Address at which machines reach this server."""
+"""Address that machines use to reach this server."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,7 +9,7 @@ from berth.db.fast_rows import FastRows
 class QuotaGroup(FastRows):
     """Group of pools with the same GPU model.
 
-    A quota of the group covers all of its pools together. No pool may have the group's name.
+    A group quota covers all of its pools together. No pool may have the group's name.
     """
 
     name = models.SlugField(max_length=40, unique=True)

@@ -190,7 +190,7 @@ def _differs(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Replace the secrets in the entry with the times at which they were set."""
+    """Replace the secrets in the entry with the times when they were set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

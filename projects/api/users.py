@@ -78,7 +78,7 @@ class Users(ApiView):
 
 
 class UserView(ApiView):
-    """Base view for one user account, visible to admins of a scope in which the user has a role."""
+    """Base view for one user account, visible to admins of any scope where the user has a role."""
 
     change_scope = "admin"
 

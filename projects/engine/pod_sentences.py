@@ -1,4 +1,4 @@
-"""The words with which messages and pages name a pod and how it ended."""
+"""Wording for a pod and its end in messages and on pages."""
 
 
 def pod_subject(role: str, index: int) -> str:

@@ -38,7 +38,7 @@ class Metric(models.Model):
 
 
 class MetricsReader(models.Model):
-    """Position up to which the metrics in a pod's log have been stored."""
+    """Position in a pod's log up to which its metrics have been stored."""
 
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
     offset = models.BigIntegerField(default=0, help_text="In bytes.")

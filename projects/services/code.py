@@ -205,7 +205,7 @@ def _chunk_keys(tree: CodeTree, files: Iterable[Mapping[str, Any]]) -> dict[str,
 
 
 def describe_code(workload: Workload) -> WorkloadCode | None:
-    """Return the code with which the workload was submitted, or None."""
+    """Return the code that was submitted with the workload, or None."""
     section = workload.spec.get("code") if isinstance(workload.spec, dict) else None
     if section is None:
         return None

@@ -77,7 +77,7 @@ class VisitCache:
 
 
 def hash_cookie(cookie: str) -> str:
-    """Return the digest under which the port session with this cookie is stored."""
+    """Return the digest that identifies the stored port session with this cookie."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 

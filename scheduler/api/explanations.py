@@ -21,7 +21,7 @@ from scheduler.reports.what_if.smallest_change import find_smallest_change
 
 
 class PendingPeriodResponse(ResponseModel):
-    """Period for which one pending reason applied."""
+    """Period during which one pending reason applied."""
 
     reason: str
     since: datetime

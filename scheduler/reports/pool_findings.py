@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Fix(StrEnum):
-    """Form or page on which an admin can apply the remedy."""
+    """Form or page where an admin can apply the remedy."""
 
     RETRY = "retry"  # retry provisioning
     RESUME = "resume"  # resume the paused pool

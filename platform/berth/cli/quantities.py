@@ -95,7 +95,7 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
 
 
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
-    """Parse NAME=VARIABLE or NAME=FILE, in which a personal secret's NAME begins with "personal/".
+    """Parse NAME=VARIABLE or NAME=FILE. The NAME of a personal secret begins with "personal/".
 
     `key` is `env` or `file`. Raises BadInput if the text is malformed.
     """

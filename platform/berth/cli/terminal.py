@@ -39,7 +39,7 @@ def _window_size() -> tuple[int, int]:
 def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Terminal | None) -> int:
     """Copy input and output until the command has ended. Return its exit code.
 
-    `terminal` is the terminal with which the channel was opened.
+    `terminal` is the terminal for which the channel was opened.
     """
     source = _Input(channel, sends_input, terminal)
     with _raw_mode(terminal is not None and sends_input), _size_changes(source if terminal else None):

@@ -63,7 +63,7 @@ def imported_models() -> dict[str, str]:
 
 
 class Models:
-    """Generated classes. Each is listed after the classes to which it refers."""
+    """Generated classes. Each class is listed after the classes that it refers to."""
 
     def __init__(self, components: dict[str, Schema], imported: dict[str, str]) -> None:
         self.topics: dict[str, str] = {}
@@ -104,7 +104,7 @@ class Models:
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the names of the classes to which a schema refers, in order."""
+        """Return the names of the classes that a schema refers to, in order."""
         if isinstance(schema, list):
             return [each for item in schema for each in self._references(item)]
         if not isinstance(schema, dict):

@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 
 def sum_bounds(bounds: Iterable[int | None]) -> int | None:
-    """Return the sum of bounds of one resource, or None if one of them is unlimited."""
+    """Return the sum of one resource's bounds, or None if any of them is unlimited."""
     total = 0
     for bound in bounds:
         if bound is None:

@@ -1,4 +1,4 @@
-"""Insert and update many rows in one query, and load objects to which many rows refer.
+"""Insert and update many rows in one query, and load objects that many rows refer to.
 
 Each query has one JSON document as its only parameter. With thousands of parameters, as in `bulk_create` and
 `bulk_update`, Django and psycopg would spend most of the time on the parameters.
@@ -37,7 +37,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
 
 
 def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
-    """Write the named fields of rows of one model."""
+    """Write the named fields of one model's rows."""
     if not rows:
         return
     options = rows[0]._meta

@@ -28,8 +28,8 @@ class CannotEdit(BerthError):
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
     """Return the text with `value` set at a location. If `value` is omitted, remove the entry there.
 
-    `order` is the usual order of keys, in which new keys are inserted. Raises CannotEdit if the change cannot
-    be made in place.
+    `order` is the usual order of keys and determines where new keys are inserted. Raises CannotEdit if the
+    change cannot be made in place.
     """
     try:
         before = value_at(read_text(text), at)

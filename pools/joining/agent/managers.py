@@ -137,6 +137,6 @@ def _systemctl(*arguments: str, check: bool = True) -> None:
 
 
 def _quote_argument(path: str) -> str:
-    """Quote a path for a systemd unit, in which % begins a specifier and $ begins a variable."""
+    """Quote a path for a systemd unit, where % begins a specifier and $ begins a variable."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped

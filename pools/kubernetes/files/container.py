@@ -146,5 +146,5 @@ def files_container(
 
 
 def pack(paths: Sequence[str]) -> list[str]:
-    """Return the command that prints an archive of those of these paths below ROOT that exist."""
+    """Return the command that prints an archive of these paths below ROOT, without missing ones."""
     return ["sh", "-c", _PACK, "sh", *paths]

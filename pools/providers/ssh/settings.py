@@ -124,7 +124,7 @@ class _Part(BaseModel):
 
 
 class BastionSettings(_Part):
-    """Server through which hosts are reached. The user and key default to the pool's."""
+    """Server used as a jump host to reach other hosts. The user and key default to the pool's."""
 
     address: Address
     host_key: HostKey
@@ -244,7 +244,7 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return new settings in which listed hosts without `host_key` retain their previously pinned keys.
+    """Return new settings that retain the pinned keys of listed hosts without a `host_key`.
 
     A key is kept only for the same name and address. `host_key: null` removes the pinned key.
     """

@@ -21,7 +21,7 @@ from pools.runtimes.shim.wakes import wake_listeners
 def main(directory: str, anchor: str) -> None:
     """Run the pod in this directory, unless another shim already runs it.
 
-    `anchor` is the `pid:start` of the process to which the pod is tied, or empty.
+    `anchor` is the `pid:start` of the process that the pod is tied to, or empty.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

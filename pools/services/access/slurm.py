@@ -28,7 +28,7 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
 
 
 def token_receiver(pool: NodePool) -> tuple[Any, Any]:
-    """Return the address to which the pool's token is sent, and its user."""
+    """Return the address that the pool's token is sent to, and the token's user."""
     return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
 
 

@@ -1,4 +1,4 @@
-"""REST endpoints through which a session's client submits calls and fetches results."""
+"""REST endpoints for a session's client to submit calls and fetch results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -124,7 +124,7 @@ class WorkloadGitResponse(ResponseModel):
 
 
 class WorkloadCodeResponse(ResponseModel):
-    """Code with which the workload was submitted.
+    """Code that was submitted with the workload.
 
     `commit` and `branch` come from the Git server, or from the submitter if `git` is null.
     """

@@ -108,7 +108,7 @@ class _Fetch:
         return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
 
     def _list_refs(self, names: list[str]) -> tuple[dict[str, str], str]:
-        """Return the object IDs of these refs, and the ref to which HEAD points."""
+        """Return the object IDs of these refs, and the ref that HEAD points to."""
         output = self._call("ls-remote", "--quiet", "--symref", "--", self._url, *names)
         ids, default = dict[str, str](), ""
         for line in output.splitlines():

@@ -149,7 +149,7 @@ def base_environment(home: Path, transport: str, settings: Mapping[str, str]) ->
 
 
 def ssh_command(options: Mapping[str, str]) -> str:
-    """Return the command line with which git starts ssh."""
+    """Return the command line that git uses to start ssh."""
     words = ["ssh", "-F", "none"]
     for name, value in options.items():
         words += ["-o", f"{name}={value}"]

@@ -89,7 +89,7 @@ def preview_runs(values: ScheduleValues, count: int, now: datetime) -> tuple[lis
 
 
 def cron_expression(text: str) -> str:
-    """Return the normalized expression, in which nicknames such as @daily are expanded."""
+    """Return the normalized expression, with nicknames such as @daily expanded."""
     return parse_schedule(text).expression
 
 

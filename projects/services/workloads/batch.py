@@ -154,7 +154,7 @@ def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft 
 
 
 def _reject_atomic_batch(atomic: bool, outcomes: Sequence[object]) -> None:
-    """If the batch is atomic and has rejected documents, raise Invalid with the problems of all of them."""
+    """If the batch is atomic and has rejected documents, raise Invalid with all of their problems."""
     errors = [(index, error) for index, error in enumerate(outcomes) if isinstance(error, BerthError)]
     if atomic and errors:
         raise Invalid(problem for index, error in errors for problem in item_problems(index, error))

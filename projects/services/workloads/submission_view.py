@@ -156,7 +156,7 @@ class SubmissionView:
 
     @cached_property
     def submittable_projects(self) -> list[Project]:
-        """Projects to which the user may submit workloads."""
+        """Projects that the user may submit workloads to."""
         visible = projects_of(self.actor)
         return [project for project in visible if may(self.actor, Action.SUBMIT, project)]
 
@@ -219,7 +219,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """Owner and name of each secret of the loaded projects, by kind."""
+        """Owner and name of each of the loaded projects' secrets, by kind."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

@@ -80,7 +80,7 @@ class SGLangEngines:
         )
 
     def pause(self, engine: str) -> None:
-        """Pause in `retract` mode, in which requests wait and are recomputed instead of aborted."""
+        """Pause in `retract` mode, where requests wait and are recomputed instead of aborted."""
         self.wire.post(engine, "/pause_generation", {"mode": "retract"}).raise_for_status()
 
     def resume(self, engine: str) -> None:

@@ -29,7 +29,7 @@ class EntryGroup:
 
     @property
     def named(self) -> list[Entry]:
-        """Return the first entry of each of the first objects."""
+        """Return the first entry of each object, for the first objects."""
         by_name = {entry.name: entry for entry in reversed(self.entries)}
         return list(reversed(by_name.values()))[:MAX_NAMES]
 

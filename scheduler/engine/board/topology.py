@@ -1,4 +1,4 @@
-"""Topology domains: groups of nodes, such as a rack or zone, within which a gang must run."""
+"""Topology domains: groups of nodes, such as a rack or zone, that a gang must not span."""
 
 from collections.abc import Sequence
 from functools import cached_property

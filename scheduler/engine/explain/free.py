@@ -180,7 +180,7 @@ class FreeCapacity:
         return self.view.usable
 
     def restricted_to(self, usable: Sequence[int]) -> "FreeCapacity":
-        """Return the free capacity of some of the nodes."""
+        """Return the free capacity of only these nodes."""
         return FreeCapacity(self.arrangement, self.view.restricted_to(usable))
 
     def total(self, kind: int) -> int:

@@ -206,7 +206,7 @@ def _has_pods(board: Board, name: str) -> bool:
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload for which nodes are held, including the number of held nodes."""
+    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)

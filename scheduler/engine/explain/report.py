@@ -41,7 +41,7 @@ def _pool_demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the board to which each pending workload's demand is assigned.
+    """Return the board that each pending workload's demand is assigned to.
 
     Pools that can add nodes are preferred.
     """

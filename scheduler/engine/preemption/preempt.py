@@ -240,7 +240,7 @@ def _find_outcome_by_policy(
 def _rejection_after_attempts(
     board: Board, policy: PreemptionPolicy, budget: Budget
 ) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang for which the totals are sufficient but all attempts failed."""
+    """Return the rejection of a gang whose attempts all failed although the totals are sufficient."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

@@ -266,7 +266,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the ranks in use in active runs to which the steps add pods.
+    """Return the ranks in use in the active runs that the steps add pods to.
 
     A replacement pod inherits its rank.
     """

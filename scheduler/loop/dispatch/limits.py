@@ -171,7 +171,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return, for each workload that did not start in time, the failure to which retry rules apply.
+    """Return, for each workload that did not start in time, the failure that retry rules apply to.
 
     `pulling` contains the workloads whose pods are pulling their image.
     """

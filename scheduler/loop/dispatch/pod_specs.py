@@ -1,4 +1,4 @@
-"""Build the spec from which a runtime starts a pod: command, devices and environment.
+"""Build the spec that a runtime needs to start a pod: command, devices and environment.
 
 Every pod is one rank and sees only its own devices, so its framework treats the pod as a separate
 node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
@@ -107,7 +107,7 @@ class DeclaredSecrets:
 
 
 def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
-    """Return the fields with the URLs from which the node downloads the pod's code and volumes.
+    """Return the fields with the URLs for downloading the pod's code and volumes.
 
     Raises ValueError if the code has expired.
     """

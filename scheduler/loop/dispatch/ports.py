@@ -41,7 +41,7 @@ def port_env(pod: Pod) -> dict[str, str]:
 
 
 def _listening_address(pod: Pod, address: str) -> str:
-    """Return the address on which the pod listens.
+    """Return the address that the pod listens on.
 
     A pod with its own address listens on all addresses. It can then also be reached through its cluster,
     which connects to a loopback address.

@@ -37,6 +37,6 @@ class VolumeRejections:
         return self._stored
 
     def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the reason for each pool in which the project cannot use all of these volumes."""
+        """Return the reason for each pool where the project cannot use all of these volumes."""
         reasons = {pool: rejection(stored, pool, project, names) for pool, stored in self._stored.items()}
         return {pool: reason for pool, reason in reasons.items() if reason}

@@ -41,7 +41,7 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the visible evictions in which the user may see the name of the party in this column."""
+    """Return the visible evictions where the user may see the name of the party in this column."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

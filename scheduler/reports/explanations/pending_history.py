@@ -11,7 +11,10 @@ CLOCK_SKEW = timedelta(seconds=1)  # tolerated skew between the database and sch
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """Pending reason with the period in which it applied. `until` is None while the reason still applies."""
+    """Pending reason with the period during which it applied.
+
+    `until` is None while the reason still applies.
+    """
 
     reason: str
     since: datetime

@@ -31,7 +31,7 @@ def pools_by_group() -> dict[int, list[int]]:
 
 
 def quota_pools(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
-    """Return the IDs of the pools to which a quota applies."""
+    """Return the IDs of the pools that a quota applies to."""
     if row.group_id is not None:
         return members.get(row.group_id, ())
     return () if row.pool_id is None else (row.pool_id,)

@@ -22,7 +22,7 @@ NAME_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Measured GPU-hours, and the part of them in which the GPUs were busy."""
+    """Measured GPU-hours, and the part of them during which the GPUs were busy."""
 
     measured: float
     busy: float

@@ -1,4 +1,4 @@
-"""Names by which a user may filter usage reports."""
+"""Names that a user may filter usage reports by."""
 
 from collections.abc import Mapping
 

@@ -117,7 +117,7 @@ def _edit_entitlement(queue: Queue, pool: str, drafted: DraftedChange) -> Queue:
 
 
 def _affected_pools(place: PoolOrGroup, view: ClusterView) -> list[str]:
-    """Return the names of the pools to which a quota applies."""
+    """Return the names of the pools that a quota applies to."""
     if isinstance(place, NodePool):
         return [place.name]
     return [name for name, pool in view.pools.items() if pool.quota_group_id == place.pk]

@@ -93,7 +93,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, with which the selector has annotated the pool."""
+    """Return the number of ready nodes, an annotation added by the selector."""
     return int(pool.nodes_ready)
 
 

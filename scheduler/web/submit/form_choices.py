@@ -26,7 +26,7 @@ def choices_for(actor: Actor) -> FormChoices:
 
 
 def submittable_projects(actor: Actor) -> list[str]:
-    """Return the names of the projects in which the user may submit workloads.
+    """Return the names of the projects where the user may submit workloads.
 
     Permissions are checked once per department, and once for each project in which the user is a
     member.

@@ -57,7 +57,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """Pods of one run or of earlier runs."""
+    """Pods of one run, or of all earlier runs."""
 
     rows: Sequence[PodGroup]
 

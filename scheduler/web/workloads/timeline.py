@@ -145,7 +145,7 @@ def _eviction_entry(eviction: RenderedEviction) -> Entry:
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add to each state change the time for which the workload had been pending or running."""
+    """Add to each state change how long the workload had been pending or running."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:

@@ -58,7 +58,7 @@ class AsyncArrays(AsyncResource):
         return await self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
     async def dependencies(self, array_id: str) -> Dependencies:
-        """Return the workloads and arrays on which this array depends, and those that depend on it."""
+        """Return the workloads and arrays that this array depends on, and those that depend on it."""
         return await self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(

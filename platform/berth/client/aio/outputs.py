@@ -13,7 +13,7 @@ KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 
 
 class AsyncPodFiles(AsyncResource):
-    """Files of the pods of a workload. `pod` is ROLE-INDEX."""
+    """Files from a workload's pods. `pod` is ROLE-INDEX."""
 
     _folder: str  # part of the URL that selects the kind of files
 
@@ -53,7 +53,7 @@ class AsyncPodFiles(AsyncResource):
 
 
 class AsyncOutputs(AsyncPodFiles):
-    """Outputs of the pods of a workload. `pod` is ROLE-INDEX.
+    """Outputs from a workload's pods. `pod` is ROLE-INDEX.
 
     The default is the latest run's first pod with outputs.
     """

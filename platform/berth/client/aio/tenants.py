@@ -130,13 +130,13 @@ class AsyncQuotaGroups(AsyncResource):
         return await self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     async def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Replace the pools of a quota group. Raises Conflict if it was changed concurrently."""
+        """Replace a quota group's pools. Raises Conflict if it was changed concurrently."""
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = await self._read(path)
         return await self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
 
     async def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
-        """Return the effects of replacing the pools of a quota group, without storing the change."""
+        """Return the effects of replacing a quota group's pools, without storing the change."""
         path = f"quota-groups/{quote(name, safe='')}/preview"
         return await self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 

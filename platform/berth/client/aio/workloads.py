@@ -122,9 +122,7 @@ class AsyncWorkloads(AsyncResource):
         await self._delete(f"workloads/{workload_id}")
 
     async def dependencies(self, workload_id: str) -> Dependencies:
-        """Return the workloads and arrays on which this workload depends, and those that depend on this
-        workload.
-        """
+        """Return the workloads and arrays that this workload depends on, and those that depend on it."""
         return await self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
     async def explain(self, workload_id: str) -> Explanation:

@@ -10,7 +10,7 @@ from berth.client.models.workloads import Blocker
 
 
 class PendingPeriod(Model):
-    """Period for which one pending reason applied."""
+    """Period during which one pending reason applied."""
 
     reason: str = ""
     since: datetime

@@ -206,7 +206,7 @@ class WorkloadGit(Model):
 
 
 class WorkloadCode(Model):
-    """Code with which the workload was submitted.  `commit` and `branch` come from the Git server, or from
+    """Code that was submitted with the workload.  `commit` and `branch` come from the Git server, or from
     the submitter if `git` is None."""
 
     tree: str | None = None

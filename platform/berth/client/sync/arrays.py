@@ -59,7 +59,7 @@ class Arrays(Resource):
         return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
     def dependencies(self, array_id: str) -> Dependencies:
-        """Return the workloads and arrays on which this array depends, and those that depend on it."""
+        """Return the workloads and arrays that this array depends on, and those that depend on it."""
         return self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(

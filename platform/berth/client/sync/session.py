@@ -137,7 +137,7 @@ class Session:
         return to_result_future(self.call(function, args, kwargs, everywhere=True))
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Return a context in which joblib's `Parallel(n_jobs=-1)` runs on this session's nodes."""
+        """Return a context that runs joblib's `Parallel(n_jobs=-1)` on this session's nodes."""
         from berth.client.sessions.parallel import use_as_parallel_backend
 
         return use_as_parallel_backend(thread_safe_session(self))

@@ -131,13 +131,13 @@ class QuotaGroups(Resource):
         return self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Replace the pools of a quota group. Raises Conflict if it was changed concurrently."""
+        """Replace a quota group's pools. Raises Conflict if it was changed concurrently."""
         path = f"quota-groups/{quote(name, safe='')}"
         _, tag = self._read(path)
         return self._put(QuotaGroup, path, {"pools": [*pools]}, tag)
 
     def preview(self, name: str, pools: Sequence[str]) -> QuotaGroupImpact:
-        """Return the effects of replacing the pools of a quota group, without storing the change."""
+        """Return the effects of replacing a quota group's pools, without storing the change."""
         path = f"quota-groups/{quote(name, safe='')}/preview"
         return self._post(QuotaGroupImpact, path, {"pools": [*pools]})
 

@@ -123,9 +123,7 @@ class Workloads(Resource):
         self._delete(f"workloads/{workload_id}")
 
     def dependencies(self, workload_id: str) -> Dependencies:
-        """Return the workloads and arrays on which this workload depends, and those that depend on this
-        workload.
-        """
+        """Return the workloads and arrays that this workload depends on, and those that depend on it."""
         return self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
     def explain(self, workload_id: str) -> Explanation:

@@ -31,7 +31,7 @@ class Object:
 
 
 class Listing:
-    """One volume's objects, added in the order in which they are listed.
+    """One volume's objects, added in listing order.
 
     `size_max` is in bytes. A volume that is too large is rejected before all of its objects are listed.
     """

@@ -75,7 +75,7 @@ class _VictimSet:
 
 
 def set_cost(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
-    """Return the sort key by which `sufficient_sets` orders sets of victims."""
+    """Return the sort key that `sufficient_sets` uses to order sets of victims."""
     result = _VictimSet((0,) * len(policy.kinds))
     for victim in victims:
         result = result.add(policy, victim)
