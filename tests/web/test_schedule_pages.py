@@ -299,7 +299,7 @@ def test_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
 
 def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Cast, sign_in: SignIn) -> None:
     schedule, now = create(cast, overlap="skip"), timezone.now()
-    outcomes = ["submitted"] * 6 + ["refused", "skipped"]
+    outcomes = ["submitted"] * 6 + ["rejected", "skipped"]
     for number, outcome in enumerate(outcomes):
         message = "The previous run, nightly, had not ended." if outcome == "skipped" else ""
         due_at = now - timedelta(days=len(outcomes) - number)
@@ -307,7 +307,7 @@ def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Ca
     page = sign_in("dave").get("/schedules").content.decode()
     assert f'<a href="{PAGE}#runs-title">The previous run, nightly, had not ended.</a>' in page
     dots = re.findall(r'<i class="(\w*)" title="(\w+), ', page)
-    assert [title for _, title in dots] == ["Submitted", "Submitted", "Submitted", "Refused", "Skipped"]
+    assert [title for _, title in dots] == ["Submitted", "Submitted", "Submitted", "Rejected", "Skipped"]
     assert [tone for tone, _ in dots] == ["good", "good", "good", "bad", "warn"]
 
 

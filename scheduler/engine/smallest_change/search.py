@@ -100,12 +100,12 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         best = runs.smallest(ladder for case in cases for ladder in _ladders(stage, case))
         if best is not None:
             return SmallestChange(Outcome.CHANGE, *best, runs.count)
-    if all(not is_schedulable(case.refusal.blockers) for case in cases):
+    if all(not is_schedulable(case.rejection.blockers) for case in cases):
         for stage in SCHEDULABLE_STAGES:
             best = runs.smallest((ladder for case in cases for ladder in _ladders(stage, case)), later=True)
             if best is not None:
                 return SmallestChange(Outcome.SCHEDULABLE, best[0], runs=runs.count)
-    outcome = Outcome.UNDECIDED if runs.refused else Outcome.NO_CHANGE
+    outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
 
@@ -206,8 +206,8 @@ class _Runs:
 
 
 def _may_start_later(plan: Plan, name: str) -> bool:
-    refusal = next((refusal for refusal in plan.refusals if refusal.workload == name), None)
-    return refusal is not None and is_schedulable(refusal.blockers)
+    rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
+    return rejection is not None and is_schedulable(rejection.blockers)
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

@@ -24,9 +24,9 @@ class FakeAgent:
         self.stopped: list[str] = []
         self.lock = threading.Lock()
 
-    def order(self, order: PodSpec) -> str:
+    def send_spec(self, spec: PodSpec) -> str:
         with self.lock:
-            self.pods[order.pod_id] = PodReport(PodState.RUNNING)
+            self.pods[spec.pod_id] = PodReport(PodState.RUNNING)
         return ""
 
     def get_reports(self, pod_ids: Iterable[str]) -> dict[str, PodReport]:
