@@ -18,7 +18,7 @@ from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
 from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, each, page
+from berth.server.api.pagination import NEWEST, map_rows, page
 from berth.server.api.rate_limits import password_attempt
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
@@ -186,7 +186,7 @@ class Tokens(ApiView):
     @operation("List your tokens", query=ListQuery, page=TokenResponse)
     def get(self, request: Request) -> Response:
         rows = selectors.tokens(self.actor)
-        return Response(page(rows, parse_query(request, ListQuery), NEWEST, each(TokenResponse.from_row)))
+        return Response(page(rows, parse_query(request, ListQuery), NEWEST, map_rows(TokenResponse.from_row)))
 
     @operation("Create a token", body=NewToken, response=NewTokenResponse, status=201)
     @idempotent

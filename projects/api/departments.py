@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, map_rows, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -51,7 +51,7 @@ class Departments(ApiView):
     @operation("List departments", query=ListQuery, page=DepartmentResponse)
     def get(self, request: Request) -> Response:
         rows = selectors.departments(self.actor)
-        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, each(serialize_department)))
+        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, map_rows(serialize_department)))
 
     @operation("Create a department", body=NewDepartment, response=DepartmentResponse, status=201)
     @idempotent

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
 from berth.db.known_names import Names, check_names, unknown_word
-from berth.server.api.pagination import NEWEST, Order, each, filter_by, page
+from berth.server.api.pagination import NEWEST, Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -130,7 +130,7 @@ class AuditTrail(ApiView):
             rows = rows.filter(project_id__in=project_ids(self.actor, query.project))
         if query.department is not None:
             rows = rows.filter(department_id__in=department_ids(self.actor, query.department))
-        return Response(page(rows, query, NEWEST, each(AuditEntryResponse.from_row)))
+        return Response(page(rows, query, NEWEST, map_rows(AuditEntryResponse.from_row)))
 
 
 def serialize_events(rows: Sequence[Event]) -> list[Any]:

@@ -11,7 +11,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -67,7 +67,7 @@ class Members(ApiView):
         rows = filter_by(
             rows, project__name=query.project, department__name=query.department, user__username=query.user
         )
-        return Response(page(rows, query, OLDEST, each(serialize_member)))
+        return Response(page(rows, query, OLDEST, map_rows(serialize_member)))
 
     @operation("Grant a role", body=NewMember, response=MemberResponse, status=201)
     @idempotent

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -130,7 +130,7 @@ class WorkloadMetrics(ApiView):
         query = parse_query(request, MetricsQuery)
         workload = selectors.find_workload(self.actor, workload_id)
         rows = filter_by(reported_metrics.workload_metrics(workload), name=query.name)
-        return Response(page(rows, query, BY_NAME, each(lambda row: serialize_metric(row, query.points))))
+        return Response(page(rows, query, BY_NAME, map_rows(lambda row: serialize_metric(row, query.points))))
 
 
 class MetricComparison(ApiView):

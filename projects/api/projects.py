@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -83,7 +83,7 @@ class Projects(ApiView):
         check_names(unknown_department(self.actor, query.department))
         rows = selectors.projects(self.actor)
         rows = filter_by(rows, department__name=query.department)
-        return Response(page(rows, query, BY_NAME, each(serialize_project)))
+        return Response(page(rows, query, BY_NAME, map_rows(serialize_project)))
 
     @operation("Create a project", body=NewProject, response=ProjectResponse, status=201)
     @idempotent

@@ -15,7 +15,7 @@ from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -98,7 +98,7 @@ class Schedules(ApiView):
         query = parse_query(request, SchedulesQuery)
         check_names(unknown_project(self.actor, query.project))
         rows = filter_by(selectors.schedules(self.actor), project__name=query.project)
-        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
+        return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
 
 
 class ProjectSchedules(ApiView):
@@ -107,7 +107,7 @@ class ProjectSchedules(ApiView):
         query = parse_query(request, ListQuery)
         project = selectors.find_project(self.actor, name)
         rows = selectors.schedules(self.actor).filter(project=project)
-        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
+        return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
 
 
 class ScheduleView(ApiView):
@@ -199,7 +199,7 @@ class ScheduleRuns(ScheduleView):
     def get(self, request: Request, name: str, schedule: str) -> Response:
         query = parse_query(request, ListQuery)
         rows = self.find(name, schedule).runs.select_related("workload", "array")
-        return Response(page(rows, query, NEWEST_FIRST, each(serialize_run)))
+        return Response(page(rows, query, NEWEST_FIRST, map_rows(serialize_run)))
 
 
 def serialize_list_row(row: Schedule) -> ScheduleResponse:

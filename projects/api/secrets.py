@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
-from berth.server.api.pagination import NEWEST, each, filter_by, page
+from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, no_content
 from berth.server.api.schema import operation
@@ -173,7 +173,7 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
 def _uses_page(actor: Actor, request: Request, secret: selectors.RecordedSecret) -> Response:
     query = parse_query(request, UsesQuery)
     rows = filter_by(selectors.secret_uses(actor, secret), is_outdated=query.outdated)
-    return Response(page(rows, query, NEWEST, each(_use_response)))
+    return Response(page(rows, query, NEWEST, map_rows(_use_response)))
 
 
 def _use_response(use: SecretUse) -> SecretUseResponse:

@@ -13,7 +13,7 @@ from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, Order, each, page
+from berth.server.api.pagination import NEWEST, Order, map_rows, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
@@ -76,7 +76,7 @@ class Subscriptions(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, ListQuery)
         return Response(
-            page(selectors.subscriptions(self.actor), query, OLDEST, each(serialize_subscription))
+            page(selectors.subscriptions(self.actor), query, OLDEST, map_rows(serialize_subscription))
         )
 
     @operation("Create a subscription", body=NewSubscription, response=SubscriptionResponse, status=201)
@@ -129,7 +129,12 @@ class SubscriptionDeliveries(ApiView):
         query = parse_query(request, ListQuery)
         row = find_subscription(self.actor, subscription_id)
         return Response(
-            page(Delivery.objects.filter(subscription_id=row.pk), query, NEWEST, each(serialize_delivery))
+            page(
+                Delivery.objects.filter(subscription_id=row.pk),
+                query,
+                NEWEST,
+                map_rows(serialize_delivery),
+            )
         )
 
 
@@ -169,7 +174,7 @@ class WorkloadDeliveries(ApiView):
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
         rows = Delivery.objects.filter(workload_id=workload.pk)
-        return Response(page(rows, query, NEWEST, each(serialize_delivery)))
+        return Response(page(rows, query, NEWEST, map_rows(serialize_delivery)))
 
 
 def find_subscription(actor: Any, subscription_id: int) -> Subscription:

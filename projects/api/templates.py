@@ -11,7 +11,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
 from berth.documents.ordered import dump_workload
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -68,7 +68,7 @@ class Templates(ApiView):
         check_names(unknown_project(self.actor, query.project))
         rows = selectors.templates(self.actor)
         rows = filter_by(rows, project__name=query.project)
-        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
+        return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
 
 
 class ProjectTemplates(ApiView):
@@ -77,7 +77,7 @@ class ProjectTemplates(ApiView):
         query = parse_query(request, ListQuery)
         project = selectors.find_project(self.actor, name)
         rows = selectors.templates(self.actor).filter(project=project)
-        return Response(page(rows, query, BY_NAME, each(serialize_list_row)))
+        return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
 
 
 class TemplateDetail(ApiView):

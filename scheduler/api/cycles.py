@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, each, filter_by, page
+from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Query, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -74,7 +74,7 @@ class Cycles(ApiView):
         query = parse_query(request, CyclesQuery)
         rows = selectors.cycles(self.actor).defer("snapshot", "plan")
         rows = filter_by(rows, at__gte=query.since, at__lte=query.until)
-        return Response(page(rows, query, NEWEST, each(CycleResponse.from_row)))
+        return Response(page(rows, query, NEWEST, map_rows(CycleResponse.from_row)))
 
 
 class CycleDetail(ApiView):

@@ -10,7 +10,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, map_rows, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -57,7 +57,9 @@ class PoolQueue(PoolView):
         query = parse_query(request, ListQuery)
         pool = self.get_pool(name)
         length = queue_length(pool)
-        rows = page(queued_workloads(self.actor, pool), query, BY_POSITION, each(serialize_pending_workload))
+        rows = page(
+            queued_workloads(self.actor, pool), query, BY_POSITION, map_rows(serialize_pending_workload)
+        )
         return Response(
             QueueResponse(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **rows)
         )

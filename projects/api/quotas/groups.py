@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
-from berth.server.api.pagination import Order, each, page
+from berth.server.api.pagination import Order, map_rows, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -46,7 +46,7 @@ class QuotaGroups(ApiView):
     @operation("List quota groups", query=ListQuery, page=QuotaGroupResponse)
     def get(self, request: Request) -> Response:
         rows = selectors.quota_groups(self.actor)
-        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, each(serialize_group)))
+        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, map_rows(serialize_group)))
 
 
 class QuotaGroupDetail(ApiView):

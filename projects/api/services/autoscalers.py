@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.server.api.idempotency import idempotent
-from berth.server.api.pagination import NEWEST, each, filter_by, page
+from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import (
     Body,
     ListQuery,
@@ -220,7 +220,7 @@ class ServiceMetrics(ServiceView):
     @operation("List a service's metrics, newest first", query=ListQuery, page=MetricsPointResponse)
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ListQuery)
-        return Response(page(self.service(service).points.all(), query, NEWEST, each(_serialize_point)))
+        return Response(page(self.service(service).points.all(), query, NEWEST, map_rows(_serialize_point)))
 
 
 def is_running(service: Service) -> bool:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.db.known_names import check_names
-from berth.server.api.pagination import Order, each, filter_by, page
+from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
 from berth.server.api.schema import operation
@@ -75,7 +75,7 @@ class Pods(ApiView):
         )
         rows = select_allocations(selectors.pods(self.actor))
         rows = filter_by(rows, workload=query.workload, node__name=query.node, state__in=query.state or None)
-        return Response(page(rows, query, NEWEST_PODS, each(_serialize_pod)))
+        return Response(page(rows, query, NEWEST_PODS, map_rows(_serialize_pod)))
 
 
 class WorkloadPods(ApiView):
@@ -84,7 +84,7 @@ class WorkloadPods(ApiView):
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.actor, workload_id)
         rows = select_allocations(selectors.pods(self.actor)).filter(workload=workload)
-        return Response(page(rows, query, BY_RUN_AND_ROLE, each(_serialize_pod)))
+        return Response(page(rows, query, BY_RUN_AND_ROLE, map_rows(_serialize_pod)))
 
 
 def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:

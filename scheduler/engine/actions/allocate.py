@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.actions.backfill import clear_hold, hold_nodes, hold_nodes_for_first
+from scheduler.engine.actions.backfill import clear_hold, hold_nodes, hold_nodes_for_first_pending
 from scheduler.engine.actions.reservations import start_reserved_gangs
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
@@ -30,7 +30,7 @@ def _start_pending(board: Board, choice: int) -> None:
         clear_hold(board)
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
     if _all_rejected(board, groups):
-        hold_nodes_for_first(board, groups)
+        hold_nodes_for_first_pending(board, groups)
         return
     order = PendingOrder(board, groups)
     for group, gang in order:

@@ -34,7 +34,7 @@ def clear_hold(board: Board) -> None:
     cycle.backfill_hold, cycle.find_hold, cycle.overdue, cycle.hold_searches = None, None, [], 0
 
 
-def hold_nodes_for_first(board: Board, groups: Iterable[PendingGroup]) -> None:
+def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold nodes for the first eligible group in queue order.
 
     The search runs only if a decision depends on held nodes, which is rare on a full board.
@@ -131,8 +131,7 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Free amounts of the main resource after the gangs processed so far have ended, per node and in
-        # total.
+        # Free amounts of the main resource, per node and in total, once the gangs processed so far end.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()

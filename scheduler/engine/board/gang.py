@@ -232,7 +232,7 @@ class Gang:
         """Whether at least one replica has a pod, not only a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
-    def part(self, role: str) -> BoardRole:
+    def find_part(self, role: str) -> BoardRole:
         return next(part for part in self.parts if part.role.name == role)
 
 

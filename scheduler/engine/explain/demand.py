@@ -252,7 +252,9 @@ def _try_place_gang(
             if left and need.part.replicas_by_node is None:
                 full.add((request_key, name))
         if left:
-            if not place_replicas(new_board, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):
+            if not place_replicas(
+                new_board, twin, ReplicaRequest(twin.find_part(name), left), Horizon.NOW, None
+            ):
                 return None
             on_new_nodes.append(UnplacedReplicas(gang, need.part, left))
     return on_new_nodes

@@ -106,7 +106,7 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
                 if board.nodes.booting[board.moves(mark)[0].node]:
                     placed.on_booting.append(UnplacedReplicas(gang, part, 1))
             elif place_replicas(
-                new_board, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None
+                new_board, twin, ReplicaRequest(twin.find_part(part.role.name), 1), Horizon.NOW, None
             ):
                 placed.on_new_nodes.append(UnplacedReplicas(gang, part, 1))
             else:

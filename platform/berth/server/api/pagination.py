@@ -52,7 +52,7 @@ def filter_by(rows: QuerySet[R], **conditions: Any) -> QuerySet[R]:
     return rows.filter(**{column: value for column, value in conditions.items() if value is not None})
 
 
-def each(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
+def map_rows(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
     """Return a function for `page` that renders rows one at a time."""
     return lambda rows: [present(row) for row in rows]
 
