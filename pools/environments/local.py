@@ -83,8 +83,7 @@ class LocalEnvironments:
         """Return the script's progress, or None if it is not running and left no exit code."""
         self._reap()
         home = self._home(name)
-        # Check this before reading the exit code. Otherwise, a script that ends between both steps would be
-        # missed.
+        # Check this before reading the exit code, because the script may end between both steps.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())

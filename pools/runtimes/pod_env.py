@@ -10,8 +10,7 @@ from pathlib import Path
 from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.records import Record
 
-# Pods inherit only these variables, because Berth's environment contains secrets such as the database
-# password.
+# Pods inherit only these variables, because Berth's environment contains secrets.
 _INHERITED_VARIABLES = (
     "LANG",
     "LC_ALL",

@@ -23,8 +23,7 @@ EXPLANATIONS = {
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
     "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-# Credential fields of each provider, with the setting after which they are shown. Without one, they come
-# first.
+# Credential fields of each provider, with the setting after which they are shown; empty for the start.
 CREDENTIALS: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"kubeconfig": ""}, "ssh": {"private_key": ""},
     "slurm": {"login_key": "slurm_login", "slurm_token": "slurm_rest_user"},

@@ -98,8 +98,7 @@ def parse_reports(text: bytes) -> Iterator[Sample]:
     start = text.find(_MARK)
     while start >= 0:
         start += len(_MARK)
-        # The search is limited to the line limit. The time is therefore linear even if one long line repeats
-        # the mark.
+        # Limit the search, so that the time stays linear even if one long line repeats the mark.
         end = text.find(b"\n", start, start + LINE_MAX + 1)
         if end < 0 and len(text) - start <= LINE_MAX:
             end = len(text)

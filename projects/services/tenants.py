@@ -22,8 +22,9 @@ from projects.services import announce, audit
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
 PROJECT_EDITABLE = (*EDITABLE, "idle_rule")
-# Only platform admins may set fields that affect other departments. A department must not raise its own rank
-# or delay the reclaim of its borrowed resources. A project's idle rule replaces the pools' rules.
+# Only platform admins may set fields that affect other departments.
+# A department must not raise its own rank or delay the reclaim of its borrowed resources.
+# A project's idle rule replaces the pools' rules.
 DEPARTMENT_RESERVED = ("rank", "reclaim_min_runtime")
 PROJECT_RESERVED = ("reclaim_min_runtime", "idle_rule")
 

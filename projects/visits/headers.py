@@ -5,8 +5,8 @@ Berth's own cookies never reach a pod, and a pod cannot set or clear cookies out
 
 from collections.abc import Collection, Iterable
 
-# Values of Sec-Fetch-Site for a page's requests to its own origin. Programs omit the header. For bookmarks
-# and typed URLs, browsers send `none`.
+# Values of Sec-Fetch-Site for a page's requests to its own origin.
+# Programs omit the header. For bookmarks and typed URLs, browsers send `none`.
 SAME_ORIGIN = ("", "same-origin", "none")
 
 Headers = list[tuple[bytes, bytes]]

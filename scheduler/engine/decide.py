@@ -35,9 +35,9 @@ def decide_with_layout(
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _run_actions(boards, chosen, choices, layout.quota_groups)
     for _ in range(MAX_ROUNDS):
-        # Several rounds are needed, because an eviction may free more than the preemptor uses. A workload
-        # placed in one pool no longer requests resources in other pools, and uses shared quota. Repeat until
-        # nothing is left for the next cycle.
+        # Several rounds are needed, because an eviction may free more than the preemptor uses.
+        # A workload placed in one pool uses shared quota and requests nothing in other pools.
+        # Repeat until nothing is left for the next cycle.
         refreshed = {
             board.pool.name for board in boards if layout.max_choices > 1 and refresh_other_pools(board)
         }

@@ -9,14 +9,15 @@ SUPERUSER = "berth"
 ROLE = "berth_app"
 DATABASE = "berth"
 HBA = f"""\
-# This file is written by Berth. The superuser cannot connect. Berth executes its statements with "postgres
-# --single" while the server is stopped.
+# Berth writes this file. The superuser cannot connect.
+# Berth executes its statements with "postgres --single" while the server is stopped.
 local  all  {ROLE}  scram-sha-256
 local  all  all        reject
 """
 PRIVATE = 0o600
-# Change the owner of every object that the superuser owns, except objects that belong to extensions. Indexes
-# and column sequences follow their tables. REASSIGN OWNED fails for the role that owns the system catalogs.
+# Change the owner of every object that the superuser owns, except objects that belong to extensions.
+# Indexes and column sequences follow their tables.
+# REASSIGN OWNED fails for the role that owns the system catalogs.
 TRANSFER_OWNERSHIP = f"""
 DO $do$
 DECLARE statement text;

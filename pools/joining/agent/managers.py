@@ -21,9 +21,10 @@ NOT_RESTARTED = (2, REJECTED)
 # Variables of the supervisor. The agent reads its own settings from its environment file.
 _SUPERVISED = ("PATH", "HOME", "LANG", "BERTH_MACHINE_STATE")
 
-# Pods must survive a restart of the agent, so only the agent's own process is killed. Delegation keeps
-# systemd from disabling the controllers that limit pods. An out-of-memory kill in a pod must not stop the
-# service. A task limit would apply to all pods together.
+# Pods must survive a restart of the agent, so only the agent's own process is killed.
+# Delegation keeps systemd from disabling the controllers that limit pods.
+# An out-of-memory kill in a pod must not stop the service.
+# A task limit would apply to all pods together.
 UNIT = """[Unit]
 Description=Berth agent
 Wants=network-online.target

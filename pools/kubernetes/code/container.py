@@ -15,9 +15,9 @@ MARK = ".berth-code-complete-"  # last file of the archive
 _WAIT = f"""
 until [ -d "$BERTH_POD_DIR/{DIRECTORY}" ]; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
 """
-# A rename makes the entire code visible at once. The input does not end with the archive, so `dd` counts
-# its blocks and acknowledges them. `tar` accepts an archive that was cut off between two files, so the script
-# looks for the last file.
+# A rename makes the entire code visible at once.
+# The input does not end with the archive, so `dd` counts its blocks and acknowledges them.
+# `tar` accepts an archive that was cut off between two files, so the script looks for the last file.
 _UNPACK = f"""
 umask 077
 mark=$1 count=$2 rest=$3

@@ -34,8 +34,9 @@ _NODE_PIDS = """node_pids() {
   done
 }
 """
-# Ray's processes may outlive a node that was killed. Their environment contains the path of the node's
-# secret. A node in a container may have the same path, so the directories are compared.
+# Ray's processes may outlive a node that was killed.
+# Their environment contains the path of the node's secret.
+# A node in a container may have the same path, so the directories are compared.
 _STOP_SECONDS = 22  # below the agent's limit for this script. A node may need 21 s to stop its pods and Ray.
 STOP = f"""set -eu
 {_PLACE}
@@ -125,9 +126,9 @@ umask 077
 ray={ray} version={python}
 wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
 
-# Print the path of a Python with the cluster's version that can create virtual environments. All nodes of a
-# Ray cluster need the same version. If there is none, uv downloads it from GitHub or
-# UV_PYTHON_INSTALL_MIRROR.
+# Print the path of a Python with the cluster's version that can create virtual environments.
+# All nodes of a Ray cluster need the same version.
+# If there is none, uv downloads it from GitHub or UV_PYTHON_INSTALL_MIRROR.
 find_python() {{
   if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
     command -v "python$version"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DIRECTORY = "code"  # subdirectory of the pod's own directory
 VARIABLE = "BERTH_CODE_DIR"
 BLOCK = 256 * 1024
-# After a response that ended early, the next attempt asks the server to check its files first, because
-# the response cannot contain the server's error.
+# A response that ended early cannot contain the server's error.
+# The next attempt therefore asks the server to check its files first.
 _VERIFY = "?verify=true"
 
 

@@ -51,7 +51,7 @@ FORMER_ZONES = (
     "Chile/",
     "Mexico/",
     "SystemV/",
-)  # older names of the same
+)  # prefixes of former zone names
 EXAMPLE = """\
 # Name and project come from the schedule.
 command: |-

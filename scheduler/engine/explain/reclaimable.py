@@ -182,8 +182,8 @@ def _count_units(
         elif not (may_protect and policy.is_protected(gang)):
             free[parts] += 1
         else:
-            # Unprotected extra replicas are counted individually. Without protection, the gang would be
-            # evicted as a whole, and is counted as one unit.
+            # Unprotected extra replicas are counted individually.
+            # A gang without protection would be evicted as a whole, and is counted as one unit.
             if extras:
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1

@@ -43,8 +43,7 @@ class Layout:
 
     def _build_boards(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
-        # Number of gangs by preference index. Index 0 stands for gangs on the board of their first-choice
-        # pool.
+        # Number of gangs by preference index; 0 is the first-choice pool.
         self.choices: Counter[int] = Counter()
         self.with_dependencies: set[str] = set()  # workloads that depend on others
         self.time_dependent: set[str] = set()  # workloads whose eligibility changes with time

@@ -189,8 +189,7 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
                 if is_elastic:
                     spare += amount * max(0, min(part.count - part.role.min, live))
                 if kind == GPU and part.least_milli != part.milli:
-                    # GPU shares depend on the device size. `allocated` and `spare` assume the smallest
-                    # devices.
+                    # GPU shares depend on the device size, so assume the smallest devices.
                     result.grain[kind] = gcd(result.grain[kind], *map(pod_milli_gpus, part.live.values()))
                 elif result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)

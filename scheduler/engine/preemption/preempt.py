@@ -26,8 +26,7 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
     Shrink: (Consolidate, Reclaim, Preempt),
     Reclaim: (Preempt,),
 }
-# Maximum number of proposals per preemptor and policy. A time limit would make decisions depend on the
-# machine's speed.
+# Maximum number of proposals per preemptor and policy. A time limit would not be deterministic.
 MAX_PROPOSALS = 24
 
 Result = tuple[VictimSelection, Outcome]

@@ -102,8 +102,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
     gangs, reader = _gangs(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
-    # Pods that failed to start must not delay the others, so they are retried last, least recently tried
-    # first.
+    # Retry pods that failed to start last, least recently tried first, so that they do not delay others.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
     due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]

@@ -28,8 +28,8 @@ RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restart
 NO_RULES = RetryState()
 # A program may take this long to notice that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
-# Maximum number of runs without progress that end when a pod fails after the loss of a peer. It
-# exceeds the number of nodes that a cluster usually drains one after the other within minutes.
+# Maximum number of runs without progress that end when a pod fails after the loss of a peer.
+# It exceeds the number of nodes that a cluster usually drains within minutes.
 PEER_FAILURES_MAX = 10
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.

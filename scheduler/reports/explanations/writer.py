@@ -23,9 +23,9 @@ from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
-# Maximum number of updates per cycle for workloads whose pending reasons have not changed. Half of the
-# updates are for the first workloads in the queue. The other workloads take turns, and each is updated
-# within MAX_TURNS cycles, even if more updates are needed.
+# Maximum number of updates per cycle for workloads whose pending reasons have not changed.
+# Half of the updates are for the first workloads in the queue. The other workloads take turns.
+# Each is updated within MAX_TURNS cycles, even if more updates are needed.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 

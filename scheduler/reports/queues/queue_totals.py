@@ -16,8 +16,8 @@ Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 GPU = 0
 
-# Only few pods and workloads hold resources, so they are looked up one by one. The database would plan a
-# plain join as scans of both tables, which contain everything that has ended.
+# Few pods and workloads hold resources, so they are looked up one by one.
+# The database would plan a plain join as scans of both tables, which contain everything that has ended.
 TOTALS_BY_QUEUE = """
     SELECT held.pool_id, project.department_id, project.id, held.is_reserved,
            sum(held.gpu_milli), sum(held.cpu_milli), sum(held.memory_mib)

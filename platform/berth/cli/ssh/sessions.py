@@ -24,8 +24,8 @@ from berth.client.config import Settings
 from berth.client.errors import ClientError
 
 MARK = "BERTH_CHANNEL"  # variable with the ID of the channel; the process ends with this channel
-# Runs the user's command in bash, if the pod has it. The ID is that of the connection, so a process in the
-# background outlives its session, but not the connection.
+# Runs the user's command in bash, if the pod has it. The ID is that of the connection.
+# A background process therefore outlives its session, but not the connection.
 _LAUNCH = f"""
 shell=$(command -v bash || command -v sh)
 export {MARK}="$1" SHELL="${{SHELL:-$shell}}"

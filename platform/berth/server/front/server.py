@@ -22,8 +22,7 @@ APPLICATION = "berth.server.asgi:application"
 RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
-# Longer than a proxy keeps idle connections (60 s in nginx), because a request that is sent while the server
-# closes the connection fails.
+# Longer than a proxy keeps idle connections (60 s in nginx). Requests sent during a close would fail.
 KEEP_ALIVE_SECONDS = 75
 NEW_OBJECTS = 5000  # new objects between garbage collections; reference counting frees nearly all of them
 

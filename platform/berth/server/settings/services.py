@@ -31,8 +31,8 @@ BERTH_WEBHOOK_SECRET = env.str("BERTH_WEBHOOK_SECRET", default="") or persistent
 BERTH_NOTIFY_NETWORKS = env.list("BERTH_NOTIFY_NETWORKS", default=[])
 
 # Inference services
-# Non-public networks in which Berth may call inference engines and routers, such as 10.20.0.0/16. 127.0.0.0/8
-# allows this machine, except for Berth's own ports.
+# Non-public networks in which Berth may call inference engines and routers, such as 10.20.0.0/16.
+# 127.0.0.0/8 allows this machine, except for Berth's own ports.
 BERTH_SERVICE_NETWORKS = env.list("BERTH_SERVICE_NETWORKS", default=[])
 BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
 # Each file-based router has one file in this directory. BERTH_ROUTER_RELOAD runs after each change.
@@ -40,8 +40,8 @@ BERTH_ROUTERS = BERTH_HOME / "routers"
 BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 
 # Container images
-# Registries that are called over HTTP instead of HTTPS, such as registry.internal:5000. Registries on this
-# machine are always called over HTTP.
+# Registries that are called over HTTP instead of HTTPS, such as registry.internal:5000.
+# Registries on this machine are always called over HTTP.
 BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
 
 # Code that is sent with workloads

@@ -12,8 +12,8 @@ from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shims import SHIM_CODE, SOURCE_ROOT
 
-# The job waits for its shim, which keeps the pod's devices reserved in Ray. The shim has its own session. At
-# its end, Ray kills only the job's processes, and the pod continues.
+# The job waits for its shim, which keeps the pod's devices reserved in Ray.
+# The shim has its own session. When the job ends, Ray kills only the job's processes, not the pod.
 JOB_CODE = f"""import os
 shim = os.fork()
 if shim:

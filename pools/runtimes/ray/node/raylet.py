@@ -38,8 +38,8 @@ _HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Disable unauthenticated listeners on all addresses. Two listeners cannot be switched off, but an invalid
-# port prevents them from starting.
+# Disable unauthenticated listeners on all addresses.
+# Two listeners cannot be switched off, but an invalid port prevents them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
     "DASHBOARD_METRIC_PORT": "-1",

@@ -127,8 +127,7 @@ def _unused(root: str) -> Iterator[tuple[float, int, str, str]]:
                 except FileNotFoundError:
                     continue
                 if status.st_nlink == 1:
-                    # The status change time is that of the last change to the number of links, and thus of
-                    # the last use.
+                    # Every use changes the number of links, and thus the status change time.
                     yield status.st_ctime, status.st_size, directory.path, entry.path
 
 

@@ -30,8 +30,7 @@ class Shrink(Reclaim):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # A project over its share may replace extra replicas with a gang's minimum, but must not gain
-        # resources.
+        # A project over its share may replace extra replicas with a gang's minimum, but not gain resources.
         project = gang.account
         self.project_maximum = list(map(min, project.limit, map(max, project.deserved, project.allocated)))
 
