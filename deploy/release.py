@@ -143,7 +143,7 @@ def build_sbom(client: dict[str, Any], server: dict[str, Any], lock: str, time: 
 
 
 def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the component that stands for one of Berth's own wheels."""
+    """Return the component that represents one of Berth's own wheels."""
     name, version = project["name"], project["version"]
     return {
         "type": kind,

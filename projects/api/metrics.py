@@ -160,7 +160,7 @@ class MetricComparison(ApiView):
 
 class ArrayMetrics(ApiView):
     @operation(
-        "List the tasks of an array by a metric, the best first", query=TaskMetricsQuery,
+        "List the tasks of an array by a metric, best first", query=TaskMetricsQuery,
         page=TaskMetricResponse,
     )  # fmt: skip
     def get(self, request: Request, array_id: UUID) -> Response:

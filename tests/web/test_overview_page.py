@@ -113,9 +113,9 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
 def test_legend_explains_truncated_bars(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.quota(cast.vision, cast.pool, 2)
     client = sign_in("dave")
-    assert ">more than shown</span>" not in client.get("/").content.decode()
+    assert ">bar truncated</span>" not in client.get("/").content.decode()
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
-    assert ">more than shown</span>" in client.get("/").content.decode()
+    assert ">bar truncated</span>" in client.get("/").content.decode()
 
 
 @pytest.mark.parametrize(

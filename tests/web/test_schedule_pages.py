@@ -47,7 +47,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
         dave.get("/schedules")
     )
     page = text(dave.get(PAGE))
-    assert "Runs are submitted with the rights of dave" in page
+    assert "Runs are submitted with the permissions of dave" in page
     assert "No runs yet" in page
     assert "python train.py" in page
 

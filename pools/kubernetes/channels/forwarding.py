@@ -17,7 +17,7 @@ from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
 
-REJECTION_SECONDS = 1.0  # time for the cluster to report that nothing is listening
+REJECTION_SECONDS = 1.0  # how long the cluster may take to report that nothing is listening
 KNOWN_SECONDS = 60.0  # connections to a port that accepted one within this time are not delayed
 HALF_CLOSED_SECONDS = 30.0  # a connection without input ends if the pod has sent nothing for this long
 CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}

@@ -37,7 +37,7 @@ class FailureGroup:
 
 
 def failures_by_array(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, list[FailureGroup]]:
-    """Return the groups of failed tasks of each array that has any, the largest first, using one query."""
+    """Return the groups of failed tasks of each array that has any, largest first, using one query."""
     rows = Workload.objects.filter(array__in=list(arrays), phase=Phase.FAILED, superseded=False).order_by()
     groups: dict[uuid.UUID, list[FailureGroup]] = {}
     for pk, reason, exit_code, count, first in rows.values_list("array", "reason", "exit_code").annotate(

@@ -29,7 +29,7 @@ DOTS = 5  # runs that the list shows for each schedule
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A schedule with its latest runs, the newest first."""
+    """A schedule with its latest runs, newest first."""
 
     schedule: Schedule
     runs: Sequence[ScheduleRun]
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def dots(self) -> list[tuple[str, str]]:
-        """Return the state and the time of each run, the oldest first."""
+        """Return the state and the time of each run, oldest first."""
         return [(run_state(run), self.in_zone(run.due_at)) for run in reversed(self.runs)]
 
     @property

@@ -55,7 +55,7 @@ class ArrayChange(Model):
     changed: int = 0
     """Tasks that the request changed, or would change in a dry run."""
     worst: list[int] = []
-    """Indexes of the tasks that `worst` chose, the worst first."""
+    """Indexes of the tasks that `worst` chose, worst first."""
     array: Array
 
 

@@ -86,7 +86,7 @@ class OwnWorkload:
 
     @property
     def order(self) -> tuple[int, int, float]:
-        """Pending workloads come first, by queue position, and ended workloads last, the latest first."""
+        """Pending workloads come first, by queue position, and ended workloads last, latest first."""
         row = self.workload or self.array
         assert row is not None
         time = -(row.ended_at or row.submitted_at).timestamp()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 SIZE_MAX = 10_000  # rows or columns
-HANG_UP_SECONDS = 2.0  # time for a command to end after the connection is lost
+HANG_UP_SECONDS = 2.0  # how long a command may run after the connection is lost
 TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, even on a busy machine or a slow disk
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command exits
 _PR_SET_DUMPABLE = 4
