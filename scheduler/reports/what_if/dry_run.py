@@ -16,7 +16,7 @@ from scheduler.engine import model
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
-from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, Rejection
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import predicted_evictions
@@ -54,23 +54,23 @@ def predict(
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, *candidates))
         plan = decide_pools(snapshot, cache.layouts)
         bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-        refusals = {each.workload: each for each in plan.refusals}
-        refusal = refusals.get(workload.handle)
-        prediction = _build_prediction(bundles, refusal, workload, candidate, view, actor)
+        rejections = {each.workload: each for each in plan.rejections}
+        rejection = rejections.get(workload.handle)
+        prediction = _build_prediction(bundles, rejection, workload, candidate, view, actor)
         if prediction.outcome == "would_stay_pending":
             forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
             start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
             prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
-            missing = missing_nodes(bundles, refusal, view)
+            missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
-        return _add_up(prediction, plan, refusals, candidates, view, actor)
+        return _add_up(prediction, plan, rejections, candidates, view, actor)
 
 
 def _add_up(
     first: Prediction,
     plan: Plan,
-    refusals: Mapping[str, Refusal],
+    rejections: Mapping[str, Rejection],
     candidates: Sequence[model.Workload],
     view: ClusterView,
     actor: Actor,
@@ -81,15 +81,15 @@ def _add_up(
     for bundle in plan.bundles:
         if bundle.workload in bundles:
             bundles[bundle.workload].append(bundle)
-    outcomes = {name: _predict_outcome(bundles[name], refusals.get(name)) for name in names}
+    outcomes = {name: _predict_outcome(bundles[name], rejections.get(name)) for name in names}
     counts = Counter(outcomes.values())
     own = [bundle for each in bundles.values() for bundle in each]
     queued = next((name for name in names if outcomes[name] not in ("would_start", "would_evict")), None)
-    refused = [refusals[queued]] if queued is not None and queued in refusals else []
+    rejected = [rejections[queued]] if queued is not None and queued in rejections else []
     blockers = [
-        asdict(redact_blocker(blocker, refusal.workload))
-        for refusal in with_pool_readiness(refused, view.below_threshold)
-        for blocker in refusal.blockers
+        asdict(redact_blocker(blocker, rejection.workload))
+        for rejection in with_pool_readiness(rejected, view.below_threshold)
+        for blocker in rejection.blockers
     ]
     evictions = render(viewer_for(actor), predicted_evictions(own, view, candidates))
     return TasksPrediction(
