@@ -16,5 +16,5 @@ def pod_ending(role: str, index: int, exit_code: int | None, signal: int | None)
 
 
 def as_clause(sentence: str) -> str:
-    """Return a sentence as a part of another one, without its capital and its full stop."""
+    """Return a sentence as a clause, without its initial capital and full stop."""
     return sentence[:1].lower() + sentence[1:].removesuffix(".")

@@ -250,7 +250,7 @@ def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     assert sign_in("carol").get("/").context["mine"] == []
 
 
-def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, sign_in: SignIn) -> None:
+def test_platform_admins_see_pool_budget_and_delivery_errors(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("alice")) == []
     make.create_scheduler_lease()
     NodePool.objects.filter(pk=cast.pool.pk).update(last_error="no credentials", ticked_at=timezone.now())

@@ -178,7 +178,7 @@ def test_misspelt_words_find_the_latest_of_many_workloads(
     assert "brightness" in titles(sign_in("alice"), "brihgtness")
 
 
-def test_matches_of_names_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -> None:
+def test_name_matches_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -> None:
     boom = make.workload(cast.vision, "boom", phase="failed")
     alice = sign_in("alice")
     assert links(alice, "bo")[0] == f"/workloads/{boom.pk}"

@@ -1,4 +1,4 @@
-"""The check that the tables have the columns that the models expect."""
+"""Check that the tables have the columns that the models expect."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ COLUMNS = """
 SELECT table_name, column_name, is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO'
 FROM information_schema.columns WHERE table_schema = current_schema()
 """
-LISTED = 3  # differences that a message lists
+LISTED = 3  # maximum number of differences in a message
 
 
 def schema_differences() -> list[str]:
@@ -32,7 +32,7 @@ def schema_differences() -> list[str]:
 
 
 def foreign_database_message(differences: list[str], home: Path) -> str:
-    """Return what to do about a database with these differences from the models."""
+    """Return instructions for a database that differs from the models in these ways."""
     if connection.settings_dict["OPTIONS"].get("host") == str(EmbeddedCluster(home / "postgres").socket):
         place = f"The database of this home ({home})"
         remedy = "Set BERTH_HOME to a new directory, or delete all data with `make demo-reset`"

@@ -10,13 +10,13 @@ from berth.core.signals import SHELL_OFFSET, signal_name
 from berth.core.words import format_count, to_words
 from projects.models import Phase, Workload
 
-GENERAL_REASONS = ("", "Failed", "PodFailed")  # these say no more than the exit code
+GENERAL_REASONS = ("", "Failed", "PodFailed")  # these add nothing to the exit code
 LISTED_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed tasks with the same reason and exit code. `first` is the lowest index of the tasks."""
+    """Failed tasks with the same reason and exit code. `first` is the lowest task index."""
 
     reason: str
     exit_code: int | None
@@ -37,7 +37,7 @@ class FailureGroup:
 
 
 def failures_by_array(arrays: Collection[uuid.UUID]) -> Mapping[uuid.UUID, list[FailureGroup]]:
-    """Return the groups of failed tasks of each array that has any, largest first, using one query."""
+    """Return each array's groups of failed tasks, largest first, using one query."""
     rows = Workload.objects.filter(array__in=list(arrays), phase=Phase.FAILED, superseded=False).order_by()
     groups: dict[uuid.UUID, list[FailureGroup]] = {}
     for pk, reason, exit_code, count, first in rows.values_list("array", "reason", "exit_code").annotate(

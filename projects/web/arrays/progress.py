@@ -27,7 +27,7 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Whether no task runs and all queued tasks can never start."""
+        """Whether no task is running and none of the queued tasks can ever start."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property

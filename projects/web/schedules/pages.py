@@ -24,7 +24,7 @@ from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
 
 NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of runs on one page
-DOTS = 5  # runs that the list shows for each schedule
+DOTS = 5  # number of runs shown per schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[Item]:
-    """Return the items of a user. Those of the platform come first for its admins, own workloads for others.
+    """Return a user's items. Platform items come first for platform admins, own workloads for others.
 
     `unschedulable` counts all visible workloads of the `pools` that can never start, an array once. `pool` is
     the name of the only one of them, or empty. Without a scheduler, all pools are behind for this reason.
@@ -62,7 +62,7 @@ def attention_items(
     impossible = list(_unschedulable(own))
     names = {each.name for each in pools}
     in_pools = [workload for workload in impossible if not names.isdisjoint(workload.pools)]
-    if len(in_pools) > UNSCHEDULABLE_MAX:  # nearly equal rows say no more than their number
+    if len(in_pools) > UNSCHEDULABLE_MAX:  # many similar rows are replaced by their number
         impossible = [workload for workload in impossible if workload not in in_pools]
         in_pools = []
     impossible = impossible[:OF_EACH_MAX]
@@ -79,7 +79,7 @@ def attention_items(
 
 
 def _own_workloads(actor: Actor) -> list[Workload]:
-    """Return the user's latest workloads that run or can never start, and of each array the first such task.
+    """Return the user's latest workloads that run or can never start, and the first such task of each array.
 
     Running tasks of arrays are left out.
     """
@@ -95,7 +95,7 @@ def _own_workloads(actor: Actor) -> list[Workload]:
 
 
 def _failed_items(actor: Actor, now: datetime) -> list[Item]:
-    """Return the user's latest failures of the last day: of workloads, and of arrays with failed tasks."""
+    """Return the user's latest failed workloads, and arrays with failed tasks, from the last day."""
     if actor.user is None:
         return []
     rows = workloads(actor).filter(
@@ -116,7 +116,7 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
-    """Yield an item for each of the latest arrays of these failed tasks."""
+    """Yield an item for each of the latest arrays that contain these failed tasks."""
     ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")[:OF_EACH_MAX]
     if not (latest := dict(ends)):
         return

@@ -196,7 +196,7 @@ def _workload_list_url(project: str) -> str:
 
 
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
-    """Return the rows in which each word occurs in one of the columns, the best matches first.
+    """Return the rows in which each word occurs in one of the columns, best matches first.
 
     Their `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 for others.
     """

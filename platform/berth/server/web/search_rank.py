@@ -1,4 +1,4 @@
-"""How well a result of the search matches the words, and which parts of its title they match."""
+"""Rank search results by how well they match the words, and mark the matches in titles."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from django.utils.safestring import SafeString
 
 from berth.server.web.palette import Hit
 
-MIN_KEYWORD_LETTERS = 2  # of a hidden keyword; otherwise one letter would find most pages
+MIN_KEYWORD_LETTERS = 2  # to match a hidden keyword; a single letter would match most pages
 EXACT, STARTS_TITLE, STARTS_WORD, IN_TITLE, ELSEWHERE = range(5)
 PARTS = re.compile(r"[\s\-_./]+")
 
 
 def rank(hit: Hit, words: Sequence[str]) -> int:
-    """Return how well the hit matches the words; less is better.
+    """Return the hit's rank for these words. Better matches have lower ranks.
 
     The visible title counts most: equal to the words, starting with them, one of its words starting with each
     of them, or containing them. Hits whose project, pool or hidden keywords match come last.

@@ -13,7 +13,7 @@ from django.core.management.commands import migrate
 from berth.db.expected_schema import foreign_database_message, schema_differences
 from berth.db.schema_changes import SchemaChangeDetector
 
-# Options with which the command does not migrate the whole database to the latest version.
+# Options that keep the command from migrating the whole database to the latest version.
 PARTIAL = ("app_label", "plan", "check_unapplied", "prune")
 
 

@@ -262,7 +262,7 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 
 @register.simple_tag
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
-    """Render a link to a CSV file, the last element in the head of a card.
+    """Render a link to a CSV file, for the end of a card's head.
 
     With `follows_filters`, scripts add the filters in the page's address, which change without the link.
     """
