@@ -75,7 +75,7 @@ def _add_up(
     view: ClusterView,
     actor: Actor,
 ) -> TasksPrediction:
-    """Return the outcome of all candidates, of which `first` is the prediction of the first."""
+    """Add up the outcomes of all candidates. `first` is the prediction for the first candidate."""
     names = [candidate.name for candidate in candidates]
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:

@@ -64,7 +64,7 @@ roles:                 # started together or not at all
 """),
     "elastic": ("Elastic training", "my-training", """\
 kind: elastic
-# The number of replicas may change while the workload runs.
+# The number of replicas may change during the run.
 command: >-
   torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
   --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py
@@ -79,8 +79,8 @@ roles:
     "interactive": ("Interactive session", "my-session", """\
 kind: interactive
 command: sleep 8h
-max_runtime: 28800     # seconds
-idle_timeout: 3600     # seconds without output or requests
+max_runtime: 28800  # seconds
+idle_timeout: 3600  # seconds without output or requests
 roles:
   - name: session
     replicas: 1

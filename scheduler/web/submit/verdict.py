@@ -41,7 +41,7 @@ def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) 
 
 
 def _tasks_verdict(array: TasksPrediction) -> Verdict:
-    """Return the verdict on an array of which at least one task would start."""
+    """Return the verdict on an array, at least one of whose tasks would start."""
     decisive, others = split_obstacles(obstacles(array.blockers))
     parts = []
     if array.would_start:
