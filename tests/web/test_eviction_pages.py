@@ -51,7 +51,7 @@ def test_eviction_shows_its_rule_as_a_sentence_and_bars_of_each_queue(cast: Cast
         assert f'aria-label="{label}"' in page
 
 
-def test_eviction_says_what_became_of_the_victim(cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_page_shows_what_happened_to_the_victim(cast: Cast, sign_in: SignIn) -> None:
     row = create_eviction(cast, "train")
     alice, victim = sign_in("alice"), Workload.objects.filter(name="train")
 
