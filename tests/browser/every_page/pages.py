@@ -28,7 +28,7 @@ FORMS = (
 )  # fmt: skip
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]
-    .filter(each => each.checkVisibility())
+    .filter(each => each.checkVisibility() && each.ariaHidden !== 'true')
     .filter(each => !(each.innerText || each.ariaLabel || each.labels?.length || each.title))
     .map(each => each.outerHTML)"""
 DUPLICATE_IDS = """[...document.querySelectorAll('[id]')].map(each => each.id)

@@ -175,4 +175,4 @@ def _link_to_row(row: Eviction | Cycle | Audit, text: str) -> SafeString:
 
 def _format_time(at: datetime) -> SafeString:
     local = timezone.localtime(at)
-    return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b %H:%M:%S"))
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b, %H:%M:%S"))
