@@ -210,7 +210,7 @@ def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> di
 
 
 def secret_use_counts(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
-    """Return the number of runs of visible workloads that received each secret, with the keys as above."""
+    """Return how many visible runs received each secret. Keys are as in `outdated_secret_users`."""
     wanted = [_uses_of(secret) for secret in secrets]
     if not wanted:
         return {}

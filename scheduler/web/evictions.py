@@ -146,7 +146,7 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
 
 
 def _gpu_bars(queue: Mapping[str, Any]) -> list[tuple[str, Bar]]:
-    """Return bars of the queue's GPUs before and after the eviction, with its quota and fair share."""
+    """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
     quota, share, *allocated = (
         int((queue.get(key) or {}).get("gpu") or 0)
         for key in ("quota", "share", "allocated_before", "allocated_after")

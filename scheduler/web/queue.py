@@ -81,7 +81,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
-FOLDED_MIN = 2  # number of equal tasks after the first one that are folded
+FOLDED_MIN = 2  # minimum number of equal tasks after the first one
 UNSCHEDULABLE_MAX = 20  # workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 

@@ -39,7 +39,9 @@ def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -
     assert "1 eviction, 1 workload moved" in page
 
 
-def test_eviction_shows_its_rule_as_a_sentence_and_bars_of_each_queue(cast: Cast, sign_in: SignIn) -> None:
+def test_eviction_page_shows_the_rule_as_a_sentence_and_bars_for_each_queue(
+    cast: Cast, sign_in: SignIn
+) -> None:
     victim, preemptor = (make.workload(project, "train") for project in (cast.vision, cast.ads))
     row = make.eviction(
         victim, preemptor, cast.pool, rule="in vision, priority 50 preempts priority 40",

@@ -45,9 +45,9 @@ def test_usage_totals_cover_only_visible_projects(sign_in: SignIn) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_usage_is_compared_with_the_period_before(cast: Cast, sign_in: SignIn) -> None:
+def test_usage_is_compared_with_the_previous_period(cast: Cast, sign_in: SignIn) -> None:
     client = sign_in("alice")
-    assert "the period before" not in client.get("/usage?span=24h").content.decode()
+    assert "the previous period" not in client.get("/usage?span=24h").content.decode()
     for row in UsageHour.objects.all():
         row.pk, row.hour, row.gpu_milli_seconds = (
             None,
@@ -56,7 +56,7 @@ def test_usage_is_compared_with_the_period_before(cast: Cast, sign_in: SignIn) -
         )
         row.save()
     page = client.get("/usage?span=24h").content.decode()
-    assert page.count("100% more than in the period before") == 2  # GPU-hours and cost
+    assert page.count("100% more than in the previous period") == 2  # GPU-hours and cost
 
 
 @pytest.mark.usefixtures("used")

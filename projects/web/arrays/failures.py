@@ -1,4 +1,4 @@
-"""Failed tasks of an array on its page: one line for each cause, with a log to read."""
+"""Failed tasks on an array's page, with one line and one log for each cause."""
 
 import uuid
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from projects.models import Phase, Pod, PodState, Workload, WorkloadArray
 from projects.services.arrays import FailureGroup, failures_by_array
 
 GROUPS_MAX = 5
-INDEXES_MAX = 200  # up to this many failed tasks, their indexes are listed
+INDEXES_MAX = 200  # maximum number of failed tasks whose indexes are listed
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Group of failed tasks. `task` is the first of them, and `pod` is its pod that failed first, if any.
+    """Group of failed tasks. `task` is the first one, and `pod` is its first pod to fail, if any.
 
-    `indexes` are those of all tasks, as text, unless there are too many.
+    `indexes` lists the indexes of all tasks as text, unless there are too many.
     """
 
     group: FailureGroup
@@ -28,7 +28,7 @@ class Failure:
 
 
 def load_failures(array: WorkloadArray) -> list[Failure]:
-    """Return the most frequent failures of the array's tasks, the most frequent first."""
+    """Return the most frequent failures of the array's tasks, in order of frequency."""
     groups = failures_by_array([array.pk]).get(array.pk, [])
     if not groups:
         return []

@@ -1,4 +1,4 @@
-"""Fold the rows of an array's tasks that say the same."""
+"""Fold rows of array tasks that have the same state and reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from projects.models import Phase, Workload
 
-FOLDED_MIN = 3  # number of equal tasks after the first one that are folded
+FOLDED_MIN = 3  # minimum number of equal tasks after the first one
 FOLDED_PHASES = (Phase.PENDING, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedTasks:
-    """Tasks after a row that have the same state for the same reason."""
+    """Tasks that follow a row and have its state and reason."""
 
     count: int
     first: Workload
@@ -21,7 +21,7 @@ class FoldedTasks:
 
 
 def fold_tasks(tasks: Sequence[Workload], *, fold: bool) -> None:
-    """Mark the tasks that are folded, and add a line about them to the row before."""
+    """Mark the folded tasks, and add a line about them to the preceding row."""
     for task in tasks:
         cast("Any", task).is_folded, cast("Any", task).folded_tasks = False, None
     for _, series in groupby(tasks, _key) if fold else ():

@@ -36,7 +36,7 @@ from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 
-CURRENT = "current"  # tasks that run or are queued, but not those that wait for earlier tasks
+CURRENT = "current"  # running and queued tasks, except tasks that wait for earlier tasks
 CURRENT_PHASES = LIVE_PHASES
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}

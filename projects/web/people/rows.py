@@ -38,7 +38,7 @@ class PersonRow:
 
     @property
     def since(self) -> datetime | None:
-        """Return when the role was granted. A superuser counts from the creation of the account."""
+        """Return when the role was granted. For a superuser, return when the account was created."""
         if self.membership is not None:
             return self.membership.created_at
         return self.user.date_joined if self.user.is_superuser else None

@@ -66,7 +66,7 @@ class RenderedEviction:
 
     @property
     def rule_sentence(self) -> str:
-        """The rule as a sentence. Names at its beginning keep their case."""
+        """The rule as a sentence. A name at its beginning keeps its case."""
         rule, first = self.rule.removesuffix("."), self.rule.partition(" ")[0]
         names = (self.row.project_name, self.row.preemptor_project_name, self.row.department_name)
         return f"{rule if first in names else rule[:1].upper() + rule[1:]}." if rule else ""

@@ -131,20 +131,22 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageRow:
-    """Return the total of the equally long period before the one of the question."""
+    """Return the total of the preceding period of the same length."""
     since, until = question.request.since, question.request.until
     previous = replace(question.request, since=since - (until - since), until=since, step=None)
     return total(question.matching_rows(usage_report(actor, previous, now)))
 
 
 def _change(amount: float, before: float) -> str:
-    """Return a change in words, or an empty string without an amount to compare with."""
+    """Return the change in words, or an empty string if there was no amount before."""
     if not before:
         return ""
     percent = round(100 * (amount - before) / before)
     direction = "more" if percent > 0 else "less"
     return (
-        f"{abs(percent):,}% {direction} than in the period before" if percent else "as in the period before"
+        f"{abs(percent):,}% {direction} than in the previous period"
+        if percent
+        else "same as in the previous period"
     )
 
 

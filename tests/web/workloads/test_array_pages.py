@@ -110,7 +110,7 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
 
 
 @pytest.mark.heavy
-def test_array_page_lists_tasks_that_run_or_are_queued(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_lists_running_and_queued_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
     assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5]
@@ -250,7 +250,7 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     assert "No task runs." in page.content.decode()
 
 
-def test_failures_of_an_array_are_grouped_with_a_log_of_each_group(
+def test_array_failures_are_grouped_with_a_log_for_each_group(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     tasks = Workload.objects.filter(array=sweep)
