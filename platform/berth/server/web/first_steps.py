@@ -14,7 +14,7 @@ from projects.models import ApiToken, Department, Membership, Project, Quota, Wo
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Step with a link to the page where it is done. `chapter` is the page of the documentation."""
+    """Step with a link to the page where it is done. `chapter` is its documentation page."""
 
     title: str
     text: str
