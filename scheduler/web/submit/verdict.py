@@ -26,6 +26,7 @@ class Verdict:
     sentence: str
     decisive: Obstacle | None = None
     others: Sequence[Obstacle] = ()
+    queued: int = 0  # tasks that would be queued for these reasons while other tasks start
 
 
 def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:
@@ -57,7 +58,7 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
         title = f"{count:,} of {format_count(array.tasks, 'task')} {text}"
         title += "".join(f", {number:,} {words}" for number, words in rest)
     tone = "warn" if array.would_evict else "good" if not array.would_queue else "info"
-    return Verdict(title, tone, f"{title}.", decisive, others)
+    return Verdict(title, tone, f"{title}.", decisive, others, array.would_queue)
 
 
 def _workload_verdict(prediction: Prediction) -> Verdict:
