@@ -134,7 +134,7 @@ def test_error_links_to_its_line_and_the_first_invalid_field_is_focused(opened: 
         error = page.locator("#f-roles-0-gpu-error")
         expect(error).to_contain_text("Allowed: a whole number from 0 to 1024")
         gpus = page.get_by_label("GPUs per pod")
-        expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-error")
+        expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")
         assert accessibility_faults(page) == []
         page.get_by_role("link", name="Line 9").click()

@@ -6,8 +6,10 @@ from typing import Any
 from django.utils import timezone
 
 from projects.actor import Actor
+from projects.models import Budget, BudgetWarning
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
+from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 
 WEEKS = 8
 PEOPLE = {"vision": ("dave", 9.5), "speech": ("erin", 6), "robotics": ("carol", 2.5), "ads": ("grace", 4),
@@ -35,6 +37,10 @@ def create_usage_history(scene: Any) -> None:
     for owner, hours in ((scene.departments["research"], 11_000), (scene.projects["vision"], 4_500),
                          (scene.projects["ads"], 900)):  # fmt: skip
         budgets.set_budget(actor=ada, owner=owner, values={"gpu_hours": hours})
+    for status in budget_statuses(list(Budget.objects.all()), timezone.now()):
+        if status.percent > FULL_PERCENT:
+            month = status.begin.date()
+            BudgetWarning.objects.create(budget=status.budget, month=month, percent=FULL_PERCENT)
 
 
 def _hour(at: Any, pool: Any, project: Any, person: str, gpus: float) -> UsageHour:
