@@ -6,7 +6,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Open
 from tests.browser.driver import chromium
 
-SCRIPT = "**/js/page*.js"
+SCRIPT = "**/js/account*.js"
 
 
 def drop(page: Page, loads: int) -> list[str]:

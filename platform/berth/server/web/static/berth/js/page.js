@@ -96,34 +96,6 @@
   }
   foldFilters();
 
-  /** Store and apply a theme: light, dark or system. The admin site follows. */
-  function chooseTheme(theme) {
-    if (theme === "system") {
-      delete root.dataset.theme;
-      localStorage.removeItem("berth-theme");
-    } else {
-      root.dataset.theme = theme;
-      localStorage.setItem("berth-theme", theme);
-    }
-    localStorage.setItem("_x_adminTheme", JSON.stringify(theme === "system" ? "auto" : theme));
-    showTheme();
-  }
-
-  function showTheme() {
-    for (const button of document.querySelectorAll("[data-theme-choice]")) {
-      button.setAttribute("aria-pressed", String(button.dataset.themeChoice === (root.dataset.theme || "system")));
-    }
-  }
-  showTheme();
-
-  // The password is shown only while the box is checked.
-  for (const box of document.querySelectorAll("[data-reveal]")) {
-    box.closest("[data-reveal-box]").hidden = false;
-    box.addEventListener("change", () => {
-      document.getElementById(box.dataset.reveal).type = box.checked ? "text" : "password";
-    });
-  }
-
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
@@ -131,9 +103,9 @@
       event.preventDefault(); // in the search, it is a link
       const dark = getComputedStyle(root).colorScheme === "dark"
         || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
-      chooseTheme(dark ? "light" : "dark");
-    } else if (target.closest("[data-theme-choice]")) {
-      chooseTheme(target.closest("[data-theme-choice]").dataset.themeChoice);
+      root.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("berth-theme", root.dataset.theme);
+      localStorage.setItem("_x_adminTheme", JSON.stringify(root.dataset.theme)); // the admin site follows
     } else if (target.closest("[data-save-view]")) {
       htmx.ajax("GET", target.closest("[data-save-view]").dataset.saveView + location.search, "#dialog");
     } else if (target.closest("a[data-follows-filters]")) {
