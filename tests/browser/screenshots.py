@@ -261,6 +261,7 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "service-in": lambda ids: f"/services/{ids['service']}",
     "node-pools": lambda _: "/node-pools",
     "node-pool": lambda _: "/node-pools/train",
+    "node-pool-capacity": lambda _: "/node-pools/train?tab=capacity",
     "node-pool-settings": lambda _: "/node-pools/train/settings",
     "node": lambda _: "/nodes/train-0",
     "node-booting": lambda _: "/nodes/train-3",

@@ -333,7 +333,7 @@ def test_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
     assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, headers=HTMX).status_code == 204
     node.refresh_from_db()
     assert node.state == "cordoned"
-    assert "loud fan" in alice.get("/node-pools/local").content.decode()
+    assert "loud fan" in alice.get("/node-pools/local?tab=history").content.decode()
     again = alice.post(f"/nodes/{node.name}/cordon", {"reason": ""}, headers=HTMX)
     assert again.status_code == 409
     assert "cordoned" in again.content.decode()

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.core.idle_rule import read_rule
 from berth.server.web.charts.bars import Bar, stacked_bar
-from berth.server.web.lists.tables import Column, list_rows, requested_csv
+from berth.server.web.lists.tables import Column, Listing, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools import selectors
 from pools.costs import HOURS_PER_MONTH, pool_costs
@@ -51,6 +51,7 @@ TONES = {
     ScalingKind.BOOT_FAILED: "bad",
     ScalingKind.RETRIED: "info",
 }
+TABS = (("overview", "Overview"), ("capacity", "Capacity and cost"), ("history", "Scaling history"))
 FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "info"}
 
 
@@ -134,6 +135,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
 
 
+def _open_tab(request: Request, history: Listing[Any]) -> str:
+    """Return the tab that the address names, or the one whose contents its parameters select."""
+    if (tab := request.GET.get("tab")) in dict(TABS):
+        return str(tab)
+    if "span" in request.GET:
+        return "capacity"
+    about_history = any(history.parameter(name) in request.GET for name in ("search", "sort", "cursor"))
+    return "history" if about_history else TABS[0][0]
+
+
 @signed_in
 @require_GET
 def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
@@ -170,6 +181,8 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "legend": allocated_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,
+        "tabs": TABS,
+        "tab": _open_tab(request, history),
         "history": history,
         "events": [(row, outcome_tone(row), reason) for row, reason in history.rows],
     }

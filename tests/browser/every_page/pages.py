@@ -12,6 +12,7 @@ PATHS = (
     "/quotas", "/quotas?pool=train",
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
+    "/node-pools/train?tab=capacity", "/node-pools/train?tab=history",
     "/nodes/train-3",
     "/decisions", "/decisions/803", "/evictions", "/activity", "/access",
     "/secrets", "/account", "/queue", "/queue?pool=train",

@@ -9,7 +9,7 @@ from tests.browser.driver.chromium import open_settled
 
 def test_small_table_is_sorted_by_its_headers_and_stays_sorted_after_updates(opened: Open) -> None:
     with opened("ada") as (page, faults):
-        open_settled(page, "/node-pools/train")
+        open_settled(page, "/node-pools/train?tab=capacity")
         page.get_by_text("Data table").click()
         table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
         head = table.get_by_role("columnheader", name="Current")

@@ -45,7 +45,7 @@ def test_every_time_range_is_accepted(cast: Cast, alice: Client, span: str) -> N
 def test_pool_page_shows_largest_gang_and_cost(cast: Cast, alice: Client, node: Node) -> None:
     cast.pool.price_per_gpu_hour = 1.5
     cast.pool.save()
-    text = alice.get("/node-pools/local").content.decode()
+    text = alice.get("/node-pools/local?tab=capacity").content.decode()
     gpus = node.gpus
     assert f"Largest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
     per_hour, per_month = f"{1.5 * gpus:.2f}", f"{1.5 * gpus * 720:,.0f}"
@@ -98,7 +98,7 @@ def test_partly_filled_node_request_is_highlighted(cast: Cast, alice: Client) ->
         make.scaling(
             cast.pool, "provision", f"{provided} of 2 nodes provided", at=make.ago(minutes=1), data=data
         )
-        text = alice.get("/node-pools/local").content.decode()
+        text = alice.get("/node-pools/local?tab=history").content.decode()
         assert f'<span class="chip {tone}">Provision</span>' in text
 
 
