@@ -10,7 +10,8 @@
     frame.className = `date-field ${field.type}`;
     calendar.type = field.type;
     calendar.tabIndex = -1;
-    calendar.setAttribute("aria-hidden", "true");
+    calendar.setAttribute("aria-label", "Calendar");
+    calendar.className = "calendar";
     button.type = "button";
     button.className = "icon-button";
     button.setAttribute("aria-label", "Open calendar");
