@@ -51,10 +51,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Notice that the provider will reclaim the machine.
+    """A spot interruption announced by the provider.
 
-    `at` is None while the time is unknown. `is_boot_failure` means that the node's boot counts as failed if
-    the node is not ready yet, because further requests would probably end in the same way.
+    `at` is the time of the interruption, or None while it is unknown. `is_boot_failure` means that the node's
+    boot counts as failed if the node is not ready yet, because further requests would probably end in the
+    same way.
     """
 
     reason: str

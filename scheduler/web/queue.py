@@ -225,7 +225,7 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) ->
 
 @dataclass(frozen=True, slots=True)
 class _FoldedTasks:
-    """Tasks of an array whose rows equal the row above, up to the last one."""
+    """Consecutive tasks of an array that the page folds into one line, because their rows are equal."""
 
     count: int
     first: Any

@@ -222,7 +222,7 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the gang has no placed pods, but pods that are stopping or stuck."""
+        """Whether the gang has no placed pods, only stopping or stuck ones."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )

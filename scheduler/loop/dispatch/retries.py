@@ -82,9 +82,10 @@ def failure_columns(
 
 
 def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
-    """Return the columns of a workload that is requeued after `count` such runs without progress.
+    """Return the column values for a workload that is requeued after losing a peer `count` times in a row.
 
-    The first time, it is requeued without a backoff, as after an eviction.
+    Runs with progress reset the count. The first time, the workload is requeued without a backoff, as after
+    an eviction.
     """
     delay = timedelta(seconds=backoff_seconds(count - 1)) if count > 1 else None
     return {"peer_failures": count, "backoff_until": now + delay if delay else None}

@@ -181,7 +181,7 @@ def quota_columns() -> list[Column]:
 
 
 def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
-    """Return the columns for the owner, the pool and the quota. Headings show dashes for the quota."""
+    """Return the columns for the owner, the pool and the quota. Heading rows have dashes as quota."""
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),
