@@ -6,6 +6,9 @@ units, 0.5 s, one every 500 ms) and 50 large ones (20 units, 1 s, one every 1.2 
 total. A unit is one CPU, and the nodes have exactly as many CPUs as all quotas together. By
 default, the benchmark runs a tenth of the workloads, at the same rates.
 
+With `--reservation-after 0`, medium workloads do not start before a pending large workload of their project,
+which needs the whole quota.
+
 Everything is real except the pods: the generator submits through `POST /api/v1/workloads:batch`
 to a web process, and the scheduler runs in a separate process. The pods are timers in the
 scheduler process.
@@ -28,6 +31,7 @@ from benchmarks.setup.own_database import own_database
 from benchmarks.setup.server_processes import ServerProcesses, server_processes, wait_until
 
 SCALE = 0.1
+RESERVATION_AFTER = 600  # in seconds, the default of pools
 BATCH_SECONDS = 0.1  # the generator sends everything that is due together
 BATCH_MAX = 1000
 
@@ -64,6 +68,9 @@ ALLOCATED = """
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--scale", type=float, default=SCALE, help="Part of the 15,000 workloads, up to 1.")
+    options.add_argument(
+        "--reservation-after", type=int, default=RESERVATION_AFTER, help="Setting of the pool, in seconds."
+    )
     options.add_argument("--profile", type=Path, help="File for a profile of the scheduler process.")
     options.add_argument("--slow-decisions", type=Path, help="Directory for the five slowest decisions.")
     arguments = options.parse_args()
@@ -71,19 +78,20 @@ def main() -> None:
     paths = {"BERTH_BENCH_PROFILE": arguments.profile, "BERTH_BENCH_DECISIONS": arguments.slow_decisions}
     settings = {name: str(path.resolve()) for name, path in paths.items() if path}
     with own_database("kueue"):
-        row = run(scale, settings)
+        row = run(scale, settings, arguments.reservation_after)
     from benchmarks.decide import RESULTS, commit, machine
 
-    if not arguments.tiny and scale in (SCALE, 1.0):
+    is_default = arguments.reservation_after == RESERVATION_AFTER
+    if not arguments.tiny and is_default and scale in (SCALE, 1.0):
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "scale": scale, **row}
         name = "kueue.json" if scale == SCALE else "kueue_whole.json"
         (RESULTS / name).write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def run(scale: float, settings: dict[str, str]) -> dict[str, Any]:
+def run(scale: float, settings: dict[str, str], reservation_after: int = RESERVATION_AFTER) -> dict[str, Any]:
     """Run the benchmark in the current database. Print and return its measurements."""
-    token, projects = create_cluster(Cluster())
+    token, projects = create_cluster(Cluster(reservation_after=reservation_after))
     arrivals = sorted(generate_arrivals(projects, scale), key=lambda arrival: arrival[0])
     with server_processes(settings) as processes, processes.client(token) as http:
         await_nodes()

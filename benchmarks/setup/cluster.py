@@ -9,13 +9,17 @@ POOL = "bench"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Size of a cluster. Quotas, limits and nodes are in CPUs."""
+    """Size of a cluster. Quotas, limits and nodes are in CPUs.
+
+    `reservation_after` is the pool's setting, in seconds.
+    """
 
     departments: int = 5
     projects_each: int = 6
     quota: int = 20
     limit: int = 120
     node: int = 60
+    reservation_after: int | None = 600
 
     @property
     def cpus(self) -> int:
@@ -35,6 +39,7 @@ def create_cluster(cluster: Cluster) -> tuple[str, list[str]]:
     pool = NodePool.objects.create(
         name=POOL, provider="fake", runtime="fake", nodes_min=nodes, nodes_max=nodes, gpus_per_node=0,
         cpu_milli=cluster.node * 1000, memory_mib=1_000_000, max_pods=200,
+        reservation_after=cluster.reservation_after,
     )  # fmt: skip
     departments = [Department.objects.create(name=f"d{i}") for i in range(cluster.departments)]
     projects = Project.objects.bulk_create(

@@ -14,6 +14,7 @@ _LABELS = {
     "allocated": "allocated",
     "used": "used",
     "bound": "limit",
+    "held": "held",
     "quota": "quota",
     "group_quota": "quota of the group",
     "group_allocated": "allocated in the group",

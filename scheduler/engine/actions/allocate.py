@@ -8,6 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements, total_request
 from scheduler.engine.board.order import PendingOrder
+from scheduler.engine.board.quota_hold import hold_quotas
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.slots import Horizon
@@ -29,6 +30,8 @@ def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # keep the hold while workloads try their other pools
         clear_hold(board)
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
+    if not choice:
+        hold_quotas(board, groups)
     if _all_rejected(board, groups):
         hold_nodes_for_first_pending(board, groups)
         return

@@ -16,7 +16,12 @@ from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
 from scheduler.engine.board.ledger import fits_within, main_resource
 from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.board.order import PendingOrder
-from scheduler.engine.board.run_ends import known_end, known_ends, may_end
+from scheduler.engine.board.run_ends import (
+    has_waited_long_enough,
+    known_end,
+    known_ends,
+    may_end,
+)
 from scheduler.engine.explain.feasible import permanent_obstacle
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.slots import Horizon
@@ -39,7 +44,7 @@ def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -
 
     The search runs only if a decision depends on held nodes, which is rare on a full board.
     """
-    overdue = [group for group in groups if _has_waited_long_enough(board, group.gangs[group.at])]
+    overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
         earlier = board.cycle.find_hold or (lambda: board.cycle.backfill_hold)
         board.cycle.find_hold = lambda: earlier() or _first_hold(board, overdue)
@@ -62,7 +67,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
     if (
         cycle.hold() is not None
         or cycle.hold_searches >= MAX_GANGS
-        or not _has_waited_long_enough(board, gang)
+        or not has_waited_long_enough(board, gang)
     ):
         return
     if not fits_within(NOTHING, gang.account.deserved, gang.requested):
@@ -83,11 +88,6 @@ def hold_period(waited: int) -> tuple[int, bool]:
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
     holds = waited < begin + length
     return begin + length * (1 if holds else 2), holds
-
-
-def _has_waited_long_enough(board: Board, gang: Gang) -> bool:
-    after = board.pool.reservation_after
-    return after is not None and board.now - gang.workload.submitted >= after
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:

@@ -146,13 +146,20 @@ def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tupl
 def _exceeded_non_preemptible_quotas(
     gang: Gang, requested: Sequence[int]
 ) -> Iterator[tuple[Reason, Numbers]]:
-    for account in gang.account.path if gang.non_preemptible else ():
+    if not gang.non_preemptible:
+        return
+    project = gang.account
+    for account in project.path:
         kind = first_exceeded(account.non_preemptible, account.non_preemptible_quota, requested)
         if kind is not None:
             reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
             bound = account.non_preemptible_quota
             numbers = _bound_numbers(account, account.non_preemptible, bound, kind, requested)
             yield reason, numbers if account.group is None else _quota_of_group(account.group, numbers, kind)
+        elif account is project and project.quota_hold is not None:
+            held = project.quota_hold.exceeded_by(gang, requested)
+            if held is not None:
+                yield Reason.NON_PREEMPTIBLE_OVER_QUOTA, held
 
 
 def _bound_numbers(

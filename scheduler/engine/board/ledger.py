@@ -1,11 +1,14 @@
 """Queues of one pool: quotas, limits, allocations and requests."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Entitlement, Pool, Queue, Request
 from scheduler.engine.plan import QueueReport
+
+if TYPE_CHECKING:
+    from scheduler.engine.board.quota_hold import QuotaHold
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
@@ -86,6 +89,7 @@ class QueueAccount:
         "pending_request",
         "queue",
         "quota",
+        "quota_hold",
         "rank",
         "relative_usage",
         "requested",
@@ -120,6 +124,7 @@ class QueueAccount:
         # max(quota, share): other queues cannot reclaim resources below this amount
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
+        self.quota_hold: QuotaHold | None = None  # this cycle's hold for a pending workload of the project
         self.version = 0  # incremented whenever the allocation changes
         # cache shared by siblings, cleared when an allocation changes
         self.sibling_cache: dict[Hashable, Any] = {}

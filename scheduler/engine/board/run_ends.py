@@ -1,4 +1,4 @@
-"""Declared and expected end times of gangs."""
+"""Declared and expected end times of gangs, and the age at which resources are held for a gang."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,29 @@ def known_end(gang: Gang, now: int) -> int | None:
 
     The declared end takes precedence over the expected end. An expected end in the past counts as unknown.
     """
-    workload = gang.workload
-    started = workload.started if workload.started is not None and gang.has_pods else now
-    if workload.max_runtime is not None:
-        return started + workload.max_runtime
+    end, workload = declared_end(gang, now), gang.workload
+    if end is not None:
+        return end
+    started = _start(gang, now)
     expected = None if workload.endless else gang.account.queue.expected_runtime
     return started + expected if expected is not None and started + expected > now else None
+
+
+def declared_end(gang: Gang, now: int) -> int | None:
+    """Return when the gang ends at the latest, or None if it declares no maximum runtime."""
+    max_runtime = gang.workload.max_runtime
+    return None if max_runtime is None else _start(gang, now) + max_runtime
+
+
+def _start(gang: Gang, now: int) -> int:
+    started = gang.workload.started
+    return started if started is not None and gang.has_pods else now
+
+
+def has_waited_long_enough(board: Board, gang: Gang) -> bool:
+    """Return whether nodes and quota may be held for the gang."""
+    after = board.pool.reservation_after
+    return after is not None and board.now - gang.workload.submitted >= after
 
 
 def may_end(gang: Gang) -> bool:

@@ -36,7 +36,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.CLUSTER_QUOTA: "The cluster's quota `{cluster_quota}` in namespace `{namespace}` allows "
     "{allowance}, this workload requests {request}.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible workloads must fit in the quota of {queue} "
-    "({bound_of}): {allocated} allocated to them, {requested} requested.",
+    "({bound_of}): {allocated} allocated to them, {requested} requested{held_quota}.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated to them, {requested} requested.",
     Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share "
@@ -112,6 +112,8 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
             yield "more", "another " if numbers.get("reclaimable") else ""
         case Reason.NO_RECLAIMABLE_RESOURCES:
             yield "reclaim", _reclaim_phrase(numbers)
+        case Reason.NON_PREEMPTIBLE_OVER_QUOTA:
+            yield "held_quota", _held_quota_phrase(numbers)
         case Reason.WOULD_EXCEED_FAIR_SHARE:
             turns = bool(numbers.get("takes_turns"))
             yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
@@ -208,6 +210,12 @@ def _held_phrase(numbers: Numbers) -> str:
     count = _get_integer(numbers, "held_nodes")
     verb = "is" if count == 1 else "are"
     return f"; {format_count(count, 'node')} {verb} held for this workload" if count else ""
+
+
+def _held_quota_phrase(numbers: Numbers) -> str:
+    if "behind" not in numbers:
+        return ""
+    return f", {_with_unit('held', numbers)} held for {numbers['behind']}, which has a higher priority"
 
 
 def _reclaim_phrase(numbers: Numbers) -> str:

@@ -97,9 +97,9 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime that ends the workload before held nodes are needed."""
+    """Propose a maximum runtime that ends the workload before held nodes or held quota are needed."""
     for blocker in case.rejection.blockers:
-        if blocker.reason is Reason.BEHIND_RESERVATION and blocker.numbers["until"] is not None:
+        if "behind" in blocker.numbers and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:
                 before = case.workload.max_runtime

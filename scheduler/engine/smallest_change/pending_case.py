@@ -154,13 +154,13 @@ class PendingCase:
 
 def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBound:
     numbers = blocker.numbers
-    target = as_integer(numbers["allocated"]) + as_integer(numbers["requested"])
+    missing = as_integer(numbers["missing"])
     return ExceededBound(
         reason=blocker.reason,
         queue=queues[str(numbers["queue"])],
         kind=RESOURCES.index(str(numbers["resource"])),
-        missing=target - as_integer(numbers["bound"]),
-        target=target,
+        missing=missing,
+        target=as_integer(numbers["bound"]) + missing,
     )
 
 

@@ -24,7 +24,8 @@ def brief_reason(workload: Workload) -> str:
     """Return the first pending reason as a short text for a list.
 
     An example is "2 requested, 12 allocated of fair share 11". A queue other than the workload's project is
-    named. For reasons that do not concern a queue's bounds, the text is the workload's message.
+    named. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
+    message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -32,6 +33,7 @@ def brief_reason(workload: Workload) -> str:
         workload.reason not in BOUNDED
         or blockers[0].get("reason") != workload.reason
         or numbers.get("bound") is None
+        or "behind" in numbers
     ):
         return BACKOFF_END.sub("until ", workload.message)
     resource, queue = str(numbers["resource"]), numbers["queue"]

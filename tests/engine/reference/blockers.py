@@ -22,6 +22,7 @@ from scheduler.engine.model import (
     Workload,
 )
 from scheduler.engine.plan import Blocker, Plan, Reason, Rejection
+from tests.engine.reference.held_quota import held_quota
 from tests.engine.reference.matching import matches as _matches
 from tests.engine.reference.replay import HELD, Cluster, find_role, replay_plan, roles
 from tests.engine.reference.victims import QueueExcess, Unit, max_freed
@@ -82,8 +83,9 @@ class _Explanation:
         queue, kind = str(blocker.numbers["queue"]), RESOURCES.index(str(blocker.numbers["resource"]))
         quota = self._entitlement(queue).quota[kind]
         assert quota is not None
-        firm = self.cluster.allocated(self.pool, queue, firm_only=True)
-        return self._bound(queue, kind, tuple(firm)[kind], quota)
+        allocated = tuple(self.cluster.allocated(self.pool, queue, firm_only=True))[kind]
+        held = held_quota(self.snapshot, self.workload, blocker, allocated)
+        return held or self._bound(queue, kind, allocated, quota)
 
     def _share(self, blocker: Blocker) -> Mapping[str, object]:
         queue, kind = str(blocker.numbers["queue"]), RESOURCES.index(str(blocker.numbers["resource"]))

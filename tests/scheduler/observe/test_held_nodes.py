@@ -1,4 +1,4 @@
-"""Tests for nodes held for the longest-pending workload: history, snapshot and messages."""
+"""Tests for nodes and quota held for the longest-pending workload: history, snapshot and messages."""
 
 from datetime import timedelta
 from typing import Any
@@ -123,3 +123,24 @@ def test_workload_with_a_short_expected_runtime_uses_held_nodes(small: Stage) ->
     small.tick(2)
     assert small.phase(large) == "pending"
     assert small.phase(late) in ("starting", "running")
+
+
+def test_quota_is_held_for_a_workload_of_higher_priority(stage: Stage) -> None:
+    stage.cast.research.quotas.update(gpu_milli=4000)
+    stage.cast.vision.quotas.update(gpu_milli=4000)
+    stage.submit("first", roles=ONE, preemptible=False)
+    stage.tick(2, seconds=10)
+    large = stage.submit(
+        "large", roles=[{"name": "worker", "replicas": 2, "gpu": 2}], priority=200, preemptible=False
+    )
+    stage.tick()
+    stage.clock.advance(600)
+    late = stage.submit("late", roles=ONE, preemptible=False)
+    spare = stage.submit("spare", roles=ONE)
+    stage.tick(2)
+    assert (stage.phase(large), stage.phase(late)) == ("pending", "pending")
+    assert late.message == (
+        "Non-preemptible workloads must fit in the quota of vision (4 GPUs): 1 allocated to them, "
+        "1 requested, 4 GPUs held for vision/large, which has a higher priority."
+    )
+    assert stage.phase(spare) in ("starting", "running"), "a preemptible workload may use the capacity"

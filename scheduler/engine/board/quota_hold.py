@@ -1,0 +1,124 @@
+"""Hold a project's quota for its first blocked non-preemptible workload.
+
+Otherwise, non-preemptible workloads of lower priority could keep using the quota that it needs. Preemptible
+workloads and other projects may still use the held resources. Holds are not stored: each cycle computes them
+from the workload's age.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, PendingGroup
+from scheduler.engine.board.ledger import KINDS, NOTHING, QueueAccount, fits_within
+from scheduler.engine.board.order import gang_sort_key
+from scheduler.engine.board.run_ends import declared_end, has_waited_long_enough, may_end
+from scheduler.engine.plan import Numbers
+
+
+def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
+    """Hold the quota of each project with a non-preemptible gang that has been blocked long enough."""
+    waiting: dict[QueueAccount, list[Gang]] = {}
+    for group in groups:
+        gang = group.gangs[group.at]
+        if gang.non_preemptible and has_waited_long_enough(board, gang):
+            waiting.setdefault(gang.account, []).append(gang)
+    for account in board.ledger.accounts.values():
+        gangs = sorted(waiting.get(account, ()), key=gang_sort_key)
+        holds = (QuotaHold(board, gang) for gang in gangs)
+        account.quota_hold = next((hold for hold in holds if hold.is_needed()), None)
+
+
+class Release(NamedTuple):
+    """Amounts that a project's non-preemptible gangs will release until the quota suffices for a gang.
+
+    `until` is None if the time depends on undeclared ends.
+    """
+
+    until: int | None
+    amounts: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHold:
+    """Quota of a project that is held for one of its gangs."""
+
+    board: Board
+    gang: Gang
+
+    def is_needed(self) -> bool:
+        """Return whether the gang does not fit in the quota now, but will after other gangs have ended.
+
+        Quota that counts in several pools is not held.
+        """
+        account, requested = self.gang.account, self.gang.requested
+        return (
+            account.group is None
+            and not fits_within(account.non_preemptible, account.non_preemptible_quota, requested)
+            and all(fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path)
+            and self._release() is not None
+        )
+
+    def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
+        """Return the numbers of the first held resource that a gang of lower priority would use, or None.
+
+        The gang may use held quota if it declares that it ends before the quota is needed.
+        """
+        if gang.workload.priority >= self.gang.workload.priority:
+            return None
+        release, end = self._release(), declared_end(gang, self.board.now)
+        if release is None or (end is not None and release.until is not None and end <= release.until):
+            return None
+        account, held = gang.account, self.gang.requested
+        for kind in KINDS:
+            allocated, quota = account.non_preemptible[kind], account.non_preemptible_quota[kind]
+            missing = allocated - release.amounts[kind] + held[kind] + requested[kind] - quota
+            if held[kind] and requested[kind] and missing > 0:
+                return {
+                    "queue": account.name,
+                    "resource": RESOURCES[kind],
+                    "requested": requested[kind],
+                    "allocated": allocated,
+                    "bound": quota,
+                    "missing": missing,
+                    "held": held[kind],
+                    "behind": self.gang.name,
+                    "until": release.until,
+                }
+        return None
+
+    def _release(self) -> Release | None:
+        """Return what will be released, or None if the quota will not suffice for the gang.
+
+        The result is cached until the project's allocation changes.
+        """
+        cache, key = self.gang.account.cache, ("release", self.gang.requested)
+        if key not in cache:
+            cache[key] = _next_release(self.board, self.gang)
+        result: Release | None = cache[key]
+        return result
+
+
+def _next_release(board: Board, gang: Gang) -> Release | None:
+    """Return the release, assuming that gangs end in the order of their declared ends, then their starts."""
+    account, now = gang.account, board.now
+    gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
+    used, amounts = list(account.non_preemptible), [0, 0, 0]
+    for ending in sorted(filter(may_end, gangs), key=lambda other: _end_key(other, now)):
+        for part in ending.parts:
+            for kind in KINDS:
+                amount = part.amounts[kind] * len(part.live)
+                used[kind] -= amount
+                amounts[kind] += amount
+        if fits_within(used, account.non_preemptible_quota, gang.requested):
+            return Release(declared_end(ending, now), amounts)
+    return None
+
+
+def _end_key(gang: Gang, now: int) -> tuple[bool, int, str]:
+    end, started = declared_end(gang, now), gang.workload.started
+    if end is not None:
+        return False, end, gang.name
+    return True, now if started is None else started, gang.name
