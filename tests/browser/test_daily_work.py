@@ -31,10 +31,10 @@ def test_sign_in_returns_to_the_requested_page(opened: Open) -> None:
     with opened(None) as (page, faults):
         page.goto("/quotas")
         page.get_by_label("Username").fill("dave")
-        page.get_by_label("Password").fill("wrong")
+        page.get_by_label("Password", exact=True).fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_contain_text("Wrong username or password")
-        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_label("Password", exact=True).fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Quotas", level=1)).to_be_visible()
         page.get_by_role("button", name="Sign out").click()

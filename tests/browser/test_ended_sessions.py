@@ -26,7 +26,7 @@ def end_session() -> None:
 def sign_in(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     page.get_by_label("Username").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
 
 

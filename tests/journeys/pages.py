@@ -19,7 +19,7 @@ def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page
     with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
         page.goto("/login")
         page.get_by_label("Username").fill(name)
-        page.get_by_label("Password").fill(passwords[name])
+        page.get_by_label("Password", exact=True).fill(passwords[name])
         page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         yield page
