@@ -58,7 +58,7 @@
   };
 
   function download(table) {
-    const rows = [...table.tHead.rows, ...[...table.tBodies].flatMap((body) => [...body.rows])].filter((row) => !row.hidden);
+    const rows = [...table.tHead.rows, ...[...table.tBodies].flatMap((body) => [...body.rows])].filter((row) => !row.hidden && !row.classList.contains("bars"));
     const text = rows.map((row) => [...row.cells].map((cell) => quoted(textOf(cell))).join(",")).join("\r\n");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv;charset=utf-8" }));
