@@ -139,7 +139,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
-    if unschedulable and not filters["reason"]:
+    if unschedulable and not filters["reason"] and not (listing and listing.next):  # on the last page
         impossible = _unschedulable_rows(unschedulable_workloads(request.actor, pool).filter(matching))
     groups = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
     for _, each in groups:

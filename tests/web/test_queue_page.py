@@ -142,6 +142,10 @@ def test_headings_are_repeated_on_later_pages(cast: Cast, sign_in: SignIn) -> No
     assert [len(entries) for _, entries in (*first["groups"], *second["groups"])] == [50, 10]
     assert second["groups"][0][0].workloads == 60
     assert len(statements) <= 25
+    make.workload(cast.vision, "huge", reason="Unschedulable", gpus=1)
+    assert client.get("/queue").context["impossible"] == []
+    last = client.get(f"/queue?cursor={first['listing'].next}").context
+    assert [row.name for row in last["impossible"]] == ["huge"]
 
 
 def test_workloads_that_can_never_start_are_the_last_group(cast: Cast, sign_in: SignIn) -> None:
