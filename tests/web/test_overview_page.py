@@ -250,6 +250,20 @@ def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     assert sign_in("carol").get("/").context["mine"] == []
 
 
+def test_overview_runs_the_same_statements_for_more_arrays(cast: Cast, sign_in: SignIn) -> None:
+    counts, client = [], sign_in("dave")
+    for number in range(3):
+        array = submit_array(cast, f"grid-{number}", 2)
+        Workload.objects.filter(array=array, array_index=0).update(
+            phase="failed", exit_code=1, ended_at=make.ago()
+        )
+        Workload.objects.filter(array=array, array_index=1).update(reason="Unschedulable")
+        with CaptureQueriesContext(connection) as statements:
+            assert len(client.get("/").context["mine"]) == number + 1
+        counts.append(len(statements))
+    assert counts[1:] == counts[1:2] * 2, counts
+
+
 def test_platform_admins_see_pool_budget_and_delivery_errors(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("alice")) == []
     make.create_scheduler_lease()

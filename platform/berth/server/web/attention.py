@@ -123,6 +123,8 @@ def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
     rows = WorkloadArray.objects.in_bulk(latest)
     failures = failures_by_array(list(latest))
     for pk, at in latest.items():
+        if pk not in rows or pk not in failures:  # the array was deleted or its tasks retried meanwhile
+            continue
         text = f"{failure_sentence(failures[pk], rows[pk].task_count)}."
         yield Item("Failed", "bad", rows[pk].name, reverse("array", args=[pk]), text, at, is_sentence=True)
 
