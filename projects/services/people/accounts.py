@@ -1,6 +1,8 @@
 """Deactivate and activate user accounts. Accounts are kept, because history names their users."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
@@ -82,18 +84,13 @@ def _lock(user: User) -> User:
 
 
 def other_sessions(user: User, current: str | None) -> list[str]:
-    """Return the keys of the user's browser sessions, except the current one.
-
-    Sessions do not name their users in the database, so this reads all of them.
-    """
-    rows = Session.objects.filter(expire_date__gt=timezone.now()).exclude(pk=current or "")
+    """Return the keys of the user's browser sessions, except the current one."""
     session_hash = user.get_session_auth_hash()
-    keys = []
-    for row in rows.iterator():
-        values = row.get_decoded()
-        if values.get(SESSION_KEY) == str(user.pk) and values.get(HASH_SESSION_KEY) == session_hash:
-            keys.append(row.session_key)
-    return keys
+    return [
+        key
+        for key, values in _sessions(user)
+        if key != current and values.get(HASH_SESSION_KEY) == session_hash
+    ]
 
 
 def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
@@ -105,8 +102,18 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
     return len(keys)
 
 
+def _sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the key and the values of each session of the user.
+
+    Sessions do not name their users in the database, so this reads all of them.
+    """
+    for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
+        values = row.get_decoded()
+        if values.get(SESSION_KEY) == str(user.pk):
+            yield row.session_key, values
+
+
 def _end_sessions(user: User) -> int:
-    rows = Session.objects.filter(expire_date__gt=timezone.now())
-    keys = [row.session_key for row in rows.iterator() if row.get_decoded().get(SESSION_KEY) == str(user.pk)]
+    keys = [key for key, _ in _sessions(user)]
     Session.objects.filter(pk__in=keys).delete()
     return len(keys)

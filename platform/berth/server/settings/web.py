@@ -82,9 +82,11 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 # Each port of an interactive workload has its own host: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
-# Currency of the pools' prices. Pages show it beside costs.
+# Name of the installation on the sign-in page, and whom its users ask for help.
 BERTH_NAME = env.str("BERTH_NAME", default="")
 BERTH_CONTACT = env.str("BERTH_CONTACT", default="")
+
+# Currency of the pools' prices. Pages show it beside costs.
 BERTH_CURRENCY = env.str("BERTH_CURRENCY", default="USD")
 
 # The built documentation site, served under /docs.
