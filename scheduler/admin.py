@@ -147,7 +147,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Alternatives considered")
     def rejected_alternatives(self, row: Eviction) -> SafeString:
-        return render_table(("Reason",), [(reason,) for reason in row.numbers.get("refused") or []])
+        return render_table(("Reason",), [(reason,) for reason in row.numbers.get("rejected") or []])
 
     @display(description="Pods")
     def pod_names(self, row: Eviction) -> str:

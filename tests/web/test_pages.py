@@ -236,7 +236,7 @@ def test_markup_is_escaped_on_every_page(cast: Cast, sign_in: SignIn, running: W
     )  # fmt: skip
     cast.pool.last_error = MARKUP
     cast.pool.save()
-    numbers = {"victim": [{"queue": MARKUP}], "refused": [MARKUP]}
+    numbers = {"victim": [{"queue": MARKUP}], "rejected": [MARKUP]}
     eviction = make.eviction(running, waiting, cast.pool, rule=MARKUP, numbers=numbers)
     client = sign_in("alice")
     pages = (*PAGES, f"/workloads/{running.pk}", f"/workloads/{waiting.pk}", f"/evictions/{eviction.pk}")

@@ -273,7 +273,7 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
         ([], ""),
     ],
 )  # fmt: skip
-def test_queue_states_the_order_in_words(
+def test_queue_page_describes_the_order_in_words(
     ordering: list[str], words: str, cast: Cast, sign_in: SignIn
 ) -> None:
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def print_dependencies(dependencies: "Dependencies") -> None:
     if dependencies.waits_for:
-        print_section("Waits for")
+        print_section("Depends on")
         print_items(
             dependencies.waits_for,
             [
@@ -22,7 +22,7 @@ def print_dependencies(dependencies: "Dependencies") -> None:
             ],
         )
     if dependencies.awaited_by:
-        print_section("Awaited by")
+        print_section("Required by")
         print_items(
             dependencies.awaited_by,
             [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from berth.client.sync.channels import Channel
 
 
-def own_terminal() -> Terminal:
+def describe_terminal() -> Terminal:
     """Return the size and type of this terminal.
 
     The variables LINES and COLUMNS are ignored, because a resize does not update them.
@@ -98,7 +98,7 @@ class _Input:
     def _send_new_size(self) -> None:
         if self._terminal is None:
             return
-        terminal = own_terminal()
+        terminal = describe_terminal()
         if terminal != self._terminal:
             self._terminal = terminal
             self._channel.resize(terminal.rows, terminal.columns)

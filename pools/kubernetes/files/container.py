@@ -58,7 +58,7 @@ _WAIT = f"""
 {_OTHERS}
 while others 0; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
 """
-# A link could lead to files of the image.
+# A link could point to files in the image.
 _PACK = f"""
 is_inside() {{
   above= rest=$1

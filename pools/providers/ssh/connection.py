@@ -89,7 +89,7 @@ class Connection:
 async def connect(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> AsyncIterator[Connection]:
     """Connect and log in. Raises SshError, for example if the host key differs from the pinned key."""
     async with AsyncExitStack() as stack:
-        opened = await _in_time(endpoint, timeouts, _open(endpoint, stack))
+        opened = await _within_timeout(endpoint, timeouts, _open(endpoint, stack))
         yield Connection(opened, endpoint.name, timeouts)
 
 
@@ -99,7 +99,7 @@ async def scan_host_key(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> st
     The keys of bastions must be pinned.
     """
     async with AsyncExitStack() as stack:
-        key = await _in_time(endpoint, timeouts, _scan(endpoint, stack))
+        key = await _within_timeout(endpoint, timeouts, _scan(endpoint, stack))
     return _export(key)
 
 
@@ -201,7 +201,7 @@ class _SshErrors:
         )
 
 
-async def _in_time(endpoint: Endpoint, timeouts: Timeouts, opening: Any) -> Any:
+async def _within_timeout(endpoint: Endpoint, timeouts: Timeouts, opening: Any) -> Any:
     try:
         async with asyncio.timeout(timeouts.connect):
             return await opening

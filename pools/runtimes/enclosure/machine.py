@@ -55,7 +55,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     return View(tuple(links), readable, tuple(hidden), writable)
 
 
-def declared_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
+def view_of_declared_paths(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
     """Return the directories that the operator has made visible to pods. Those in `state` are hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))

@@ -38,7 +38,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:
-        raise FilesGone(f"{path}: not in one of the directories {', '.join(sorted(roots))}")
+        raise FilesGone(f"{path}: not in any of the directories {', '.join(sorted(roots))}")
     walk = _Walk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]

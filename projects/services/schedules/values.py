@@ -79,7 +79,7 @@ def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
 
 
 def preview_runs(values: ScheduleValues, count: int, now: datetime) -> tuple[list[datetime], list[Problem]]:
-    """Return the next due times in the schedule's time zone, or the problems of the cron and time zone."""
+    """Return the next due times in the schedule's time zone, or the problems with its cron and time zone."""
     first, problems = _first_due_time(values, now)
     if problems or first is None:
         return [], problems

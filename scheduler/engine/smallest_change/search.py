@@ -92,7 +92,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
     booting nodes.
     """
-    runs = _Runs(snapshot, name, max_runs)
+    runs = _TrialRuns(snapshot, name, max_runs)
     cases = list(_cases(runs, snapshot, name))
     if not cases:
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
@@ -113,7 +113,7 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
     return () if case.is_blocked and stage is not own_changes.own_wait_end else stage(case)
 
 
-def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
+def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
     A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
@@ -131,7 +131,7 @@ def _cases(runs: "_Runs", snapshot: Snapshot, name: str) -> Iterator[PendingCase
                 yield replace(case, snapshot=snapshot, workload=first.workload)
 
 
-class _Runs:
+class _TrialRuns:
     """Engine runs on changed snapshots, up to a maximum number.
 
     Runs that change only workloads share a layout.

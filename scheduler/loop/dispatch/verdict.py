@@ -28,7 +28,7 @@ RESTARTING = "Restarting"  # reason recorded for a run that a retry rule restart
 NO_RULES = RetryState()
 # A program may take this long to notice that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
-# Maximum number of runs without progress that end when a pod fails after the loss of a peer.
+# Maximum number of consecutive runs without progress that may end because a pod failed after losing a peer.
 # It exceeds the number of nodes that a cluster usually drains within minutes.
 PEER_FAILURES_MAX = 10
 LIVE_STATES = frozenset({"starting", "running", "stopping"})

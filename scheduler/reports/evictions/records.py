@@ -22,7 +22,7 @@ def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: i
     return {
         "victim": [_impact_on_queue(status) for status in eviction.victim],
         "preemptor": [_impact_on_queue(status) for status in eviction.winner],
-        "refused": [redact_blocker(blocker, handle).message for blocker in eviction.rejected],
+        "rejected": [redact_blocker(blocker, handle).message for blocker in eviction.rejected],
         "sizes": {"victim": victim_milli, "preemptor": preemptor_milli},
         "units": UNITS,
     }

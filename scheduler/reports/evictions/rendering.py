@@ -79,7 +79,7 @@ class RenderedEviction:
             return stored
         shared: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
         queues = self.preemptor.queues if self.preemptor else []
-        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.rejected, **shared}
+        return {"victim": self.victim.queues, "preemptor": queues, "rejected": self.rejected, **shared}
 
 
 def render(
@@ -112,7 +112,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
     stored = _stored_numbers(row)
     victim = _render_victim(reader, row, stored, existing_ids)
     preemptor = _render_preemptor(reader, row, stored, existing_ids)
-    rejected = [str(sentence) for sentence in stored.get("refused") or ()]
+    rejected = [str(sentence) for sentence in stored.get("rejected") or ()]
     if preemptor is not None and not preemptor.is_visible:
         rejected = []
     return RenderedEviction(

@@ -40,9 +40,9 @@ def test_documented_example_runs_unchanged(berth: Berth, cast: Cast) -> None:
     outputs = [berth(*words(line), BERTH_TOKEN=token) for line in lines]
     assert [output.returncode for output in outputs] == [0, 0, 0, 0], outputs
     described = outputs[-1].stdout
-    assert "Waits for" in described
+    assert "Depends on" in described
     assert "vision/prepare" in described
-    assert "Awaited by" in described
+    assert "Required by" in described
     assert "vision/cleanup" in described
     assert Workload.objects.get(name="cleanup").spec["after"] == [{"workload": "train", "state": "any"}]
 

@@ -92,7 +92,7 @@ def test_status_shows_the_image_and_pull_progress(
     stage.runtime.report_progress(str(pod.pk), "pulling layer 3 of 7, 26 MB")
     stage.tick(seconds=1)
     for shown in (view.description(workload), view.page(workload)):
-        assert "leader 0: pulling layer 3 of 7, 26 mb." in shown.lower()
+        assert "pod leader-0: pulling layer 3 of 7, 26 mb." in shown.lower()
         assert f"sha256:{'5e' * 32}" in shown
     images = json.loads(view.run("describe", workload.handle, "-o", "json"))["images"]
     assert [(image["run"], image["image"], image["digest"]) for image in images] == [

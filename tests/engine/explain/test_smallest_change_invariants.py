@@ -1,4 +1,4 @@
-"""Tests on random clusters that a suggested change starts the workload, and that no change is overlooked."""
+"""Tests on random clusters that suggested changes have their effect, and that no change is overlooked."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 
 from scheduler.engine.decide import decide
+from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Place
 from scheduler.engine.smallest_change.change import Change, ChangeKind
@@ -28,6 +29,12 @@ def starts(document: Document, name: str) -> bool:
     return bool(nodes) and not nodes & booting
 
 
+def may_start(document: Document, name: str) -> bool:
+    """Return whether the workload is pending in the next cycle and may start later without a change."""
+    rejections = decide(load(document).snapshot).rejections
+    return any(rejection.workload == name and is_schedulable(rejection.blockers) for rejection in rejections)
+
+
 def is_pending(snapshot: Snapshot, name: str) -> bool:
     """Return whether the workload has no pod, and the next cycle places none."""
     workload = next(workload for workload in snapshot.workloads if workload.name == name)
@@ -41,7 +48,7 @@ def _allocated_nodes(snapshot: Snapshot, name: str) -> set[str]:
 
 @on_random_clusters(4)
 @given(document=clusters())
-def test_suggested_change_starts_the_workload(document: Document) -> None:
+def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: Document) -> None:
     snapshot = load(document).snapshot
     for workload in snapshot.workloads:
         result = smallest_change(snapshot, workload.name)
@@ -50,7 +57,11 @@ def test_suggested_change_starts_the_workload(document: Document) -> None:
         assert "None" not in change_sentence(result, workload.project)
         if result.change is not None:
             changed = with_change(document, workload.name, result.change)
-            assert starts(changed, workload.name), (workload.name, result.change)
+            if result.outcome is Outcome.SCHEDULABLE:
+                assert not may_start(document, workload.name)
+                assert may_start(changed, workload.name), (workload.name, result.change)
+            else:
+                assert starts(changed, workload.name), (workload.name, result.change)
 
 
 @on_random_clusters(1)

@@ -84,8 +84,8 @@ def submit(state: State, named: dict[str, str], script: str, arguments: Sequence
 
 
 def check(state: State, named: dict[str, str]) -> None:
-    if state.get("refusal"):
-        raise Failed(f"sbatch: error: Batch job submission failed: {state['refusal']}")
+    if state.get("rejection"):
+        raise Failed(f"sbatch: error: Batch job submission failed: {state['rejection']}")
     partition = named.get("partition", "gpu")
     if partition not in PARTITIONS:
         raise Failed(

@@ -1,6 +1,7 @@
 """Tests that each party to an eviction sees only the permitted parts of the other."""
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from berth.server.web.numbers import thousandths
 from projects.models import Membership
 from projects.services.people import tokens
 from projects.services.workloads.prediction import dry_run
@@ -120,6 +122,11 @@ def test_eviction_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
     )  # fmt: skip
 
 
+def table_rows(page: str) -> list[list[str]]:
+    """Return the texts of the cells of each row of a page's tables."""
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)]
+
+
 def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) -> None:
     summary = json.loads(content(case, "dave", "rest"))["summary"]
     whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
@@ -133,8 +140,14 @@ def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) ->
     page = admin.get(f"/admin/scheduler/eviction/{case.row.pk}/change/").content.decode()
     rest = json.loads(content(case, "alice", "rest"))
     assert f"vision/{OTHER} was reclaimed for ads/{SECRET} (4 GPUs, entire workload)" == rest["summary"]
-    for sentence in (rest["summary"], *rest["explanation"]):
-        assert sentence in page
+    assert rest["summary"] in page and rest["rule"] in page
+    for side, title in (("victim", "Victim"), ("preemptor", "Preemptor")):
+        for queue in rest["numbers"][side]:
+            keys = ("quota", "share", "allocated_before", "allocated_after")
+            amounts = [thousandths(queue[key]["gpu"]) for key in keys]
+            assert [title, queue["queue"], *amounts, str(queue["usage"])] in table_rows(page)
+    for reason in rest["numbers"]["rejected"]:
+        assert [reason] in table_rows(page)
     assert rest["explanation"][0] == f"Rule: {rest['rule']}."
 
 

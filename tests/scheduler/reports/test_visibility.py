@@ -51,7 +51,7 @@ def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage
     stage.tick(2, seconds=10)
     stage.submit("high", priority=90, roles=worker(1))
     stage.tick()
-    rejected = Eviction.objects.get(preemptor_name="high").numbers["refused"]
+    rejected = Eviction.objects.get(preemptor_name="high").numbers["rejected"]
     message = "The free nodes are held for a workload of another project, which has waited longer."
     assert message in rejected
 

@@ -39,7 +39,9 @@ def cancel(
     worst: Annotated[
         int | None, typer.Option(min=1, help="Number of live array tasks to cancel, worst first.")
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric of --worst, for example loss.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that --worst sorts by, for example loss.")
+    ] = None,
     goal: Annotated[
         Goal, typer.Option(help="Whether the lowest or the highest value of the metric is best.")
     ] = (Goal.MIN),

@@ -34,13 +34,13 @@ def exec_(
     that it started, when the connection closes or the pod ends. You need permission to control the workload.
     The exit code is that of the command, or 128 plus the number of the signal that ended it.
     """
-    from berth.cli.terminal import own_terminal, run_interactively
+    from berth.cli.terminal import describe_terminal, run_interactively
 
     if terminal and not (sys.stdin.isatty() or not interactive):
         raise typer.BadParameter("--terminal with --interactive requires a terminal as standard input")
     with open_client() as client:
         selected = client.workloads.find(workload)
-        size = own_terminal() if terminal else None
+        size = describe_terminal() if terminal else None
         with client.workloads.open_channel(selected.id, command, pod=pod, terminal=size) as channel:
             code = run_interactively(channel, sends_input=interactive, terminal=size)
     raise typer.Exit(code)

@@ -18,7 +18,7 @@ from pools.runtimes.shim.channels.archive import (
 EXTENDED_MAX = 1024 * 1024  # bytes of a member's extended header
 KEYS = (b"path", b"linkpath", b"size", b"mtime")  # keys of the extended header that are used
 NUMBER_MAX = 2**62  # maximum file size in bytes, or time in seconds since 1970
-DIGITS_MAX = 20  # maximum number of characters in such a number
+DIGITS_MAX = 20  # maximum number of digits of a size or time in an extended header
 
 
 class Unpacker:

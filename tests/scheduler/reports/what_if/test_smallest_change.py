@@ -163,5 +163,5 @@ def test_scheduler_process_never_searches_for_the_smallest_change(
     def reject(*_: object) -> None:
         raise AssertionError("the scheduler searched for a change")
 
-    monkeypatch.setattr(search, "_Runs", reject)
+    monkeypatch.setattr(search, "_TrialRuns", reject)
     pending(held)
