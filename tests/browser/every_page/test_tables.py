@@ -62,3 +62,13 @@ def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
         page.get_by_text("Data table").click()
         expect(search).to_be_visible()
         assert faults == []
+
+
+def test_live_updates_set_no_inline_styles(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/workloads")
+        link = page.locator("#rows th a[id]").first
+        link.evaluate("link => { link.dataset.old = 'yes'; link.style.color = 'red'; }")
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
+        expect(link).not_to_have_attribute("data-old", "yes")
+        assert faults == []
