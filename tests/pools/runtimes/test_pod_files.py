@@ -127,7 +127,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
                 str(work), "", ["results", "none"]
             )
             assert node.read_file("p-1", "results/model.bin", 4, 3) == b"456"
-            with pytest.raises(FilesGone, match="leads out"):
+            with pytest.raises(FilesGone, match="outside the pod's directory"):
                 node.read_file("p-1", "../secret", 0, 10)
             monkeypatch.delitem(CONCURRENT, "files")
             with pytest.raises(RuntimeFailure, match="too old"):
