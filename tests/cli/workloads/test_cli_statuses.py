@@ -120,3 +120,24 @@ def test_restarts_are_shown_by_kind_of_failure(live_server: Any, tmp_path: Path)
     timeline = view.browser.get(f"/workloads/{workload.pk}/timeline").content.decode()
     assert "Restarting after a failure" in timeline
     assert "Restarting the gang on another node: restart 1 of at most 3." in timeline
+
+
+def test_pending_workload_names_the_one_for_which_quota_is_held(live_server: Any, tmp_path: Path) -> None:
+    stage = Stage(make_cast())
+    stage.cast.pool.reservation_after = 0
+    stage.cast.pool.save()
+    stage.quota(stage.cast.research, 4)
+    stage.quota(stage.cast.vision, 4)
+    stage.node(0)
+    stage.node(1)
+    view = MemberView(stage, live_server.url, tmp_path)
+    stage.submit("first", roles=ROLES[:1], preemptible=False)
+    stage.tick(2)
+    four = [{"name": "worker", "replicas": 4, "gpu": 1}]
+    stage.submit("large", roles=four, priority=200, preemptible=False)
+    late = stage.submit("late", roles=ROLES[:1], preemptible=False)
+    stage.tick(2)
+    held = "4 GPUs held for vision/large, which has a higher priority"
+    assert stage.phase(late) == "pending"
+    assert held in " ".join(view.run("why", late.handle).split())
+    assert held.lower() in view.page(late)
