@@ -63,7 +63,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
         ("project: vision", "project: ads", "project", "Does not exist. Allowed: the name"),
         ("pools: [local]", "pools: [moon]", "pools", "Does not exist. Allowed: local"),
         ("command: sleep 1", "", "command", "Enter a command."),
-        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Leads out of the pod's directory. Allowed: a"),
+        ("gpu: 1}", "gpu: 1}\noutputs: [a, ../b]", "outputs", "Outside the pod's directory. Allowed: a"),
         ("gpu: 1}", "gpu: 1}\noutputs: [a, a]", "outputs", "Allowed: distinct paths"),
     ],
 )
