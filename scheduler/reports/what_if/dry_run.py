@@ -22,7 +22,7 @@ from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
-from scheduler.reports.visibility import redact_blocker, viewer_for
+from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for
 from scheduler.reports.what_if.boot_forecast import missing_nodes, with_boot_forecast
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
@@ -56,7 +56,8 @@ def predict(
         bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
         rejections = {each.workload: each for each in plan.rejections}
         rejection = rejections.get(workload.handle)
-        prediction = _build_prediction(bundles, rejection, workload, candidate, view, actor)
+        viewer = viewer_for(actor)
+        prediction = _build_prediction(bundles, rejection, workload, candidate, view, viewer)
         if prediction.outcome == "would_stay_pending":
             forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
             start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
@@ -64,7 +65,7 @@ def predict(
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
-        return _add_up(prediction, plan, rejections, candidates, view, actor)
+        return _add_up(prediction, plan, rejections, candidates, view, viewer)
 
 
 def _add_up(
@@ -73,7 +74,7 @@ def _add_up(
     rejections: Mapping[str, Rejection],
     candidates: Sequence[model.Workload],
     view: ClusterView,
-    actor: Actor,
+    viewer: Viewer,
 ) -> TasksPrediction:
     """Add up the outcomes of all candidates. `first` is the prediction for the first candidate."""
     names = [candidate.name for candidate in candidates]
@@ -91,7 +92,7 @@ def _add_up(
         for rejection in with_pool_readiness(rejected, view.below_threshold)
         for blocker in rejection.blockers
     ]
-    evictions = render(viewer_for(actor), predicted_evictions(own, view, candidates))
+    evictions = render(viewer, predicted_evictions(own, view, candidates))
     return TasksPrediction(
         first, len(names), counts["would_start"], counts["would_evict"],
         [eviction_document(eviction) for eviction in evictions], blockers,
@@ -104,11 +105,11 @@ def _build_prediction(
     workload: Workload,
     candidate: model.Workload,
     view: ClusterView,
-    actor: Actor,
+    viewer: Viewer,
 ) -> Prediction:
     rejections = [] if rejected is None else [rejected]
     rejection = next(iter(with_pool_readiness(rejections, view.below_threshold)), None)
-    evictions = render(viewer_for(actor), predicted_evictions(bundles, view, [candidate]))
+    evictions = render(viewer, predicted_evictions(bundles, view, [candidate]))
     blockers = rejection.blockers if rejection else ()
     return Prediction(
         outcome=_predict_outcome(bundles, rejection),
