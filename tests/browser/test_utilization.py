@@ -25,7 +25,8 @@ def test_utilization_refresh_keeps_expanded_sections_and_time_range(opened: Open
         use.get_by_text("By pod", exact=True).click()
         PodUtilization.objects.filter(pod__workload=workload).update(cpu_milli=125)
         page.evaluate(REFRESH)
-        expect(use.locator("dd").first).to_have_text("1")
+        cores = use.locator(".figure").filter(has=page.get_by_text("CPU", exact=True)).locator("dd").first
+        expect(cores).to_have_text("1")
         expect(use.locator("#use-pods")).to_have_attribute("open", "")
         expect(page.get_by_role("link", name="6 hours")).to_have_attribute("aria-current", "true")
         page.reload()
