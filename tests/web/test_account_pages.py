@@ -45,7 +45,7 @@ def test_password_change_keeps_this_browser_signed_in(cast: Cast, sign_in: SignI
 
 def test_account_page_ends_other_browser_sessions(cast: Cast, sign_in: SignIn) -> None:
     here, elsewhere, carol = sign_in("dave"), sign_in("dave"), sign_in("carol")
-    assert "signed in to 1 other browser." in here.get("/account").content.decode()
+    assert "signed in on 1 other browser." in here.get("/account").content.decode()
     assert "Sign out of all other browsers?" in here.get("/account/sessions/end").content.decode()
     assert elsewhere.get("/account").status_code == 200, "a question ends nothing"
     here.post("/account/sessions/end")
