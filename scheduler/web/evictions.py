@@ -147,11 +147,11 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
 
 def _gpu_bars(queue: Mapping[str, Any]) -> list[tuple[str, Bar]]:
     """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
-    quota, share, *allocated = (
-        int((queue.get(key) or {}).get("gpu") or 0)
-        for key in ("quota", "share", "allocated_before", "allocated_after")
-    )
-    scale = bar_scale(max(quota, share, *allocated))
+    quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None if unlimited
+    allocated = [
+        int((queue.get(key) or {}).get("gpu") or 0) for key in ("allocated_before", "allocated_after")
+    ]
+    scale = bar_scale(max(quota or 0, share or 0, *allocated))
     if not scale:
         return []
     return [

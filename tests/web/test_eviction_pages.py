@@ -53,6 +53,17 @@ def test_eviction_page_shows_the_rule_as_a_sentence_and_bars_for_each_queue(
         assert f'aria-label="{label}"' in page
 
 
+def test_gpus_of_a_queue_with_unlimited_quota_are_not_drawn_as_over_quota(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    victim, preemptor = (make.workload(project, "train") for project in (cast.vision, cast.ads))
+    side = make.eviction_side("vision", 8, 12, 16, 12) | {"quota": {"gpu": None}}
+    row = make.eviction(victim, preemptor, cast.pool, numbers={"victim": [side]})
+    ((_, (queue,)),) = sign_in("alice").get(f"/evictions/{row.pk}").context["sides"]
+    assert [{part.kind for part in bar.parts} for _, bar in queue["bars"]] == [{"used"}, {"used"}]
+    assert [bar.quota for _, bar in queue["bars"]] == [None, None]
+
+
 def test_eviction_page_shows_what_happened_to_the_victim(cast: Cast, sign_in: SignIn) -> None:
     row = create_eviction(cast, "train")
     alice, victim = sign_in("alice"), Workload.objects.filter(name="train")
