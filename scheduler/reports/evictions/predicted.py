@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.words import format_count, format_gpu_time
-from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX
+from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, to_sentence
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
 
@@ -48,14 +48,16 @@ def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
 def _row(document: Mapping[str, Any]) -> PredictedEviction:
     work_seconds = document["lost_gpu_seconds"]
     left_out = (ALTERNATIVE_PREFIX, RULE_PREFIX, f"{format_gpu_time(work_seconds)} of work")
+    queues = [line for line in document["explanation"] if not line.startswith(left_out)]
+    parties = {*document["victim"].split("/"), *document["preemptor"].split("/")}
     return PredictedEviction(
         victim=document["victim"],
         preemptor=document["preemptor"],
         kind=document["kind"],
         gpus=document["gpus"],
         lost_gpu_seconds=work_seconds,
-        rule=document["rule"],
-        queues=[line for line in document["explanation"] if not line.startswith(left_out)],
+        rule=to_sentence(document["rule"], parties | {line.partition(":")[0] for line in queues}),
+        queues=queues,
     )
 
 

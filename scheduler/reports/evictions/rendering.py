@@ -67,9 +67,9 @@ class RenderedEviction:
     @property
     def rule_sentence(self) -> str:
         """The rule as a sentence. A name at its beginning keeps its case."""
-        rule, first = self.rule.removesuffix("."), self.rule.partition(" ")[0]
-        names = (self.row.project_name, self.row.preemptor_project_name, self.row.department_name)
-        return f"{rule if first in names else rule[:1].upper() + rule[1:]}." if rule else ""
+        row, queues = self.row, _queue_names(_stored_numbers(self.row))
+        names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
+        return to_sentence(self.rule, {*names, row.preemptor_project_name, *queues})
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -125,6 +125,19 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
         summary=_summarize(row, victim, preemptor),
         explanation=list(_explanation_sentences(row, victim, preemptor, rejected)),
     )
+
+
+def to_sentence(rule: str, names: Collection[str]) -> str:
+    """Return an eviction rule as a sentence. One of the `names` at its beginning keeps its case."""
+    rule = rule.removesuffix(".")
+    starts_with_name = rule.partition(" ")[0] in names
+    return f"{rule if starts_with_name else rule[:1].upper() + rule[1:]}." if rule else ""
+
+
+def _queue_names(numbers: Mapping[str, Any]) -> set[str]:
+    """Return the names of the queues in the audit numbers of an eviction."""
+    sides = ("victim", "preemptor")
+    return {str(queue.get("queue", "")) for side in sides for queue in numbers.get(side) or ()}
 
 
 def _stored_numbers(row: Eviction) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from projects.models import Membership
 from projects.services.people import tokens
 from projects.services.workloads.prediction import dry_run
 from scheduler.models import Eviction
+from scheduler.reports.evictions.rendering import to_sentence
 from tests.cast import Person, training
 from tests.scheduler.stage import Stage
 
@@ -198,3 +199,15 @@ def _events(case: Case) -> list[Any]:
     from projects.models import Event
 
     return list(Event.objects.filter(workload_id=case.row.workload_id))
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("diffusion-xl has priority 50, vit-baseline 40", "diffusion-xl has priority 50, vit-baseline 40."),
+        ("scaled down to its minimum first.", "Scaled down to its minimum first."),
+        ("", ""),
+    ],
+)
+def test_name_at_the_beginning_of_a_rule_keeps_its_case(rule: str, sentence: str) -> None:
+    assert to_sentence(rule, {"diffusion-xl", "vision"}) == sentence
