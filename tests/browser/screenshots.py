@@ -87,13 +87,13 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
         names |= {"cycle": 803, "service": create_service(scene).pk}
         names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
+        running = scene.workloads["diffusion-xl"]
+        write_log(running, home)
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
         create_fleet(scene.projects["vision"])
         shoot(browser, address, scene.people["ada"], folder, "node-pool-large", "/node-pools/fleet", only)
-        running = scene.workloads["diffusion-xl"]
-        write_log(running, home)
         shoot(
             browser,
             address,
@@ -113,6 +113,7 @@ def shoot(
     for look, options in VIEWPORTS_AND_THEMES.items():
         if not any(part in f"{name}-{look}" for part in only):
             continue
+        refresh_data()
         with reader(browser, address, user, **options) as (page, faults):
             page.goto(path, wait_until="load")
             for step in STEPS.get(name, ()):
@@ -123,6 +124,17 @@ def shoot(
         (folder / f"{name}-{look}.webp").write_bytes(_webp(browser, png))
         for fault in faults:
             print(f"{name}-{look}: {fault}")
+
+
+def refresh_data() -> None:
+    """End the sessions of earlier screenshots, and update the times that a running scheduler would update."""
+    from django.contrib.sessions.models import Session
+    from django.utils import timezone
+
+    from pools.models import NodePool
+
+    Session.objects.all().delete()
+    NodePool.objects.exclude(ticked_at=None).update(ticked_at=timezone.now())
 
 
 def _webp(browser: Browser, png: bytes) -> bytes:

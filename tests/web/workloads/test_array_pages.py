@@ -241,13 +241,13 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
 @pytest.mark.heavy
 def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: SignIn) -> None:
     client, address = sign_in("dave"), f"/arrays/{sweep.pk}"
-    assert "No task runs." not in text(client, address)
+    assert "No task is running." not in text(client, address)
     tasks = Workload.objects.filter(array=sweep)
     tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
     tasks.filter(array_index=4).update(reason="ProjectLimit", message="1 GPU requested.", held=False)
     page = client.get(address)
     assert page.context["idle_reason"].endswith("queued. sweep-4: Project limit. 1 GPU requested.")
-    assert "No task runs." in page.content.decode()
+    assert "No task is running." in page.content.decode()
 
 
 def test_array_failures_are_grouped_with_a_log_for_each_group(
