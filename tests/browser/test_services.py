@@ -18,7 +18,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
     Service.objects.get(workload=workload).points.filter(reporting=0).delete()
     with opened("dave") as (page, faults):
         page.goto(f"/services/{workload.pk}")
-        expect(page.locator(".page-head")).to_contain_text("4 of 6 serving: 1 waiting for resources")
+        expect(page.locator(".page-head")).to_contain_text("4 of 6 serving: 1 waiting for capacity")
         page.get_by_role("link", name="Autoscaler settings").click()
         page.get_by_label("Token usage above (%)").fill("60")
         page.get_by_label("Max engines").fill("6")

@@ -45,7 +45,7 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
             return EngineStatus("Cannot be reached", "warn", "cannot be reached")
         case "CREATING":
             is_pending = engine.workload is not None and engine.workload.phase == "pending"
-            cause = "waiting for resources" if is_pending else "starting"
+            cause = "waiting for capacity" if is_pending else "starting"
             return EngineStatus(cause.capitalize(), "warn" if is_pending else "info", cause)
         case "WEIGHT_SYNCING" if engine.sync == "failed":
             return EngineStatus("Weight sync fails", "warn", "weight sync fails")
