@@ -243,7 +243,7 @@ def idle_roles(parsed: ParsedSpec) -> frozenset[str]:
 def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> None:
     _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
-    columns = {gang.workload.pk: _verdict_columns(step, gang.workload, now, names) for gang, step in verdicts}
+    columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
     moves = [_verdict_move(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to]
     made = move_all(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
@@ -286,15 +286,16 @@ def _all_consolidated(pods: Iterable[Pod]) -> bool:
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
-def _verdict_columns(
-    step: Verdict, workload: Workload, now: datetime, names: Mapping[int, str]
-) -> dict[str, Any]:
+def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
     """Return the columns that a verdict changes. `names` are the names of nodes where a gang failed."""
+    workload = gang.workload
     columns: dict[str, Any] = {}
     if step.stale is not None:
         columns["stale_since"] = now if step.stale else None
     if step.to == Phase.RUNNING:
-        columns |= {"started_at": now, "first_started_at": workload.first_started_at or now}
+        columns |= _start_columns(workload, now)
+    elif step.to and workload.phase == Phase.STARTING and (started_at := _unobserved_start(gang.pods)):
+        columns |= _start_columns(workload, started_at)
     if step.to == Phase.STOPPING:
         columns |= {"next_phase": step.next_phase, "backoff_until": None}
     elif step.to:
@@ -307,6 +308,19 @@ def _verdict_columns(
     if step.peer_failures is not None:
         columns |= peer_failure_columns(step.peer_failures, now)
     return columns
+
+
+def _start_columns(workload: Workload, started_at: datetime) -> dict[str, Any]:
+    return {"started_at": started_at, "first_started_at": workload.first_started_at or started_at}
+
+
+def _unobserved_start(pods: Sequence[Pod]) -> datetime | None:
+    """Return when all pods had started, or None if one has not.
+
+    Pods may end before the scheduler has observed them running.
+    """
+    starts = [pod.started_at for pod in pods]
+    return max(start for start in starts if start) if starts and all(starts) else None
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:

@@ -360,3 +360,17 @@ def test_run_without_a_rendezvous_address_is_assigned_one_before_it_starts(stage
     workload.refresh_from_db()
     rendezvous = present(workload.rendezvous)
     assert met == {(rendezvous["address"], str(rendezvous["port"]))}
+
+
+def test_start_of_a_run_that_ends_between_two_ticks_is_recorded(stage: Stage) -> None:
+    stage.runtime.runs_immediately = False
+    workload = stage.submit("short", roles=ONE)
+    stage.tick()
+    (pod,) = stage.pods(workload)
+    stage.clock.advance(5)
+    started_at = stage.clock.now()
+    stage.runtime.run(str(pod.pk))
+    stage.runtime.end(str(pod.pk), exit_code=3)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.FAILED
+    assert (workload.started_at, workload.first_started_at) == (started_at, started_at)
