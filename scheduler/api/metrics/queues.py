@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db.models import Count, DurationField, ExpressionWrapper, F, Min
+from django.db.models import Count, DurationField, ExpressionWrapper, F, Min, Q
 from django.db.models.functions import Extract
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from projects.models import Phase, Quota, Workload
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.pending_times import Percentile
+from scheduler.reports.queues.pending_times import WAITS_ONLY_FOR_CAPACITY, Percentile
 
 MILLI = 1000.0
 ONE_DAY = timedelta(days=1)
@@ -46,11 +46,13 @@ def _pending_metrics() -> Iterable[Metric]:
 def _pending_time_metric() -> Metric:
     """Return the pending times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
-        "berth_wait_seconds", "Time from submission to the first start, in the last 24 hours.",
+        "berth_wait_seconds",
+        "Time from submission to the first start, in the last 24 hours, without tasks of limited arrays.",
         labels=["pool", "quantile"],
     )  # fmt: skip
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
-    rows = Workload.objects.filter(first_started_at__gte=timezone.now() - ONE_DAY, pool__isnull=False)
+    recent = Q(first_started_at__gte=timezone.now() - ONE_DAY, pool__isnull=False)
+    rows = Workload.objects.filter(recent & WAITS_ONLY_FOR_CAPACITY)
     rows_by_pool = rows.order_by().annotate(waited=Extract(waited, "epoch")).values_list("pool__name")
     for part in QUANTILES:
         percentiles = rows_by_pool.annotate(seconds=Percentile("waited", part=part))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Aggregate, Count, DurationField, ExpressionWrapper, F, FloatField
+from django.db.models import Aggregate, Count, DurationField, ExpressionWrapper, F, FloatField, Q
 from django.db.models.functions import Extract
 
 from pools.models import NodePool
@@ -29,10 +29,18 @@ class Percentile(Aggregate):
     output_field = FloatField()
 
 
+# Tasks of arrays with a limit of running tasks also wait for earlier tasks, whatever the pool's capacity is.
+WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=True)
+
+
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
-    """Return the pending times of the visible workloads that first started after `since`."""
+    """Return the pending times of the visible workloads that first started after `since`.
+
+    Tasks of arrays with a maximum number of running tasks are left out.
+    """
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
-    rows = workloads(actor).filter(first_started_at__gte=since, pool__in=list(pools)).order_by()
+    recent = Q(first_started_at__gte=since, pool__in=list(pools))
+    rows = workloads(actor).filter(recent & WAITS_ONLY_FOR_CAPACITY).order_by()
     sums = rows.annotate(waited=Extract(waited, "epoch")).aggregate(
         n=Count("pk"), median=Percentile("waited", part=0.5), p95=Percentile("waited", part=0.95)
     )

@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from projects.models import Project
+from projects.models import Project, Workload
 from scheduler.models import QueueStatus
 from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.usage.pool_hours import hourly_allocation
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour, hourly_utilization, mean_gpus
 from tests.scheduler.stage import NOON, Stage
+from tests.scheduler.test_arrays import submit_array
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
@@ -111,3 +112,11 @@ def test_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage)
     assert [hour.begin for hour in hourly_allocation([pool], now, 4)] == [
         NOON + timedelta(hours=number) for number in range(4)
     ]
+
+
+def test_pending_times_leave_out_tasks_that_wait_for_earlier_tasks(stage: Stage) -> None:
+    limited = submit_array(stage, "limited", array={"tasks": 3, "max_running": 1})
+    unlimited = submit_array(stage, "unlimited", array={"tasks": 2})
+    tasks = Workload.objects.filter(array__in=[limited, unlimited])
+    tasks.update(first_started_at=stage.clock.now(), pool=stage.cast.pool)
+    assert pending_times(stage.cast.dave, [stage.cast.pool], NOON).started == 2
