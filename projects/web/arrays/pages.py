@@ -151,6 +151,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     is_in_order = row_slice.sort == "index"
     fold_tasks(row_slice.rows, fold=is_in_order and not has_parameters and not show_all)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
+    changes = _possible_changes(request, array)
     context = {
         "array": array,
         "progress": progress,
@@ -165,7 +166,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "has_runs": any(task.run > 1 for task in row_slice.rows),
         "failures": load_failures(array) if progress.counts.failed else [],
         "document": dump_workload(array.spec),
-        "changes": _possible_changes(request, array),
+        "changes": changes,
+        "offers_retry": "retry" in changes and progress.counts.failed > 0,  # as the most likely step
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
         "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else "",

@@ -41,20 +41,12 @@ class Row:
     @property
     def dots(self) -> list[tuple[str, str]]:
         """Return the state and the time of each run, oldest first."""
-        return [(run_state(run), self.in_zone(run.due_at)) for run in reversed(self.runs)]
+        return [(run_state(run), self._in_zone(run.due_at)) for run in reversed(self.runs)]
 
-    @property
-    def last_run(self) -> str:
-        return self.in_zone(self.last.due_at) if self.last else ""
-
-    @property
-    def next_run(self) -> str:
-        return self.in_zone(self.schedule.next_at) if self.schedule.next_at else ""
-
-    def in_zone(self, time: datetime) -> str:
-        """Return a time in the schedule's own time zone, in which the list also describes its times."""
+    def _in_zone(self, time: datetime) -> str:
+        """Return a time in the time zone of the schedule, with the name of the zone."""
         at = time.astimezone(ZoneInfo(self.schedule.time_zone))
-        return f"{at:%a} {at.day} {at:%b, %H:%M}"
+        return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"
 
 
 def run_state(run: ScheduleRun) -> str:

@@ -187,8 +187,9 @@ def _stored_queues(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]
 
 def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | None) -> str:
     preemptor_suffix = f" for {preemptor.display_name}" if preemptor else ""
-    part = "entire workload" if row.entire_workload else "some of its pods"
-    freed = f" ({format_gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
+    part = ", entire workload" if row.entire_workload else ", some of its pods"
+    amount = format_gpus(row.gpu_milli) + ("" if row.kind == "consolidate" else part)
+    freed = f" ({amount})" if row.gpu_milli else ""
     outcome = OUTCOMES.get(row.kind, "was evicted")
     if row.pk is None:  # row of a predicted eviction
         outcome = outcome.replace("was", "would be", 1)
