@@ -272,3 +272,22 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     assert ">2 min</td>" in page, "the runtime"
     listed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed", rows="all")
     assert listed.count('<th scope="row">') == 40
+
+
+def test_retry_is_the_main_action_only_of_an_array_with_failures(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    dave = sign_in("dave")
+    Workload.objects.filter(array=sweep, phase="running").update(
+        phase="completed", ended_at=make.ago(minutes=1)
+    )
+    dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": ""})
+    retry, clone = (
+        '<a class="button primary" id="step-retry"',
+        '<a class="button primary" href="/submit?like=',
+    )
+    page = text(dave, f"/arrays/{sweep.pk}")
+    assert (retry in page, clone in page) == (True, False)
+    Workload.objects.filter(array=sweep, phase="failed").update(phase="completed")
+    page = text(dave, f"/arrays/{sweep.pk}")
+    assert (retry in page, clone in page) == (False, True)
