@@ -287,7 +287,7 @@ def test_connection_with_replaced_credentials_is_closed(fleet: Fleet) -> None:
     access = fleet.access.all_pools()["prod"]
     assert isinstance(access, PoolAccess)
     assert access.cluster is not former
-    with pytest.raises(Unreachable, match="no longer used"):
+    with pytest.raises(Unreachable, match="has been closed"):
         former.api.get("/api/v1/nodes")
     fleet.cluster.add_node("gpu-9")  # the next event ends each watch of the former mirror
     fleet.cluster.add_foreign_pod("theirs", "gpu-9")
