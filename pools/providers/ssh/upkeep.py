@@ -137,7 +137,10 @@ class SshUpkeep:
             return
         former = row.message
         row.visited_at, row.presented_key = now, ""
-        if error is not None:
+        may_not_join = outcome.task is Task.INSTALL and row.problem == CONFLICT
+        if error is not None and error.kind is SshErrorKind.COMMAND and may_not_join:
+            pass  # the conflict, recorded during this installation, is the reason why it failed
+        elif error is not None:
             row.failures += 1
             row.problem, row.message = error.kind.value, error.message[:2000]
             row.presented_key, row.retry_at = error.presented, now + retry_delay(row.failures)
