@@ -115,7 +115,7 @@ async def test_error_for_a_wrong_key_or_user_names_the_fingerprint(server: SshSe
 @pytest.mark.heavy
 async def test_error_explains_an_unusable_private_key(server: SshServer, tmp_path: Path) -> None:
     protected, _ = generate_key(tmp_path / "protected", passphrase="a passphrase")
-    for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "format of OpenSSH")):
+    for private_key, expected in ((protected, "ssh-keygen -p"), ("no key", "Use an OpenSSH key")):
         error = await rejection(server.endpoint(private_key=private_key))
         assert error.kind is SshErrorKind.KEY
         assert expected in error.message
