@@ -166,7 +166,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 def url_of_test_database(postgres: str) -> str:
     from django.db import connection
 
-    return postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    return prepared.url_of_database(postgres, str(connection.settings_dict["NAME"]))
 
 
 def env_of_children(postgres: str) -> dict[str, str]:

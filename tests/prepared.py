@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,6 +26,11 @@ FAST_SETTINGS = {
     "scram_iterations": "1",  # most tests open connections, and the default takes 3 ms for each of them
 }
 DISABLE_TRIGGERS = f"GRANT SET ON PARAMETER session_replication_role TO {ROLE}"
+
+
+def url_of_database(postgres: str, name: str) -> str:
+    """Return the URL of the database `name` on the server at `postgres`."""
+    return urlsplit(postgres)._replace(path=f"/{name}").geturl()
 
 
 def is_one_of_several_processes() -> bool:

@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.journeys.installation import PATIENCE
+from tests.prepared import url_of_database
 
 Berth = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,7 +21,7 @@ def empty_url(postgres: str) -> Iterator[str]:
     name = sql.Identifier(fresh := f"berth_{uuid.uuid4().hex[:12]}")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
-        yield postgres.replace("/berth?", f"/{fresh}?")
+        yield url_of_database(postgres, fresh)
         connection.execute(sql.SQL("DROP DATABASE {}").format(name))
 
 

@@ -16,6 +16,7 @@ from tests.browser.data.snapshot import Snapshot
 from tests.browser.driver.chromium import PROGRAM, Faults, chromium, reader
 from tests.browser.driver.site import serving
 from tests.browser.driver.warm import WarmContexts
+from tests.prepared import url_of_database
 
 # The few tests with other options get their own contexts.
 REUSED_OPTIONS = {"viewport", "has_touch"}
@@ -70,7 +71,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
     """Return the address of a server that all tests share, on the test database."""
-    url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    url = url_of_database(postgres, str(connection.settings_dict["NAME"]))
     with serving(url, home) as started:
         yield started
 

@@ -19,6 +19,7 @@ from tests.browser.data.scene import busy
 from tests.browser.driver.site import serving
 from tests.deploy.expressions import names_in
 from tests.deploy.test_monitoring_files import BOARDS, RULES, board_expressions, read_board
+from tests.prepared import url_of_database
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
@@ -33,7 +34,7 @@ EMPTY_PANELS = {"berth_cycle_seconds", "berth_pool_provision_calls_total", "bert
 @pytest.fixture
 def prometheus(transactional_db: None, postgres: str, tmp_path: Path) -> Iterator[str]:
     busy()
-    url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    url = url_of_database(postgres, str(connection.settings_dict["NAME"]))
     with serving(url, tmp_path) as berth:
         rules = tmp_path / "rules.yaml"
         rules.write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
