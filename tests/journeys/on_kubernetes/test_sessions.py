@@ -133,7 +133,7 @@ def test_session_needs_an_image(client: Client) -> None:
 def test_session_reports_an_image_without_python(client: Client, prod: Prod) -> None:
     options = build_options("prod", 1, "vision", {"image": prod.image, "name": "bare", "cpus": 0.1})
     workload = client.workloads.find(client._transport.post("sessions", options.body())["name"])
-    reason = "Pod worker-0 could not be started: the image has no program `python`."
+    reason = "pod worker-0 could not be started: the image has no program `python`."
     until(
         lambda: client.workloads.get(workload.id).message.endswith(f", after {reason}"),
         details=lambda: client.workloads.get(workload.id).message,
