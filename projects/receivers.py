@@ -14,7 +14,7 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Project
 from projects.services import announce, audit
-from projects.services.workloads.ports import end_visits
+from projects.services.workloads.ports import end_port_sessions
 
 
 @receiver(signals.changed)
@@ -66,7 +66,7 @@ def check_volume_projects(before: Mapping[str, Any], after: Mapping[str, Any]) -
         raise Invalid(problems)
 
 
-@receiver(user_logged_out, dispatch_uid="projects.end_visits_on_sign_out")
-def end_visits_on_sign_out(sender: object, user: User | None = None, **_: Any) -> None:
+@receiver(user_logged_out, dispatch_uid="projects.end_port_sessions_on_sign_out")
+def end_port_sessions_on_sign_out(sender: object, user: User | None = None, **_: Any) -> None:
     if user is not None:
-        end_visits(user)
+        end_port_sessions(user)

@@ -40,7 +40,7 @@ class Host:
     is_current: bool = False
     is_removed: bool = False
     silent_for: timedelta | None = None
-    is_visited_now: bool = False
+    is_busy: bool = False
     failures: int = 0
     retry_at: datetime | None = None
 
@@ -55,7 +55,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
     `watched_for` is how long this process has received reports. Silence before that does not count, because
     agents cannot report while Berth is stopped.
     """
-    if host.is_visited_now or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
+    if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None
     if host.is_removed:
         return _removal(host)
@@ -83,7 +83,7 @@ def host_state(host: Host) -> HostState:
         return HostState.REMOVING
     if not host.is_pinned:
         return HostState.UNVERIFIED
-    if host.is_visited_now:
+    if host.is_busy:
         return HostState.INSTALLING
     if host.failures:
         return HostState.FAILING

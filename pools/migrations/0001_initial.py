@@ -704,7 +704,7 @@ class Migration(InitialMigration):
                 ("applied", models.CharField(blank=True, default="", max_length=64)),
                 ("touched_at", models.DateTimeField(null=True)),
                 ("removed_at", models.DateTimeField(null=True)),
-                ("visited_at", models.DateTimeField(null=True)),
+                ("connected_at", models.DateTimeField(null=True)),
                 ("failures", models.PositiveIntegerField(default=0)),
                 ("retry_at", models.DateTimeField(null=True)),
                 ("problem", models.CharField(blank=True, default="", max_length=16)),

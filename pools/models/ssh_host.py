@@ -30,7 +30,7 @@ class SshHost(models.Model):
     removed_at = models.DateTimeField(null=True)
 
     # Result of the last connection.
-    visited_at = models.DateTimeField(null=True)
+    connected_at = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed connections.")
     retry_at = models.DateTimeField(null=True)
     problem = models.CharField(max_length=16, blank=True, default="")

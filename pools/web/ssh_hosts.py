@@ -28,7 +28,7 @@ HOSTS: tuple[Column[HostRow], ...] = (
     Column("address", "Address", lambda row: row[0].address, in_file=True),
     Column("state", "State", lambda row: row[1].value),
     Column("message", "Message", lambda row: row[0].message),
-    Column("visited", "Last connection", lambda row: row[0].visited_at, order="visited_at"),
+    Column("connected", "Last connection", lambda row: row[0].connected_at, order="connected_at"),
 )
 
 

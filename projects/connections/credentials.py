@@ -13,8 +13,8 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from projects.models import Membership, PortLink
+from projects.port_proxy.headers import Headers, find_cookie
 from projects.services.people.tokens import has_session_hash, is_usable, valid_tokens
-from projects.visits.headers import Headers, find_cookie
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Credential:
 
     session_key: str = ""
     token_id: int | None = None
-    visit: str = ""
+    port_session: str = ""
 
 
 def session_key(headers: Headers) -> str:
@@ -53,7 +53,7 @@ def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object
     queries is at most seven, regardless of the number of credentials.
     """
     unique = frozenset(credentials)
-    owners = {**_session_owners(unique), **_token_owners(unique), **_visit_owners(unique)}
+    owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
     rights = _load_rights({user for user, _ in owners.values()})
     return {
         credential: (owner, rights.get(owner[0])) if (owner := owners.get(credential)) else None
@@ -86,24 +86,24 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
     return {Credential(token_id=row.pk): (row.user_id, None) for row in rows}
 
 
-def _visit_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
+def _port_session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
     """Return the owners of live port sessions.
 
     A port session ends with the browser session or token that opened it.
     """
-    digests = [credential.visit for credential in credentials if credential.visit]
+    digests = [credential.port_session for credential in credentials if credential.port_session]
     if not digests:
         return {}
-    rows = PortLink.objects.filter(cookie_digest__in=digests, visit_until__gt=timezone.now())
-    visits = {
-        Credential(visit=str(digest)): (user, Credential(session_key=key, token_id=token))
+    rows = PortLink.objects.filter(cookie_digest__in=digests, session_until__gt=timezone.now())
+    owners = {
+        Credential(port_session=str(digest)): (user, Credential(session_key=key, token_id=token))
         for digest, user, key, token in rows.values_list(
             "cookie_digest", "user_id", "session_key", "token_id"
         )
     }
-    openers = frozenset(opener for _, opener in visits.values()) - {Credential()}
+    openers = frozenset(opener for _, opener in owners.values()) - {Credential()}
     alive = {Credential(), *_session_owners(openers), *_token_owners(openers)}
-    return {visit: owner for visit, owner in visits.items() if owner[1] in alive}
+    return {credential: owner for credential, owner in owners.items() if owner[1] in alive}
 
 
 def _load_rights(ids: set[int]) -> dict[int, object]:

@@ -1698,7 +1698,7 @@ class Migration(InitialMigration):
                 ("expires_at", models.DateTimeField()),
                 ("used_at", models.DateTimeField(blank=True, null=True)),
                 ("cookie_digest", models.CharField(blank=True, max_length=64, null=True, unique=True)),
-                ("visit_until", models.DateTimeField()),
+                ("session_until", models.DateTimeField()),
                 ("seen_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "token",
@@ -1733,7 +1733,7 @@ class Migration(InitialMigration):
                     models.Index(
                         condition=models.Q(("seen_at__isnull", False)),
                         fields=["workload", "-seen_at"],
-                        name="port_visit_seen",
+                        name="port_session_seen",
                     )
                 ],
                 "constraints": [
@@ -1743,7 +1743,7 @@ class Migration(InitialMigration):
                             models.Q(("cookie_digest__isnull", False), ("used_at__isnull", False)),
                             _connector="OR",
                         ),
-                        name="port_link_is_used_for_a_visit",
+                        name="port_link_is_used_for_a_session",
                     )
                 ],
             },

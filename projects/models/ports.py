@@ -31,19 +31,19 @@ class PortLink(models.Model):
     expires_at = models.DateTimeField(help_text="Expiry of the link.")
     used_at = models.DateTimeField(null=True, blank=True)
     cookie_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
-    visit_until = models.DateTimeField(help_text="Latest possible end of the port session.")
+    session_until = models.DateTimeField(help_text="Latest possible end of the port session.")
     seen_at = models.DateTimeField(null=True, blank=True, help_text="Time of the last request.")
 
     class Meta:
         ordering = ["-issued_at", "-id"]
         indexes = [
             models.Index(
-                fields=["workload", "-seen_at"], name="port_visit_seen", condition=Q(seen_at__isnull=False)
+                fields=["workload", "-seen_at"], name="port_session_seen", condition=Q(seen_at__isnull=False)
             )
         ]
         constraints = [
             models.CheckConstraint(
-                name="port_link_is_used_for_a_visit",
+                name="port_link_is_used_for_a_session",
                 condition=Q(used_at__isnull=True, cookie_digest__isnull=True)
                 | Q(used_at__isnull=False, cookie_digest__isnull=False),
             )

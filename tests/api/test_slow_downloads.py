@@ -16,7 +16,7 @@ from tests.api.conftest import Caller
 from tests.api.test_code import submit, upload
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
-from tests.visits.pod import served
+from tests.port_proxy.pod import served
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MIB = 2**20

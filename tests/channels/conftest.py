@@ -32,7 +32,7 @@ from projects.services.people import tokens
 from tests import factories as make
 from tests.cast import Cast, Person, make_cast
 from tests.contracts.pods import ended, order, poll_until, running
-from tests.visits.pod import served
+from tests.port_proxy.pod import served
 
 if TYPE_CHECKING:
     from tests.channels.ssh_user import SshUser

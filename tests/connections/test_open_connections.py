@@ -36,9 +36,9 @@ from scheduler.api.logs.live import NOT_FOUND
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.fakes.runtime import FakeRuntime
+from tests.port_proxy.pod import served
 from tests.samples import sample
 from tests.session_cookies import session_cookie
-from tests.visits.pod import served
 
 DEADLINE_SECONDS = 180.0  # 2 on an idle machine
 

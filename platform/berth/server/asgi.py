@@ -22,8 +22,8 @@ from berth.server.front.bodies import BoundedBodies
 from berth.server.front.threads import RequestThreads
 from berth.server.web.live.request_ids import with_request_id
 from projects.api.authentication import may_send_large_bodies
-from projects.visits.links import load_port_origins
-from projects.visits.proxy import PortProxy
+from projects.port_proxy.links import load_port_origins
+from projects.port_proxy.proxy import PortProxy
 from scheduler.api.channels.consumer import ChannelConsumer
 from scheduler.api.channels.pod_ports import open_pod_port
 from scheduler.api.live import LiveConsumer

@@ -48,7 +48,7 @@ class SshHostResponse(ResponseModel):
     )
     presented_fingerprint: str | None
     failures: int = Field(description="Consecutive failed connections.")
-    visited_at: datetime | None = Field(description="Time of the last SSH connection.")
+    connected_at: datetime | None = Field(description="Time of the last SSH connection.")
     retry_at: datetime | None
     last_seen_at: datetime | None = Field(description="Time of the last report of the host's agent.")
     facts: dict[str, Any] = Field(description="Properties of the host as measured by the last installation.")
@@ -102,6 +102,6 @@ def _response(row: SshHost, now: datetime) -> SshHostResponse:
         fingerprint=fingerprint(settings["host_key"]) if settings["host_key"] else None,
         presented_key=row.presented_key or None,
         presented_fingerprint=fingerprint(row.presented_key) if row.presented_key else None,
-        failures=row.failures, visited_at=row.visited_at, retry_at=row.retry_at,
+        failures=row.failures, connected_at=row.connected_at, retry_at=row.retry_at,
         last_seen_at=row.machine.last_seen_at if row.machine else None, facts=row.facts,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from pools.models import NodePool, SshHost
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
-from pools.providers.ssh import visits
+from pools.providers.ssh import tasks
 from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeouts, fingerprint
 from pools.providers.ssh.scripts import HostFacts
 from pools.providers.ssh.settings import ssh_settings
@@ -53,8 +53,8 @@ async def _examine_all(
             async with asyncio.timeout_at(deadline), slots:
                 to = endpoint(host)
                 if not host["host_key"]:
-                    return ExaminedHost(scanned_key=await visits.scan(to, timeouts))
-                return ExaminedHost(await visits.measure(to, host["home"], timeouts))
+                    return ExaminedHost(scanned_key=await tasks.scan(to, timeouts))
+                return ExaminedHost(await tasks.measure(to, host["home"], timeouts))
         except SshError as failure:
             return ExaminedHost(scanned_key=failure.presented, error=failure)
         except TimeoutError:

@@ -24,14 +24,14 @@ from pools.providers.ssh.endpoint import (
     Timeouts,
     fingerprint,
 )
-from pools.providers.ssh.visitor import Outcome, Visitor
+from pools.providers.ssh.task_runner import Outcome, TaskRunner
 from pools.services.ssh.hosts import CONFLICT, INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
 # A process that has not polled for this long was not the leader, so it has not seen the agents' reports.
 UNWATCHED_AFTER = 300.0
 OUTCOME_FIELDS = (
-    "visited_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
+    "connected_at", "presented_key", "failures", "problem", "message", "retry_at", "applied", "facts",
 )  # fmt: skip
 
 
@@ -45,10 +45,10 @@ class SshUpkeep:
     """Maintenance of all pools' SSH hosts. A step never waits for a host."""
 
     def __init__(
-        self, now: Callable[[], datetime], installation: Callable[[], str], visitor: Visitor,
+        self, now: Callable[[], datetime], installation: Callable[[], str], runner: TaskRunner,
         timeouts: Timeouts | None = None,
     ) -> None:  # fmt: skip
-        self._now, self.installation, self._visitor = now, installation, visitor
+        self._now, self.installation, self._runner = now, installation, runner
         self._timeouts = timeouts or Timeouts()
         self._watches: dict[int, _Watch] = {}
         self._digests: dict[int, str] = {}
@@ -59,17 +59,17 @@ class SshUpkeep:
         if pool is None:
             return
         rows = list(SshHost.objects.filter(pool=pool).select_related("machine", "pool"))
-        outcomes = self._visitor.collect(frozenset(row.pk for row in rows))
+        outcomes = self._runner.collect(frozenset(row.pk for row in rows))
         for row in rows:
             if row.pk in outcomes:
                 self._record(row, outcomes[row.pk])
         watched_for = self._watch_duration(pool)
         if rows and not pool.paused:
-            self._start_visits(pool, [row for row in rows if row.pk is not None], watched_for)
+            self._start_tasks(pool, [row for row in rows if row.pk is not None], watched_for)
 
-    def _start_visits(self, pool: NodePool, rows: Iterable[SshHost], watched_for: timedelta) -> None:
+    def _start_tasks(self, pool: NodePool, rows: Iterable[SshHost], watched_for: timedelta) -> None:
         keys, now = PoolKeys(pool), self._now()
-        visited = self._visitor.hosts()
+        busy = self._runner.hosts()
         try:
             server: ReachableServer | ProviderError = reachable_server()
         except ProviderError as error:
@@ -77,7 +77,7 @@ class SshUpkeep:
         for row in rows:
             reachable = server if isinstance(server, ReachableServer) else ReachableServer("", "", False)
             digest = settings_digest(row.settings, reachable.url, reachable.ca)
-            view = host_view(row, now, is_visited_now=row.pk in visited, applied=digest)
+            view = host_view(row, now, is_busy=row.pk in busy, applied=digest)
             task = next_task(view, now, watched_for=watched_for)
             if task is None:
                 continue
@@ -93,13 +93,13 @@ class SshUpkeep:
             row.delete()
             return
         endpoint = keys.endpoint(row.settings)
-        visits = _import_visits()
+        tasks = _import_tasks()
         home, installation = row.settings["home"], self.installation()
-        visit: Coroutine[Any, Any, Any]
+        coroutine: Coroutine[Any, Any, Any]
         if task is Task.SCAN:
-            visit = visits.scan(endpoint, self._timeouts)
+            coroutine = tasks.scan(endpoint, self._timeouts)
         elif task is Task.UNINSTALL:
-            visit = visits.uninstall(endpoint, home, installation, self._timeouts)
+            coroutine = tasks.uninstall(endpoint, home, installation, self._timeouts)
         else:
             if not self._begin_installation(row):
                 return
@@ -109,10 +109,10 @@ class SshUpkeep:
                 "BERTH_MACHINE_STATE": home, "BERTH_INSTALLATION": installation,
                 **({"BERTH_PLAIN_HTTP": "1"} if server.plain_http else {}),
             }  # fmt: skip
-            order = visits.Installation(home, agent_package(), env, server.ca)
+            order = tasks.Installation(home, agent_package(), env, server.ca)
             self._digests[row.pk] = digest
-            visit = visits.install(endpoint, order, installation, self._timeouts)
-        self._visitor.start(row.pk, task, visit)
+            coroutine = tasks.install(endpoint, order, installation, self._timeouts)
+        self._runner.start(row.pk, task, coroutine)
 
     def _begin_installation(self, row: SshHost) -> bool:
         """Record that the host may now contain files, and revoke previous join tokens.
@@ -136,7 +136,7 @@ class SshUpkeep:
             row.delete()
             return
         former = row.message
-        row.visited_at, row.presented_key = now, ""
+        row.connected_at, row.presented_key = now, ""
         may_not_join = outcome.task is Task.INSTALL and row.problem == CONFLICT
         if error is not None and error.kind is SshErrorKind.COMMAND and may_not_join:
             pass  # the conflict, recorded during this installation, is the reason why it failed
@@ -168,10 +168,10 @@ class SshUpkeep:
         return timedelta(seconds=current - watch.since)
 
 
-def _import_visits() -> Any:
-    """Return the `visits` module. Only processes that connect to hosts load asyncssh."""
+def _import_tasks() -> Any:
+    """Return the `tasks` module. Only processes that connect to hosts load asyncssh."""
     try:
-        from pools.providers.ssh import visits
+        from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:
         raise SshError(SshErrorKind.UNSUITABLE, ASYNCSSH_MISSING) from error
-    return visits
+    return tasks

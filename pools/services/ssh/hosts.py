@@ -113,7 +113,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
     edit_pool(actor=actor, pool=pool, changes={"provider_settings": settings}, version=pool.version)
 
 
-def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, applied: str = "") -> Host:
+def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
     """Return the host's state for the engine. `applied` is the digest of an up-to-date installation."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
@@ -123,7 +123,7 @@ def host_view(row: SshHost, now: datetime, *, is_visited_now: bool = False, appl
         is_current=row.applied == applied,
         is_removed=row.removed_at is not None,
         silent_for=max(now - machine.last_seen_at, timedelta()) if machine is not None and present else None,
-        is_visited_now=is_visited_now,
+        is_busy=is_busy,
         failures=row.failures,
         retry_at=row.retry_at,
     )
@@ -134,8 +134,8 @@ def displayed_state(row: SshHost, now: datetime) -> HostState:
 
     An installation is running if it began after the last SSH task ended.
     """
-    is_visited = row.problem == INSTALLING
-    return host_state(host_view(row, now, is_visited_now=is_visited))
+    is_busy = row.problem == INSTALLING
+    return host_state(host_view(row, now, is_busy=is_busy))
 
 
 # Host problems in addition to the kinds of SshErrorKind.

@@ -14,7 +14,7 @@ from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.visits.links import create_port_link
+from projects.port_proxy.links import create_port_link
 
 
 class PortLinkResponse(ResponseModel):

@@ -16,7 +16,7 @@ from projects.actor import Actor
 from projects.services import announce, audit
 from projects.services.people import tokens
 from projects.services.people.members import check_not_last_admin
-from projects.services.workloads.ports import end_visits
+from projects.services.workloads.ports import end_port_sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def deactivate(*, actor: Actor, user: User) -> Deactivation:
         locked.save(update_fields=["is_active"])
         revoked = tokens.revoke_all(actor=actor, user=locked, only_by_sign_in=False)
         ended = _end_sessions(locked)
-        end_visits(locked)
+        end_port_sessions(locked)
         audit.write_entry(
             actor, "deactivate", locked, after={"revoked_tokens": revoked, "ended_sessions": ended}
         )

@@ -13,7 +13,7 @@ from projects.actor import Actor
 from projects.models import ApiToken
 from projects.services import audit
 from projects.services.people import tokens
-from projects.services.workloads.ports import end_visits
+from projects.services.workloads.ports import end_port_sessions
 
 SINGLE_SIGN_ON = (
     "This account signs in with single sign-on and has no password in Berth. Change your password with your "
@@ -60,7 +60,7 @@ def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False)
         user.save(update_fields=["password"])
         revoked = tokens.revoke_all(actor=actor, user=user, only_by_sign_in=not revoke_tokens)
         audit.write_entry(actor, "set_password", user, after={"revoked_tokens": revoked})
-        end_visits(user)
+        end_port_sessions(user)
         if current_token is None or not current_token.interactive:
             return PasswordChange(user, revoked)
         token, secret = tokens.issue(
@@ -79,7 +79,7 @@ def record_admin_password_change(*, actor: Actor, user: User) -> None:
     with transaction.atomic():
         revoked = tokens.revoke_all(actor=actor, user=user, only_by_sign_in=True)
         audit.write_entry(actor, "set_password", user, after={"revoked_tokens": revoked})
-        end_visits(user)
+        end_port_sessions(user)
 
 
 def _check_new_password(user: User, current: str, new: str) -> None:

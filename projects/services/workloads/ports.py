@@ -28,7 +28,7 @@ from projects.services import audit
 from projects.services.people.tokens import has_session_hash
 
 LINK_LIFETIME = timedelta(seconds=60)
-VISIT_LIFETIME = timedelta(hours=12)
+PORT_SESSION_LIFETIME = timedelta(hours=12)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 MAX_UNUSED_LINKS = 20  # maximum number per user and workload
 
@@ -50,7 +50,7 @@ class PortAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class InvalidVisit(Exception):
+class InvalidPortSession(Exception):
     """Raised if the request is not part of a valid port session."""
 
 
@@ -76,53 +76,53 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
         )
     secret = secrets.token_urlsafe(32)
     until = (
-        at + VISIT_LIFETIME
+        at + PORT_SESSION_LIFETIME
         if actor.token_expires_at is None
-        else min(at + VISIT_LIFETIME, actor.token_expires_at)
+        else min(at + PORT_SESSION_LIFETIME, actor.token_expires_at)
     )
     with transaction.atomic():
         _check_unused_links(actor.user, workload, at)
         link = PortLink.objects.create(
             digest=_hash_secret(secret), workload=workload, port=port, user=actor.user,
             session_hash=actor.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LIFETIME,
-            visit_until=until, token_id=actor.token_id, session_key=actor.session_key,
+            session_until=until, token_id=actor.token_id, session_key=actor.session_key,
         )  # fmt: skip
         audit.write_entry(actor, "open_port", workload, after={"port": port}, project=workload.project)
     return link, secret
 
 
 def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> str:
-    """Exchange a link for the secret of a port session. Each link works once. Raises InvalidVisit."""
+    """Exchange a link for the secret of a port session. Each link works once. Raises InvalidPortSession."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
         digest=_hash_secret(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at
     )
     if not fresh.update(used_at=at, cookie_digest=_hash_secret(cookie), seen_at=at):
-        raise InvalidVisit
+        raise InvalidPortSession
     return cookie
 
 
-def resolve_visit(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
-    """Return the current address of a port session's port. Raises InvalidVisit or PortClosed."""
+def resolve_port_session(cookie: str, workload: uuid.UUID, port: str, at: datetime) -> PortAddress:
+    """Return the current address of a port session's port. Raises InvalidPortSession or PortClosed."""
     link = (
         PortLink.objects.select_related("user", "workload__project")
-        .filter(cookie_digest=_hash_secret(cookie), workload=workload, port=port, visit_until__gt=at)
+        .filter(cookie_digest=_hash_secret(cookie), workload=workload, port=port, session_until__gt=at)
         .first()
     )
     if link is None or not _is_allowed(link):
-        raise InvalidVisit
+        raise InvalidPortSession
     if link.seen_at is None or at - link.seen_at >= LAST_USED_INTERVAL:
         PortLink.objects.filter(pk=link.pk).update(seen_at=at)
     return _pod_address(link)
 
 
-def end_visits(user: User) -> int:
+def end_port_sessions(user: User) -> int:
     """End all of a user's port sessions. Return how many were ended."""
     return PortLink.objects.filter(user=user).delete()[0]
 
 
 def delete_links(*, before: datetime) -> int:
-    return PortLink.objects.filter(visit_until__lt=before).delete()[0]
+    return PortLink.objects.filter(session_until__lt=before).delete()[0]
 
 
 def _is_allowed(link: PortLink) -> bool:

@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from berth.server.web.pages import Request, signed_in
+from projects.port_proxy.links import create_port_link
 from projects.selectors import find_workload
-from projects.visits.links import create_port_link
 
 
 @signed_in

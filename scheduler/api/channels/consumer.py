@@ -31,6 +31,7 @@ from projects.actor import Actor
 from projects.connections.credentials import Credential
 from projects.connections.sockets import SIGNED_OUT, TOO_MANY_CONNECTIONS, SignedInConsumer
 from projects.models import OpenChannel
+from projects.port_proxy.headers import Headers, find_header
 from projects.services.people import tokens
 from projects.services.workloads.channels import (
     ChannelUse,
@@ -39,7 +40,6 @@ from projects.services.workloads.channels import (
     record_opened,
     record_seen,
 )
-from projects.visits.headers import Headers, find_header
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
 log = logging.getLogger(__name__)

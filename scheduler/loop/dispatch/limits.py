@@ -223,7 +223,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
     rows = list(WITH_IDLE_TIMEOUT())
     overdue, due = [], []
     checked = {row.pk for row in rows}
-    last_visits = _last_visits() if rows else {}
+    last_port_sessions = _last_port_sessions() if rows else {}
     for row in rows:
         interval = timedelta(seconds=max(1, (row.idle_timeout or 0) // 10))
         if now - idle.checked_at.get(row.pk, now - interval) >= interval:
@@ -232,7 +232,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
     for row in rows:
         timeout = row.idle_timeout or 0
         _, since = idle.sizes.get(row.pk, (0, now))
-        since = max(since, last_visits.get(row.pk, since))
+        since = max(since, last_port_sessions.get(row.pk, since))
         if (now - since).total_seconds() >= timeout:
             text = f"No log output and no port requests for {timeout} s."
             overdue.append(OverdueWorkload(row.pk, "IdleTimeout", text, Phase.COMPLETED))
@@ -241,7 +241,7 @@ def _idle_timeouts(now: datetime, context: SchedulerContext, idle: IdleTracker) 
     return overdue
 
 
-def _last_visits() -> dict[uuid.UUID, datetime]:
+def _last_port_sessions() -> dict[uuid.UUID, datetime]:
     """Return the time of the last request to any port, for each workload with an idle timeout."""
     links = PortLink.objects.filter(
         workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False

@@ -12,7 +12,7 @@ from projects.models import ApiToken, Audit, PortLink
 from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.cast import Cast
-from tests.visits.conftest import running
+from tests.port_proxy.conftest import running
 
 OLD, NEW = "correct horse battery", "a better horse battery"
 
@@ -70,7 +70,7 @@ def test_password_change_deletes_port_links(cast: Cast) -> None:
     workload, _ = running(cast)
     PortLink.objects.create(
         digest="d", workload=workload, port="lab", user=cast.dave.user, session_hash="h",
-        expires_at=timezone.now(), visit_until=timezone.now(),
+        expires_at=timezone.now(), session_until=timezone.now(),
     )  # fmt: skip
     change(sign_in())
     assert not PortLink.objects.exists()

@@ -10,8 +10,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from projects.models import Phase, PortLink, Workload
-from projects.visits.links import load_port_origins
-from projects.visits.origins import Origins, parse_origins
+from projects.port_proxy.links import load_port_origins
+from projects.port_proxy.origins import Origins, parse_origins
 from tests.api.conftest import Caller
 from tests.cast import Cast
 

@@ -16,8 +16,8 @@ from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, Node, NodePool, SshHost
 from pools.providers.ssh.endpoint import Timeouts
 from pools.providers.ssh.provider import SshProvider
+from pools.providers.ssh.task_runner import TaskRunner
 from pools.providers.ssh.upkeep import SshUpkeep
-from pools.providers.ssh.visitor import Visitor
 from pools.reconciler import reconcile
 from pools.services.ssh.hosts import displayed_state
 from tests.pools.ssh.sshd import SshServer
@@ -44,8 +44,8 @@ class SshPool:
         return timezone.now() + self.passed
 
     def restart_berth(self) -> None:
-        """Forget all visits, as after kill -9."""
-        upkeep = SshUpkeep(self.now, lambda: INSTALLATION, Visitor(), self.timeouts)
+        """Forget all tasks, as after kill -9."""
+        upkeep = SshUpkeep(self.now, lambda: INSTALLATION, TaskRunner(), self.timeouts)
         self.provider = SshProvider(self.now, upkeep, self.pool)
 
     def reconcile(self) -> None:

@@ -35,7 +35,7 @@ SUITABLE = HostFacts(root="root", python="3.11.2", cpus=8)
         (JOINED, None, HostState.JOINED),
         (replace(JOINED, is_current=False), Task.INSTALL, HostState.JOINED),
         (replace(JOINED, silent_for=SILENT_AFTER), Task.INSTALL, HostState.SILENT),
-        (replace(JOINED, is_visited_now=True), None, HostState.INSTALLING),
+        (replace(JOINED, is_busy=True), None, HostState.INSTALLING),
         (replace(JOINED, failures=1, retry_at=NOW + timedelta(seconds=1)), None, HostState.FAILING),
         (replace(JOINED, is_removed=True), None, HostState.REMOVING),
         (replace(JOINED, is_removed=True, silent_for=None), Task.UNINSTALL, HostState.REMOVING),

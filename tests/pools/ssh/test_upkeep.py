@@ -223,7 +223,7 @@ def test_changed_variables_are_applied_without_a_new_registration(
 def test_killing_berth_at_random_times_leaves_no_agent_behind(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
-    """The host is added and removed while Berth is killed. Visits of killed processes continue."""
+    """The host is added and removed while Berth is killed. Tasks of killed processes continue."""
     random = Random(7)
     entry = host_entry(server, "box-1", tmp_path)
     for kill in range(30):
@@ -242,6 +242,6 @@ def test_killing_berth_at_random_times_leaves_no_agent_behind(
 
 
 def _retry_now() -> bool:
-    """Let failed hosts be visited at once: an installation of the killed process may still be running."""
+    """Let failed hosts be contacted at once: an installation of the killed process may still be running."""
     SshHost.objects.update(retry_at=None)
     return False

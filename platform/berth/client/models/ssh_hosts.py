@@ -29,7 +29,7 @@ class SshHost(Model):
     presented_fingerprint: str | None = None
     failures: int = 0
     """Consecutive failed connections."""
-    visited_at: datetime | None = None
+    connected_at: datetime | None = None
     """Time of the last SSH connection."""
     retry_at: datetime | None = None
     last_seen_at: datetime | None = None

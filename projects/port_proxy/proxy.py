@@ -14,9 +14,7 @@ from django.db import InterfaceError, OperationalError
 from projects.connections.credentials import Credential
 from projects.connections.watch import WATCHER
 from projects.delivering.destination import FORBIDDEN_NETWORKS, embedded_ipv4
-from projects.services.workloads.ports import InvalidVisit, PortAddress, PortClosed
-from projects.serving.addresses import is_local
-from projects.visits.error_pages import (
+from projects.port_proxy.error_pages import (
     CROSS_SITE,
     LINK_NEEDED,
     NO_DATABASE,
@@ -25,12 +23,20 @@ from projects.visits.error_pages import (
     TOO_MANY_REQUESTS,
     send_page,
 )
-from projects.visits.headers import Headers, find_cookie, find_header, is_cross_site, request_headers_for_pod
-from projects.visits.origins import Origins
-from projects.visits.passes import VisitCache, hash_cookie
-from projects.visits.requests import NoResponse, Receive, Scope, Send, forward
-from projects.visits.sockets import proxy_socket
-from projects.visits.streams import OpenPort, create_transport
+from projects.port_proxy.headers import (
+    Headers,
+    find_cookie,
+    find_header,
+    is_cross_site,
+    request_headers_for_pod,
+)
+from projects.port_proxy.origins import Origins
+from projects.port_proxy.requests import NoResponse, Receive, Scope, Send, forward
+from projects.port_proxy.sessions import PortSessionCache, hash_cookie
+from projects.port_proxy.sockets import proxy_socket
+from projects.port_proxy.streams import OpenPort, create_transport
+from projects.services.workloads.ports import InvalidPortSession, PortAddress, PortClosed
+from projects.serving.addresses import is_local
 
 RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
@@ -55,7 +61,7 @@ class PortProxy:
     origins: Origins
     reserved_cookies: tuple[str, ...]
     own_ports: Collection[int] = ()
-    passes: VisitCache = field(default_factory=VisitCache)
+    sessions: PortSessionCache = field(default_factory=PortSessionCache)
     open_port: OpenPort | None = None
     transport: httpx.AsyncHTTPTransport = field(init=False)
 
@@ -105,13 +111,13 @@ class PortProxy:
 
         try:
             address = await self._address(scope, port)
-            visit_lasted = await self._run_visit(scope, port, address, lambda: forward(
+            session_lasted = await self._run_in_session(scope, port, address, lambda: forward(
                 self.transport, scope, receive, tracked_send, address=address,
                 headers=self._headers(scope, address), own_cookies=self.hidden_cookies,
             ))  # fmt: skip
-            if not visit_lasted and not has_started:
-                raise InvalidVisit
-        except InvalidVisit:
+            if not session_lasted and not has_started:
+                raise InvalidPortSession
+        except InvalidPortSession:
             await send_page(send, LINK_NEEDED)
         except (PortClosed, NoResponse):
             await send_page(send, NOT_LISTENING)
@@ -121,25 +127,25 @@ class PortProxy:
     async def _socket(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
         try:
             if self._is_cross_site(scope, port):
-                raise InvalidVisit
+                raise InvalidPortSession
             address = await self._address(scope, port)
-            if not await self._run_visit(scope, port, address, lambda: proxy_socket(
+            if not await self._run_in_session(scope, port, address, lambda: proxy_socket(
                 scope, receive, send, address=address, headers=self._headers(scope, address),
                 open_port=self.open_port,
             )):  # fmt: skip
-                raise InvalidVisit
-        except (InvalidVisit, PortClosed, NoResponse, _TooManyRequests):
+                raise InvalidPortSession
+        except (InvalidPortSession, PortClosed, NoResponse, _TooManyRequests):
             await send({"type": "websocket.close", "code": FORBIDDEN_CLOSE_CODE})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
         """Exchange the URL's secret for a cookie and redirect, which keeps the secret out of referrers."""
         try:
-            visit = await self.passes.exchange(secret, port)
-        except InvalidVisit:
+            session_secret = await self.sessions.exchange(secret, port)
+        except InvalidPortSession:
             await send_page(send, LINK_NEEDED)
             return
         secure = "; Secure" if self.origins.is_secure else ""
-        cookie = f"{self.cookie_name}={visit}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        cookie = f"{self.cookie_name}={session_secret}; Path=/; HttpOnly; SameSite=Lax{secure}"
         headers = [
             (b"location", b"/"), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store"),
             (b"referrer-policy", b"no-referrer"), (b"content-length", b"0"),
@@ -148,51 +154,51 @@ class PortProxy:
         await send({"type": "http.response.body", "body": b""})
 
     async def _address(self, scope: Scope, port: tuple[uuid.UUID, str]) -> PortAddress:
-        address = await self.passes.address(find_cookie(scope["headers"], self.cookie_name), port)
+        address = await self.sessions.address(find_cookie(scope["headers"], self.cookie_name), port)
         if not is_allowed(address, self.own_ports):
             raise PortClosed
         return address
 
-    async def _run_visit(
+    async def _run_in_session(
         self,
         scope: Scope,
         port: tuple[uuid.UUID, str],
         address: PortAddress,
-        visit: Callable[[], Awaitable[None]],
+        handle: Callable[[], Awaitable[None]],
     ) -> bool:
         """Handle a request until it or the port session ends.
 
         Return False if the port session ended before the request was forwarded.
         """
-        if not self.passes.enter(port):
+        if not self.sessions.enter(port):
             raise _TooManyRequests
-        visiting = asyncio.ensure_future(visit())
+        handling = asyncio.ensure_future(handle())
         ended: asyncio.Task[None] | None = None
         try:
-            await asyncio.wait({visiting}, timeout=WATCH_DELAY_SECONDS)
-            if not visiting.done():
+            await asyncio.wait({handling}, timeout=WATCH_DELAY_SECONDS)
+            if not handling.done():
                 cookie = find_cookie(scope["headers"], self.cookie_name)
                 ended = asyncio.create_task(self._wait_for_end(cookie, port, address))
-                await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({handling, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.passes.leave(port)
+            self.sessions.leave(port)
             if ended is not None:
                 ended.cancel()
                 with suppress(asyncio.CancelledError, OperationalError, InterfaceError):
                     await ended
-            if not visiting.done():
-                visiting.cancel()
+            if not handling.done():
+                handling.cancel()
                 with suppress(asyncio.CancelledError, NoResponse):
-                    await visiting
-        if not visiting.cancelled():
-            visiting.result()
-        return not visiting.cancelled()
+                    await handling
+        if not handling.cancelled():
+            handling.result()
+        return not handling.cancelled()
 
     async def _wait_for_end(self, cookie: str, port: tuple[uuid.UUID, str], address: PortAddress) -> None:
         """Wait until the port session ends, for example because its browser session or run ended."""
-        opened = WATCHER.open(Credential(visit=hash_cookie(cookie)))
+        opened = WATCHER.open(Credential(port_session=hash_cookie(cookie)))
         try:
-            while await self.passes.is_valid(cookie, port, address):
+            while await self.sessions.is_valid(cookie, port, address):
                 await opened.wait_for_change(RECHECK_SECONDS)
         finally:
             WATCHER.close(opened)

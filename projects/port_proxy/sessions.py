@@ -12,11 +12,11 @@ from django.db import connection
 from django.utils import timezone
 
 from projects.services.workloads.ports import (
-    InvalidVisit,
+    InvalidPortSession,
     PortAddress,
     PortClosed,
     redeem_link,
-    resolve_visit,
+    resolve_port_session,
 )
 
 CACHE_SECONDS = 1.0
@@ -28,21 +28,21 @@ Port = tuple[uuid.UUID, str]
 
 
 @dataclass
-class VisitCache:
+class PortSessionCache:
     monotonic: Callable[[], float] = time.monotonic
     _cache: dict[tuple[str, Port], tuple[float, PortAddress]] = field(default_factory=dict)
     _active: dict[Port, int] = field(default_factory=dict)
 
     async def address(self, cookie: str, port: Port) -> PortAddress:
-        """Return the pod address for a port session. Raises InvalidVisit or PortClosed."""
+        """Return the pod address for a port session. Raises InvalidPortSession or PortClosed."""
         if not cookie:
-            raise InvalidVisit
+            raise InvalidPortSession
         key = (hash_cookie(cookie), port)
         at, address = self._cache.get(key, (0.0, None))
         if address is not None and self.monotonic() - at < CACHE_SECONDS:
             return address
         self._cache.pop(key, None)
-        address = await query_in_thread(lambda: resolve_visit(cookie, *port, timezone.now()))
+        address = await query_in_thread(lambda: resolve_port_session(cookie, *port, timezone.now()))
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
         self._cache[key] = (self.monotonic(), address)
@@ -53,11 +53,11 @@ class VisitCache:
         self._cache.pop((hash_cookie(cookie), port), None)
         try:
             return await self.address(cookie, port) == address
-        except (InvalidVisit, PortClosed):
+        except (InvalidPortSession, PortClosed):
             return False
 
     async def exchange(self, secret: str, port: Port) -> str:
-        """Exchange a link's secret for a port session's secret. Raises InvalidVisit."""
+        """Exchange a link's secret for a port session's secret. Raises InvalidPortSession."""
         return await query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:

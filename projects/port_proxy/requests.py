@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 
+from projects.port_proxy.headers import Headers, find_header, response_headers_from_pod
+from projects.port_proxy.streams import request_host
 from projects.services.workloads.ports import PortAddress
-from projects.visits.headers import Headers, find_header, response_headers_from_pod
-from projects.visits.streams import request_host
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -12,8 +12,8 @@ from typing import Any
 import httpcore
 import httpx
 
+from projects.port_proxy.sessions import query_in_thread
 from projects.services.workloads.ports import PortAddress
-from projects.visits.passes import query_in_thread
 
 BLOCK = 64 * 1024
 TUNNEL_SUFFIX = ".tunnel.invalid"  # reserved by RFC 2606, so it is never the name of a host

@@ -23,7 +23,7 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """The pod. `heard` lists requests, newest last. `left` is set if a visitor disconnects early."""
+    """The pod. `heard` lists requests, newest last. `left` is set if a client disconnects early."""
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)

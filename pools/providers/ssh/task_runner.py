@@ -14,7 +14,7 @@ from pools.engine.ssh_hosts import Task
 from pools.providers.ssh.endpoint import SshError, SshErrorKind
 from pools.providers.ssh.scripts import HostFacts
 
-VISITS_MAX = 200  # maximum number of concurrent tasks; further tasks wait
+CONCURRENT_TASKS_MAX = 200  # maximum number of concurrent tasks; further tasks wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +27,34 @@ class Outcome:
     error: SshError | None = None
 
 
-class Visitor:
+class TaskRunner:
     """Running and completed tasks, by host key. Each host has at most one."""
 
     def __init__(self) -> None:
-        self._visits: dict[int, tuple[Task, Future[Any]]] = {}
+        self._tasks: dict[int, tuple[Task, Future[Any]]] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots: asyncio.Semaphore | None = None
 
-    def start(self, host: int, task: Task, visit: Coroutine[Any, Any, Any]) -> None:
+    def start(self, host: int, task: Task, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Start a task, unless the host already has one whose outcome has not been collected."""
         with self._lock:
-            if host in self._visits:
-                visit.close()
+            if host in self._tasks:
+                coroutine.close()
                 return
-            future = asyncio.run_coroutine_threadsafe(self._run(visit), self._running_loop())
-            self._visits[host] = task, future
+            future = asyncio.run_coroutine_threadsafe(self._run(coroutine), self._running_loop())
+            self._tasks[host] = task, future
 
     def hosts(self) -> frozenset[int]:
         with self._lock:
-            return frozenset(self._visits)
+            return frozenset(self._tasks)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
         """Return and remove the completed tasks of these hosts."""
         with self._lock:
-            ended = [host for host in hosts if host in self._visits and self._visits[host][1].done()]
-            visits = {host: self._visits.pop(host) for host in ended}
-        return {host: _outcome(task, future) for host, (task, future) in visits.items()}
+            ended = [host for host in hosts if host in self._tasks and self._tasks[host][1].done()]
+            tasks = {host: self._tasks.pop(host) for host in ended}
+        return {host: _outcome(task, future) for host, (task, future) in tasks.items()}
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -62,11 +62,11 @@ class Visitor:
             threading.Thread(target=self._loop.run_forever, name="ssh-hosts", daemon=True).start()
         return self._loop
 
-    async def _run(self, visit: Coroutine[Any, Any, Any]) -> Any:
+    async def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         if self._slots is None:
-            self._slots = asyncio.Semaphore(VISITS_MAX)
+            self._slots = asyncio.Semaphore(CONCURRENT_TASKS_MAX)
         async with self._slots:
-            return await visit
+            return await coroutine
 
 
 def _outcome(task: Task, future: "Future[Any]") -> Outcome:

@@ -9,9 +9,9 @@ from berth.core.errors import Conflict
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Workload
+from projects.port_proxy.origins import Origins, parse_origins
+from projects.port_proxy.proxy import OPEN_PREFIX
 from projects.services.workloads.ports import issue_link
-from projects.visits.origins import Origins, parse_origins
-from projects.visits.proxy import OPEN_PREFIX
 
 PORTS_UNAVAILABLE = (
     "Workload ports are not available on this installation. Ask its operator to set BERTH_APPS_ORIGIN."

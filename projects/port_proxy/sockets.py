@@ -8,10 +8,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
+from projects.port_proxy.headers import Headers, find_header, handshake_headers_for_pod
+from projects.port_proxy.requests import NoResponse, Receive, Scope, Send
+from projects.port_proxy.streams import OpenPort, connect_through
 from projects.services.workloads.ports import PortAddress
-from projects.visits.headers import Headers, find_header, handshake_headers_for_pod
-from projects.visits.requests import NoResponse, Receive, Scope, Send
-from projects.visits.streams import OpenPort, connect_through
 
 CONNECT_SECONDS = 5.0
 MAX_MESSAGE = 16 * 2**20

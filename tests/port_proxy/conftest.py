@@ -13,17 +13,17 @@ from django.utils import timezone
 from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.models import Pod as PodRow
+from projects.port_proxy.origins import Origins
+from projects.port_proxy.proxy import OPEN_PREFIX, PortProxy
+from projects.port_proxy.sessions import PortSessionCache
 from projects.services.workloads import ports
-from projects.visits.origins import Origins
-from projects.visits.passes import VisitCache
-from projects.visits.proxy import OPEN_PREFIX, PortProxy
 from tests import factories as make
 from tests.cast import Cast, make_cast
-from tests.visits.pod import Pod, serve_all
+from tests.port_proxy.pod import Pod, serve_all
 
 
 @dataclass
-class VisitSetup:
+class PortSetup:
     """A running interactive workload behind the port proxy, which serves all host names on `port`."""
 
     cast: Cast
@@ -32,7 +32,7 @@ class VisitSetup:
     server: Pod
     origins: Origins
     port: int
-    passes: VisitCache
+    sessions: PortSessionCache
 
     @property
     def origin(self) -> str:
@@ -56,7 +56,7 @@ class VisitSetup:
         """Redeem a new link and return the cookie's value."""
         return ports.redeem_link(self.link(actor), self.workload.pk, "lab", timezone.now())
 
-    def visit(self, actor: Actor | None = None) -> str:
+    def open_session(self, actor: Actor | None = None) -> str:
         """Open a new link over HTTP and return the cookie."""
         answer = self.ask(OPEN_PREFIX + self.link(actor))
         assert answer.status_code == 303, answer.text
@@ -64,9 +64,9 @@ class VisitSetup:
 
 
 @pytest.fixture(params=["direct", "api_server"])
-def visit_setup(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[VisitSetup]:
+def port_setup(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[PortSetup]:
     """Run a pod, which the proxy reaches directly or through the API server of its cluster."""
-    cast, server, passes = make_cast(), Pod(), VisitCache()
+    cast, server, sessions = make_cast(), Pod(), PortSessionCache()
     workload, pod = running(cast)
     if request.param == "api_server":
         cast.pool.provider, cast.pool.provider_settings = "kubernetes", {"ports": "api_server"}
@@ -78,23 +78,23 @@ def visit_setup(request: pytest.FixtureRequest, transactional_db: None) -> Itera
 
     hosts = Origins("http", ".localhost", 80)
     proxy = PortProxy(
-        _berth, hosts, reserved_cookies=("sessionid", "csrftoken"), passes=passes, open_port=open_port
+        _berth, hosts, reserved_cookies=("sessionid", "csrftoken"), sessions=sessions, open_port=open_port
     )
     with serve_all(server, proxy) as (inner, outer):
         pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
         pod.save()
         proxy.origins = hosts = Origins("http", ".localhost", outer)
-        yield VisitSetup(cast, workload, pod, server, hosts, outer, passes)
+        yield PortSetup(cast, workload, pod, server, hosts, outer, sessions)
 
 
 @pytest.fixture
-def offline_setup(db: None) -> VisitSetup:
+def offline_setup(db: None) -> PortSetup:
     """Return a setup that consists only of database rows, without a running server."""
     cast = make_cast()
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
     pod.save()
-    return VisitSetup(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, VisitCache())
+    return PortSetup(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, PortSessionCache())
 
 
 def running(cast: Cast) -> tuple[Workload, PodRow]:

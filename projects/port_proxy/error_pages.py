@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from html import escape
 
-from projects.visits.requests import Send
+from projects.port_proxy.requests import Send
 
 PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
