@@ -156,8 +156,9 @@ def _exceeded_non_preemptible_quotas(
             bound = account.non_preemptible_quota
             numbers = _bound_numbers(account, account.non_preemptible, bound, kind, requested)
             yield reason, numbers if account.group is None else _quota_of_group(account.group, numbers, kind)
-        elif account is project and project.quota_hold is not None:
-            held = project.quota_hold.exceeded_by(gang, requested)
+        elif account is project and project.quota_holds:
+            exceeded = (hold.exceeded_by(gang, requested) for hold in project.quota_holds)
+            held = next((numbers for numbers in exceeded if numbers is not None), None)
             if held is not None:
                 yield Reason.NON_PREEMPTIBLE_OVER_QUOTA, held
 

@@ -89,7 +89,7 @@ class QueueAccount:
         "pending_request",
         "queue",
         "quota",
-        "quota_hold",
+        "quota_holds",
         "rank",
         "relative_usage",
         "requested",
@@ -124,7 +124,7 @@ class QueueAccount:
         # max(quota, share): other queues cannot reclaim resources below this amount
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
-        self.quota_hold: QuotaHold | None = None  # this cycle's hold for a pending workload of the project
+        self.quota_holds: tuple[QuotaHold, ...] = ()  # this cycle's holds for the project's workloads
         self.version = 0  # incremented whenever the allocation changes
         # cache shared by siblings, cleared when an allocation changes
         self.sibling_cache: dict[Hashable, Any] = {}

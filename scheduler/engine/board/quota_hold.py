@@ -19,7 +19,11 @@ from scheduler.engine.plan import Numbers
 
 
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Hold the quota of each project with a non-preemptible gang that has been blocked long enough."""
+    """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
+
+    If the first such gang waits only for nodes, the quota is also held for the first gang that does not fit
+    in it.
+    """
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
         gang = group.gangs[group.at]
@@ -27,8 +31,9 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
             waiting.setdefault(gang.account, []).append(gang)
     for account in board.ledger.accounts.values():
         gangs = sorted(waiting.get(account, ()), key=gang_sort_key)
-        holds = (QuotaHold(board, gang) for gang in gangs)
-        account.quota_hold = next((hold for hold in holds if hold.is_needed()), None)
+        holds = [hold for gang in gangs if (hold := QuotaHold(board, gang)).fits_alone()]
+        too_large = [hold for hold in holds[1:] if not hold.fits_now() and hold.is_needed()]
+        account.quota_holds = (*holds[:1], *too_large[:1])
 
 
 class Release(NamedTuple):
@@ -48,25 +53,37 @@ class QuotaHold:
     board: Board
     gang: Gang
 
-    def is_needed(self) -> bool:
-        """Return whether the gang does not fit in the quota now, but will after other gangs have ended.
-
-        Quota that counts in several pools is not held.
-        """
+    def fits_alone(self) -> bool:
+        """Return whether the gang fits in the whole quota. Quota that counts in several pools is not held."""
         account, requested = self.gang.account, self.gang.requested
-        return (
-            account.group is None
-            and not fits_within(account.non_preemptible, account.non_preemptible_quota, requested)
-            and all(fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path)
-            and self._release() is not None
+        return account.group is None and all(
+            fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path
         )
+
+    def fits_now(self) -> bool:
+        """Return whether the gang fits in the unused quota."""
+        account = self.gang.account
+        return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
+
+    def is_needed(self) -> bool:
+        """Return whether the gang waits for quota that other gangs will release, or for nodes that are held.
+
+        Without held quota, gangs of lower priority that fit on other nodes could start, and the gang would no
+        longer fit in the quota once its nodes are free.
+        """
+        if self.gang.has_pods:
+            return False
+        if self.fits_now():
+            nodes = self.board.cycle.backfill_hold
+            return nodes is not None and nodes.name == self.gang.name
+        return self._release() is not None
 
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return the numbers of the first held resource that a gang of lower priority would use, or None.
 
         The gang may use held quota if it declares that it ends before the quota is needed.
         """
-        if gang.workload.priority >= self.gang.workload.priority:
+        if gang.workload.priority >= self.gang.workload.priority or not self.is_needed():
             return None
         release, end = self._release(), declared_end(gang, self.board.now)
         if release is None or (end is not None and release.until is not None and end <= release.until):
@@ -102,10 +119,15 @@ class QuotaHold:
 
 
 def _next_release(board: Board, gang: Gang) -> Release | None:
-    """Return the release, assuming that gangs end in the order of their declared ends, then their starts."""
+    """Return the release, assuming that gangs end in the order of their declared ends, then their starts.
+
+    Nothing has to be released for a gang that waits only for nodes.
+    """
     account, now = gang.account, board.now
-    gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
     used, amounts = list(account.non_preemptible), [0, 0, 0]
+    if fits_within(used, account.non_preemptible_quota, gang.requested):
+        return Release(None, amounts)
+    gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
     for ending in sorted(filter(may_end, gangs), key=lambda other: _end_key(other, now)):
         for part in ending.parts:
             for kind in KINDS:
