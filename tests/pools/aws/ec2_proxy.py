@@ -81,7 +81,8 @@ class Ec2Proxy:
     def living(self) -> set[str]:
         """Return the IDs of launched machines that cost money now, read directly from moto."""
         launched = {instance_id for ids in self.launched.values() for instance_id in ids}
-        body = {"Action": "DescribeInstances", "Version": VERSION}
+        # By default, moto lists only the first 100 launches, of all tests in this process.
+        body = {"Action": "DescribeInstances", "Version": VERSION, "MaxResults": "100000"}
         return _alive(self._forward({}, body).text) & launched
 
     # --- handlers
