@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.visits.pod import Pod, served
 
 from projects.models import Phase, Workload
 from tests import factories as make
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import reader
+from tests.port_proxy.pod import Pod, served
 
 ATTACK = """async (berth) => {
   const results = [];
