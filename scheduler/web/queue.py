@@ -24,13 +24,15 @@ from pools.models.node import PENDING
 from projects.access import visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
-from projects.known_words import REASONS
+from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.selectors import workload_count
+from projects.web.workloads.filters import reason_condition
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
 from scheduler.reports.queues.order_in_words import order_in_words
+from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
     NOT_EVALUATED,
     count_unschedulable,
@@ -119,7 +121,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             )
         rows = queued_workloads(request.actor, pool).filter(matching)
         if filters["reason"]:
-            rows = rows.filter(reason=filters["reason"])
+            rows = rows.filter(reason_condition(filters["reason"]))
         listing = list_query(
             request,
             columns,
@@ -133,7 +135,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     unknown = (
         unknown_pool(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
         unknown_project(request.actor, filters["project"]),
-        unknown_word("reason", filters["reason"], REASONS),
+        unknown_word("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
     length = queue_length(pool) if pools else None
@@ -209,18 +211,18 @@ def _pool_groups(
 
 
 def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:
+    by_pool, projects, own = Counter[str](), set(), 0
     owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
-    groups = owned.values_list("queue_pool", "reason", "project__name").annotate(n=workload_count())
-    reasons, by_pool, projects, own = Counter[str](), Counter[str](), set(), 0
-    for name, reason, project, count in groups:
-        if pool is None or name == pool.name:
-            reasons[reason] += count
-            projects.add(project)
-    for name, is_own, count in owned.values_list("queue_pool", "is_own").annotate(n=workload_count()):
+    groups = owned.values_list("queue_pool", "project__name", "is_own").annotate(n=workload_count())
+    for name, project, is_own, count in groups:
         by_pool[name] += count
-        own += count if is_own and (pool is None or name == pool.name) else 0
+        if pool is None or name == pool.name:
+            projects.add(project)
+            own += count if is_own else 0
+    in_pool = rows if pool is None else rows.filter(queue_pool=pool.name)
+    reasons = count_by_reason(in_pool).by_reason
     queued = by_pool.total() if pool is None else by_pool[pool.name]
-    return _Choices(reasons.most_common(), sorted(projects), by_pool, queued, own, by_pool.total())
+    return _Choices(reasons, sorted(projects), by_pool, queued, own, by_pool.total())
 
 
 @dataclass(frozen=True, slots=True)

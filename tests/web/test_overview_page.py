@@ -245,7 +245,7 @@ def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     assert rows == ["queued", "running", "alone", "ended"]
     assert answer.context["mine"][0].position == 7
     text = re.sub(r"<[^>]+>", " ", answer.content.decode())
-    assert re.search(r"running\s+vision · 4 tasks\s+Active\s+1 running, 3 pending\s+1\s", text)
+    assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running, 3 pending\s+1\s", text)
     assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
     assert sign_in("carol").get("/").context["mine"] == []
 
@@ -334,10 +334,27 @@ def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: Si
     arrays.submit(actor=cast.dave, document=document)
     Workload.objects.filter(array__isnull=False, held=False).update(phase="running")
     client = sign_in("dave")
-    assert figure(client, "Pending")[1].split()[0] == "2"
+    assert figure(client, "Pending")[1].split() == ["1", "and", "part", "of", "1", "array"]
     reasons = client.get("/").context["reasons"]
     assert [(reason.is_held, reason.count) for reason in reasons] == [(False, 1), (True, 1)]
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
+
+
+def test_reserved_workloads_have_a_reason_of_their_own(cast: Cast, sign_in: SignIn) -> None:
+    for name, phase in (("waits", "pending"), ("starts-soon", "reserved")):
+        values: Any = {"phase": phase, "reason": "WaitingForScaleUp", "pools": [cast.pool.name]}
+        make.workload(cast.vision, name, **values)
+    client = sign_in("dave")
+    page = client.get("/")
+    assert {each.reason: each.count for each in page.context["reasons"]} == {
+        "WaitingForScaleUp": 1, "Reserved": 1,
+    }  # fmt: skip
+    for reason, name in (("WaitingForScaleUp", "waits"), ("Reserved", "starts-soon")):
+        assert f'href="/workloads?reason={reason}"' in page.content.decode()
+        rows = client.get("/workloads", {"reason": reason}).context["slice"].rows
+        assert [row.name for row in rows] == [name]
+        assert (reason, 1) in client.get("/queue").context["reasons"]
+        assert [row[0].name for row in client.get("/queue", {"reason": reason}).context["rows"]] == [name]
 
 
 def test_pools_with_many_devices_are_shown_as_bars(

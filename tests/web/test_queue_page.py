@@ -186,7 +186,7 @@ def test_equal_tasks_of_an_array_share_one_line(cast: Cast, sign_in: SignIn) -> 
     assert "2\N{EN DASH}11 10 more tasks for the same reason: sweep-1 to sweep-10" in text
     assert f'href="/arrays/{array.pk}?state=pending">10 more tasks' in page
     assert "2 workloads (13 counting array tasks) in the queue of pool local" in text
-    assert answer.context["reasons"] == [("ProjectLimit", 2), ("Backoff", 1)], "an array counts once"
+    assert answer.context["reasons"] == [("ProjectLimit", 2)], "an array counts once"
     assert answer.context["queued"] == 2
     assert "sweep-7</a>" in client.get(f"{ADDRESS}&search=sweep").content.decode()
     assert "sweep-7</a>" in client.get(f"{ADDRESS}&sort=name").content.decode()

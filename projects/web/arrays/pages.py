@@ -23,7 +23,6 @@ from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may, require
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
-from projects.models.workloads import LIVE_PHASES
 from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
 from projects.services import arrays
@@ -33,12 +32,12 @@ from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import fold_tasks
 from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 
-CURRENT = "current"  # running and queued tasks, except tasks that wait for earlier tasks
-CURRENT_PHASES = LIVE_PHASES
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
+SQUARE_KINDS = ("completed", "running", "failed", "pending", "reserved", "held", "suspended", "cancelled")
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {
     "Task": "name", "Index": "array_index", "State": "phase", "Reason": "reason", "Status": "message",
@@ -53,7 +52,7 @@ class Square:
     """A task in the grid of all tasks."""
 
     pk: uuid.UUID
-    kind: str  # the phase, or "held" if the task waits for earlier tasks
+    kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
     title: str
 
 
@@ -126,10 +125,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     state = request.GET.get("state", "")
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
-        state = CURRENT if tabs[0][2] and not is_export else "all"
-    if state == CURRENT:
-        tasks = tasks.filter(phase__in=CURRENT_PHASES, held=False)
-    elif state == Phase.FAILED:
+        state = "live" if tabs[0][2] and not is_export else "all"
+    if state == Phase.FAILED:
         tasks = tasks.filter(phase=Phase.FAILED)
     elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
@@ -143,8 +140,10 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         default="index",
         cursor=request.GET.get("cursor", ""),
     )
+    activity = load_activity(row_slice.rows)
     for task in row_slice.rows:
         cast("Any", task).runtime = run_seconds(task)
+        cast("Any", task).activity = activity.get(task.pk, "")
     # Tasks with parameters are never equal.
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
     show_all = request.GET.get("rows") == "all"
@@ -152,11 +151,13 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     fold_tasks(row_slice.rows, fold=is_in_order and not has_parameters and not show_all)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     changes = _possible_changes(request, array)
+    squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
     context = {
         "array": array,
         "progress": progress,
         "states": tabs,
-        "squares": _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else [],
+        "squares": squares,
+        "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "state": state,
         "slice": row_slice,
         "sort": row_slice.sort,
@@ -271,16 +272,19 @@ def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: P
     for pk, name, index, phase, held in rows:
         values = "".join(f", {key}={value}" for key, value in parameters.get(index or 0, {}).items())
         state = "waiting for earlier tasks" if held else phase
-        squares.append(Square(pk, "held" if held else phase, f"{name}: {state}{values}"))
+        kind = "held" if held else "running" if phase in STATES["running"][1] else phase
+        squares.append(Square(pk, kind, f"{name}: {state}{values}"))
     return squares
 
 
 def _state_tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
-    """Return each state's name, title and number of tasks. Held tasks count as pending."""
+    """Return each state's name, title and number of tasks. Held tasks count as pending.
+
+    Failed tasks are part of the ended ones.
+    """
     counts = progress.counts
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
-    current = sum(asdict(counts).get(phase, 0) for phase in CURRENT_PHASES)
-    tabs = [(CURRENT, "Current", current)] + [
+    tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
         for word, (title, phases) in STATES.items()
     ]

@@ -8,7 +8,7 @@ from django.db.models import Count
 
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
-from projects.models import Phase, Workload, WorkloadArray
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
@@ -23,7 +23,21 @@ class ArrayProgress:
 
     counts: TaskCounts
     bar: Bar
+    outcome: str  # state of the array
     unschedulable: int = 0  # number of queued tasks that can never start
+
+    @property
+    def state(self) -> str:
+        """State in lists: the outcome of an ended array, and otherwise what its tasks do."""
+        if self.outcome != ArrayState.ACTIVE:
+            return self.outcome
+        if self.is_unschedulable:
+            return "unschedulable"
+        if self.running:
+            return str(Phase.RUNNING)
+        if self.pending:
+            return str(Phase.PENDING)
+        return str(Phase.SUSPENDED) if self.counts.suspended else self.outcome
 
     @property
     def is_unschedulable(self) -> bool:
@@ -57,10 +71,11 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
     pending = [pk for pk, each in counts.items() if each.pending]
     rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)
     impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
-    return {pk: _progress(each, impossible.get(pk, 0)) for pk, each in counts.items()}
+    outcomes = {array.pk: array.state for array in arrays}
+    return {pk: _progress(each, outcomes[pk], impossible.get(pk, 0)) for pk, each in counts.items()}
 
 
-def _progress(counts: TaskCounts, unschedulable: int) -> ArrayProgress:
+def _progress(counts: TaskCounts, outcome: str, unschedulable: int) -> ArrayProgress:
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
     parts = [
@@ -70,4 +85,4 @@ def _progress(counts: TaskCounts, unschedulable: int) -> ArrayProgress:
         (running, "running"),
         (counts.pending + counts.reserved, "requested"),
     ]
-    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), unschedulable)
+    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), outcome, unschedulable)

@@ -14,8 +14,8 @@ from berth.core.problems import Problem
 from berth.db.known_names import Names, unknown_word
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
-from projects.known_words import REASONS
-from projects.models import Phase, Workload, WorkloadKind
+from projects.known_words import REASONS, RESERVED
+from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
@@ -96,12 +96,20 @@ def parse_filters(query: QueryDict) -> Filters:
     )
 
 
-def filter_workloads(actor: Actor, filters: Filters, *, any_state: bool = False) -> QuerySet[Workload]:
+def filter_workloads(
+    actor: Actor, filters: Filters, *, any_state: bool = False, each_task: bool = False
+) -> QuerySet[Workload]:
+    """Return the workloads that match the filters.
+
+    The tasks of an array have the state of the array or, if `each_task` is set, their own.
+    """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
-        rows = rows.filter(_state_condition(filters.state))
-    exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind, "reason": filters.reason}
+        rows = rows.filter((_phase_condition if each_task else state_condition)(filters.state))
+    exact: dict[str, Any] = {"project__name": filters.project, "kind": filters.kind}
     rows = rows.filter(**{column: value for column, value in exact.items() if value})
+    if filters.reason:
+        rows = rows.filter(reason_condition(filters.reason))
     if filters.pool:
         rows = rows.filter(pools__contains=[filters.pool])
     if filters.mine:
@@ -117,7 +125,7 @@ def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
     return [
         unknown_project(actor, filters.project),
         unknown_pool(actor, filters.pool),
-        unknown_word("reason", filters.reason, REASONS, Names(workloads(actor), "reason")),
+        unknown_word("reason", filters.reason, (*REASONS, RESERVED), Names(workloads(actor), "reason")),
     ]
 
 
@@ -130,14 +138,16 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
-    An array counts once for each state that any of its tasks is in. Unschedulable is left out if it is empty.
+    Each workload or array has one state: pending, running and suspended ones add up to the live ones, and
+    live and ended ones to all. Unschedulable ones are part of the pending ones, and left out if there are
+    none.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():
         titles[word] = title
         if word == "pending":
             titles[UNSCHEDULABLE] = "Unschedulable"
-    counts = {word: workload_count(_state_condition(word)) for word in titles}
+    counts = {word: workload_count(state_condition(word)) for word in titles}
     by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
     return [
         (word, title, by_state[word])
@@ -146,10 +156,46 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
     ]
 
 
-def _state_condition(state: str) -> Q:
+def state_condition(state: str) -> Q:
+    """Return a condition for workloads in a state, and for all tasks of arrays in this state.
+
+    An active array is running if any of its tasks is, otherwise pending if any of its tasks is.
+    """
+    if state == "all":
+        return Q()
     if state == UNSCHEDULABLE:
         return Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON)
+    of_arrays = Q(array__isnull=False)
+    if state == "ended":
+        of_arrays &= ~Q(array__state=ArrayState.ACTIVE)
+    else:
+        of_arrays &= Q(array__state=ArrayState.ACTIVE)
+    if state in ("pending", "suspended"):
+        of_arrays &= ~Q(array__in=_arrays_with("running"))
+    if state == "suspended":
+        of_arrays &= ~Q(array__in=_arrays_with("pending"))
+    if state in ("pending", "running"):
+        of_arrays &= Q(array__in=_arrays_with(state))
+    return Q(_phase_condition(state), array__isnull=True) | of_arrays
+
+
+def _phase_condition(state: str) -> Q:
+    if state == UNSCHEDULABLE:
+        return state_condition(state)
     return Q(phase__in=STATES[state][1])
+
+
+def _arrays_with(state: str) -> QuerySet[Workload, Any]:
+    """Return the IDs of the arrays with tasks in a state, as a subquery."""
+    tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
+    return tasks.order_by().values("array")
+
+
+def reason_condition(reason: str) -> Q:
+    """Return a condition for a reason. A reserved workload keeps the reason that it was pending for."""
+    if reason == RESERVED:
+        return Q(phase=Phase.RESERVED)
+    return Q(reason=reason) & ~Q(phase=Phase.RESERVED)
 
 
 def _search_condition(words: str) -> Q:

@@ -119,9 +119,9 @@ PENDING_STEPS: Mapping[str, Step] = {
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     filters = parse_filters(request.GET)
-    rows = filter_workloads(request.actor, filters)
     if request.GET.get("format") == "csv":
-        return _as_csv(request, rows)
+        return _as_csv(request, filter_workloads(request.actor, filters, each_task=True))
+    rows = filter_workloads(request.actor, filters)
     row_slice = load_slice(
         one_row_per_array(rows).select_related("array"),
         SORTS,

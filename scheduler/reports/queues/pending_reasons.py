@@ -1,17 +1,18 @@
 """Counts of pending workloads by reason."""
 
+from collections import Counter
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Min, QuerySet
 
-from projects.models import Workload
+from projects.known_words import RESERVED
+from projects.models import Phase, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCounts:
-    """Numbers of pending workloads. An array counts as one workload, once for each reason of its tasks."""
+    """Numbers of pending workloads. An array counts once, with the reason of its first queued task."""
 
     total: int
     by_reason: list[tuple[str, int]]  # most frequent first
@@ -19,24 +20,18 @@ class PendingCounts:
 
 
 def count_by_reason(rows: QuerySet[Workload]) -> PendingCounts:
-    groups = (
-        rows.order_by()
-        .values_list("reason", "held")
-        .annotate(
-            n=Count("pk", filter=Q(array__isnull=True)),
-            arrays=ArrayAgg("array", filter=Q(array__isnull=False), distinct=True, default=[]),
-        )
-    )
-    single, queued_arrays, held_arrays, reasons = 0, set[UUID](), set[UUID](), list[tuple[str, int]]()
-    for reason, held, count, array_ids in groups:
-        single += count
-        if held:
-            held_arrays |= set(array_ids)
+    groups = rows.order_by().values_list("array", "phase", "reason", "held")
+    reasons, firsts = Counter[str](), dict[UUID, tuple[bool, int, str]]()
+    for array, phase, reason, held, count, index in groups.annotate(n=Count("pk"), at=Min("array_index")):
+        shown = RESERVED if phase == Phase.RESERVED else reason
+        if array is None:
+            reasons[shown] += count
         else:
-            queued_arrays |= set(array_ids)
-            reasons.append((reason, count + len(array_ids)))
+            first = held, index or 0, shown
+            firsts[array] = min(first, firsts.get(array, first))
+    reasons.update(reason for held, _, reason in firsts.values() if not held)
     return PendingCounts(
-        single + len(queued_arrays | held_arrays),
-        sorted(reasons, key=lambda pair: (-pair[1], pair[0])),
-        len(held_arrays - queued_arrays),
+        reasons.total() + (held_arrays := sum(held for held, _, _ in firsts.values())),
+        sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])),
+        held_arrays,
     )

@@ -52,11 +52,15 @@ def figure(client: Client, title: str) -> tuple[str, str]:
 def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: Cast, pending: None) -> None:
     make.workload(cast.vision, "earlier", phase="completed", first_started_at=make.ago(hours=1))
     client = sign_in("alice")
-    assert figure(client, "Pending") == ("3", "and 20 held array tasks")
+    assert figure(client, "Pending") == ("3", "workloads")
     states = client.get("/workloads?state=pending").context["states"]
     assert ("pending", "Pending", 3) in states
     messages = [finding.finding for finding in diagnose_pool(cast.pool, timezone.now())]
     assert any(message.startswith("3 workloads are pending: ") for message in messages)
+    Workload.objects.filter(array_index=0).update(phase="running")
+    assert figure(client, "Running")[0] == "1" and figure(client, "Pending") == ("2", "and part of 1 array")
+    reasons = client.get("/").context["reasons"]
+    assert sum(reason.count for reason in reasons) == 3, "the pending ones and the array with pending tasks"
 
 
 @pytest.mark.heavy

@@ -61,17 +61,38 @@ def test_list_shows_an_array_as_one_row_with_its_progress(
     assert "1 running, 116 pending, 2 failed" in page
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("state", "count"), [("live", 2), ("pending", 2), ("running", 1), ("ended", 1), ("all", 2)]
-)
-def test_state_tabs_count_an_array_once(
-    sweep: WorkloadArray, cast: Cast, sign_in: SignIn, state: str, count: int
+def test_each_array_is_counted_and_listed_in_one_state(
+    sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     make.workload(cast.vision, "alone")
-    page = sign_in("erin").get("/workloads", {"state": state})
-    assert {word: number for word, _, number in page.context["states"]}[state] == count
-    assert len(page.context["slice"].rows) == count
+    states = ("running", "pending", "suspended", "completed")
+    for state in states[1:]:
+        document = {**training(state, array={"tasks": 2}), "project": "vision"}
+        array = arrays.submit(actor=cast.dave, document=document).array
+        ended = make.ago() if state == "completed" else None
+        Workload.objects.filter(array=array).update(phase=state, ended_at=ended)
+    WorkloadArray.objects.filter(name="completed").update(state="completed", ended_at=make.ago())
+    expected = {
+        "live": ["alone", "pending", "suspended", "sweep"], "pending": ["alone", "pending"],
+        "running": ["sweep"], "suspended": ["suspended"], "ended": ["completed"],
+        "all": ["alone", "completed", "pending", "suspended", "sweep"],
+    }  # fmt: skip
+    client = sign_in("erin")
+    for state, names in expected.items():
+        page = client.get("/workloads", {"state": state})
+        rows = page.context["slice"].rows
+        assert sorted(row.array.name if row.array else row.name for row in rows) == names, state
+        counts = {word: number for word, _, number in page.context["states"]}
+        assert counts == {word: len(each) for word, each in expected.items()}
+        if state in states:
+            assert {row.progress.state for row in rows if row.array} == {state}
+
+
+def test_exported_tasks_of_a_running_array_are_the_running_ones(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    answer = sign_in("erin").get("/workloads?format=csv&state=running")
+    assert [line.split(b",")[0] for line in streamed(answer).splitlines()[1:]] == [b"sweep-3"]
 
 
 @pytest.mark.heavy
@@ -109,15 +130,20 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
-@pytest.mark.heavy
-def test_array_page_lists_running_and_queued_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_array_page_lists_live_tasks_first_and_counts_each_once(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
-    assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5]
+    tabs = {"Live": 117, "Pending": 116, "Running": 1, "Ended": 3, "All": 120}
+    shown = re.findall(r'id="state-[^>]*>(\w+) <span class="faint">(\d+)<', page)
+    assert {title: int(count) for title, count in shown} == tabs and "including 2 failed" in page
+    assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5, 6]
+    assert "1 more task" not in page and "43 more tasks" in page
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     assert [n for n in range(9) if f"sweep-{n}<" in failed] == [1, 2]
     Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))
-    assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is current"
+    assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is live"
 
 
 def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray, sign_in: SignIn) -> None:

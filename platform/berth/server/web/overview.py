@@ -33,7 +33,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
-from projects.web.workloads.filters import STATES
+from projects.web.workloads.filters import state_condition
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -313,14 +313,18 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 
 
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
-    """Return the number of workloads by state, as in the workload list, and of array tasks that are held."""
+    """Return the number of workloads by state, as in the workload list.
+
+    `partly_pending` is the number of running arrays with tasks that are pending.
+    """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
-    counts = {state: workload_count(Q(phase__in=STATES[state][1])) for state in COUNTED_STATES}
-    return rows.aggregate(**counts, held_tasks=Count("pk", filter=Q(held=True)))
+    counts = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
+    in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
+    return rows.aggregate(**counts, partly_pending=Count("array", filter=in_part, distinct=True))
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the reasons of queued workloads, including those with reservations, most frequent first.
+    """Return the reasons of pending workloads and of running arrays with pending tasks, most frequent first.
 
     Arrays whose pending tasks all wait for earlier ones have no reason. They come last.
     """
