@@ -189,7 +189,7 @@ def test_decision_page_explains_the_decision_in_sentences(
     assert decided in text
     assert "<strong>Why:</strong> Uses the quota of ads." in text
     first, second = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)[0].split("</tr>")[:2]
-    assert "worker 0 to 1" in first and "Stop" in first, "one row for the pods of a workload on one node"
+    assert "worker 0, 1" in first and "Stop" in first, "one row for the pods of a workload on one node"
     assert "worker 0<" in second and "Reserve" in second
     assert f"/evictions/{reclaim.pk}" in text
 
@@ -202,7 +202,7 @@ def test_decision_page_explains_the_decision_in_sentences(
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0 to 1"), ([0, 1, 2, 3, 6], "0 to 3, 6")]
+    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0, 1"), ([0, 1, 2, 3, 6], "0 to 3, 6")]
 )
 def test_ranges_of_pods_and_devices_are_short(numbers: list[int], text: str) -> None:
     assert format_ranges(numbers) == text

@@ -189,6 +189,18 @@ def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in: Sig
     assert "every 15s" not in text
 
 
+def test_charts_of_idle_processes_stay_low_and_show_no_allocation(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
+    Allocation.objects.update(cpu_milli=0, memory_mib=0)
+    make.past_utilization(pod, make.ago(minutes=3), cpu=1, memory=2)
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
+    assert "CPU: up to 0.00 cores used" in text
+    heights = re.search(r'<path class="used" d="([^"]+)"', text)
+    assert heights and min(int(y) for y in re.findall(r"[ML ]\d+ (\d+)", heights[1])) >= HEIGHT * 0.95
+    assert "allocated</span>" not in text.partition("<details")[0]
+
+
 def filled_ranges(text: str, kind: str) -> list[int]:
     """Return the axis ranges (0 to 1000) in which the chart's first path of this kind is above zero."""
     path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)

@@ -56,16 +56,21 @@ def format_number(number: float) -> str:
 
 
 def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
-    """Return the sorted numbers as single numbers and ranges, such as "0 to 3" and "6"."""
-    ranges: list[tuple[int, int]] = []
+    """Return the sorted numbers as single numbers and ranges of at least three, such as "0 to 3" and "6"."""
+    ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if ranges and ranges[-1][1] + 1 == number:
-            ranges[-1] = (ranges[-1][0], number)
+        if ranges and ranges[-1][-1] + 1 == number:
+            ranges[-1].append(number)
         else:
-            ranges.append((number, number))
+            ranges.append([number])
     return [
-        f"{prefix}{first}" if first == last else f"{prefix}{first} to {prefix}{last}"
-        for first, last in ranges
+        text
+        for each in ranges
+        for text in (
+            [f"{prefix}{number}" for number in each]
+            if len(each) < 3
+            else [f"{prefix}{each[0]} to {prefix}{each[-1]}"]
+        )
     ]
 
 

@@ -3,8 +3,9 @@
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Count
+from django.db.models import Count, Min
 
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
@@ -24,6 +25,7 @@ class ArrayProgress:
     counts: TaskCounts
     bar: Bar
     outcome: str  # state of the array
+    since: datetime  # submission, or the first start of a task if any task is running
     unschedulable: int = 0  # number of queued tasks that can never start
 
     @property
@@ -66,16 +68,28 @@ class ArrayProgress:
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array by array ID, using at most two queries."""
+    """Return the progress of each array by array ID, using at most three queries."""
     counts = count_tasks_by_array(arrays) if arrays else {}
     pending = [pk for pk, each in counts.items() if each.pending]
     rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)
     impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
-    outcomes = {array.pk: array.state for array in arrays}
-    return {pk: _progress(each, outcomes[pk], impossible.get(pk, 0)) for pk, each in counts.items()}
+    starts = _first_starts([pk for pk, each in counts.items() if each.running])
+    return {
+        array.pk: _progress(
+            array, counts[array.pk], starts.get(array.pk, array.submitted_at), impossible.get(array.pk, 0)
+        )
+        for array in arrays
+    }
 
 
-def _progress(counts: TaskCounts, outcome: str, unschedulable: int) -> ArrayProgress:
+def _first_starts(running: Collection[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+    if not running:
+        return {}
+    tasks = Workload.objects.filter(array__in=running, first_started_at__isnull=False).order_by()
+    return dict(tasks.values_list("array").annotate(Min("first_started_at")))
+
+
+def _progress(array: WorkloadArray, counts: TaskCounts, since: datetime, unschedulable: int) -> ArrayProgress:
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
     parts = [
@@ -85,4 +99,4 @@ def _progress(counts: TaskCounts, outcome: str, unschedulable: int) -> ArrayProg
         (running, "running"),
         (counts.pending + counts.reserved, "requested"),
     ]
-    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), outcome, unschedulable)
+    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), array.state, since, unschedulable)

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from itertools import islice
 from typing import Any, cast
 
@@ -45,7 +44,6 @@ from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
 CSV_CHUNK = 500
-NEW = timedelta(minutes=1)  # before that, the time in the state roughly equals the time since submission
 BULK_STEPS = ("suspend", "resume", "cancel")
 
 
@@ -143,9 +141,6 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
         cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
-        cast("Any", row).has_duration = (
-            row.ended_at is not None or "submitted" not in columns or row.since - row.submitted_at >= NEW
-        )
         cast("Any", row).activity = activity.get(row.pk, "")
         cast("Any", row).bulk_steps = " ".join(step for step in steps_for(row) if step in BULK_STEPS)
     with_values = set(columns)

@@ -19,6 +19,8 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
 }
 DEFAULT_SPAN = "1h"
 MIB_PER_GIB = 1024
+# Smallest scales in thousandths, so that idle processes do not fill a chart.
+LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
 PointValue = Callable[[Point], int | None]
 
@@ -64,6 +66,10 @@ class UtilizationOverTime:
     rows: tuple[Point, ...]
     more: int
     has_gpus: bool
+
+    @property
+    def has_allocations(self) -> bool:
+        return any(each.chart.line for each in self.charts)
 
 
 def utilization_over_time(
@@ -128,13 +134,14 @@ def _chart(
         at = point.at.timestamp()
         times.append(at)
         values.append(used(point) or 0)
-        line.append(allocation(point) or 0)
+        line.append(allocation(point) or None)
         following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
         if following > at + 2 * axis.step:
             times.append(at + axis.step)
             values.append(0)
             line.append(None)
-    steps = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
+    least = LEAST[unit]
+    steps = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end, least=least)
     highest, allocated = max(values), max(number or 0 for number in line)
     requested = f" of {allocated / MILLI:,.2f}" if allocated else ""
     label = f"{title}: up to {highest / MILLI:,.2f}{requested} {unit} used"

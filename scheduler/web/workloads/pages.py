@@ -27,9 +27,11 @@ from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import is_editable, ports
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
+from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
@@ -74,7 +76,7 @@ class Tab:
 def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> HttpResponse:
     """Show one tab of a workload's page."""
     workload = find_workload(request.actor, workload_id)
-    chosen, header = TABS[tab], _header_context(request, workload)
+    chosen, header = TABS[tab], _header_context(request, workload, tab)
     context = {
         **header,
         **chosen.load(request, workload),
@@ -124,18 +126,36 @@ def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
     return tab != "terminal" or (is_operator and workload.phase in PHASES_WITH_PODS)
 
 
-def _header_context(request: Request, workload: Workload) -> Context:
+def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
     return {
         "workload": workload,
-        "message": _message(workload),
+        **_wait_context(workload, tab),
         "is_operator": is_operator,
         "forecast": _forecast(workload),
-        "backoff_until": _active_backoff(workload, timezone.now()),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if is_operator else [],
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
+    }
+
+
+def _wait_context(workload: Workload, tab: str) -> Context:
+    """Return the reason, the message and the end of a restart delay, each only if nothing else states it.
+
+    On the overview, a card states the pending reason. On other tabs, the header has its title.
+    """
+    reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
+    has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
+    is_pending = workload.phase == Phase.PENDING and bool(workload.reason)
+    is_backoff = workload.reason == Reason.BACKOFF
+    is_unschedulable = workload.reason == UNSCHEDULABLE
+    until = _active_backoff(workload, timezone.now())
+    is_stated = has_card or (is_pending and not is_unschedulable and bool(reasons)) or (until and is_backoff)
+    return {
+        "message": "" if is_stated else _message(workload),
+        "shows_reason": is_pending and not has_card and not is_unschedulable,
+        "not_before": None if has_card and is_backoff else until,
     }
 
 

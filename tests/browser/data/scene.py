@@ -295,6 +295,7 @@ def _history(scene: Scene) -> None:
         started_at=make.ago(minutes=80),
         backoff_until=until,
         submitted_at=make.ago(minutes=85),
+        since=make.ago(minutes=11),
     )
     scene.workloads["detr-long"] = victim
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")

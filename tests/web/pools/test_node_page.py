@@ -54,7 +54,7 @@ def test_node_contents_list_the_pods_of_a_workload_in_one_row_per_state(cast: Ca
     groups = sign_in("dave").get(f"/nodes/{node.name}/contents").context["groups"]
     shown = [(group.first.state, group.names, group.devices, group.gpu_milli) for group in groups]
     assert sorted(shown) == [
-        ("running", "worker-0 to worker-2", "0 to 1, 5", 3000),
+        ("running", "worker-0 to worker-2", "0, 1, 5", 3000),
         ("starting", "worker-3", "6", 1000),
     ]
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()

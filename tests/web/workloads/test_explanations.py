@@ -229,6 +229,33 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
+def test_header_of_each_tab_states_a_wait_once(cast: Cast, sign_in: SignIn) -> None:
+    until = timezone.now() + timedelta(minutes=5)
+    message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
+    blockers = [{"reason": "Backoff", "message": message, "numbers": {}}]
+    workload = make.workload(
+        cast.vision, "train", phase="pending", reason="Backoff", message=message, backoff_until=until,
+        explanation={"queue_position": 4, "pool": "local", "blockers": blockers},
+    )  # fmt: skip
+    client = sign_in("dave")
+
+    def header(tab: str) -> str:
+        page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
+        lead = re.search(r'<p class="lead wrap">(.*?)</p>', page)
+        assert lead
+        return re.sub(r"<time[^>]*>[^<]*</time>", "TIME", re.sub(r"</?strong>", "", lead[1])).strip()
+
+    assert header("") == "Queue position 4 in pool local.", "a card states the reason"
+    for tab in ("/timeline", "/spec"):
+        assert header(tab) == "Waiting to restart. Queue position 4 in pool local. Not before TIME."
+    blockers = [{**blockers[0], "reason": "ProjectLimit"}]
+    workload.explanation = {"queue_position": 4, "pool": "local", "blockers": blockers}
+    workload.reason, workload.message = "ProjectLimit", "A limit."
+    workload.save()
+    expected = "Project limit. Queue position 4 in pool local. Not before TIME (restart delay)."
+    assert header("/spec") == expected
+
+
 @pytest.mark.parametrize("patch", ["[", "[1]", '"text"', "", *(nested(depth) for depth in (100, 350, 5000))])
 def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: SignIn) -> None:
     workload = submit(actor=cast.dave, project=cast.vision, document=training("train"))

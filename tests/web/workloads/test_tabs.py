@@ -165,9 +165,9 @@ def test_overview_lists_the_pods_of_a_gang_in_one_row_per_node_and_state(cast: C
         for row in table.rows
     ]
     assert shown == [
-        ("worker-0 to worker-2", "0 to 2", "running", nodes[0].name, ["0 to 1", "5"], 3000),
+        ("worker-0 to worker-2", "0 to 2", "running", nodes[0].name, ["0", "1", "5"], 3000),
         ("worker-3", "3", "starting", nodes[0].name, ["6"], 1000),
-        ("worker-4 to worker-5", "4 to 5", "running", nodes[1].name, ["4 to 5"], 2000),
+        ("worker-4, worker-5", "4, 5", "running", nodes[1].name, ["4", "5"], 2000),
     ]
     assert table.rows[2].limits == [("no memory limit", "peak 310 MiB")]
     text = response.content.decode()
@@ -195,6 +195,6 @@ def test_pods_that_ended_differently_are_listed_separately(cast: Cast, sign_in: 
     response = sign_in("dave").get(f"/workloads/{gang.pk}")
     earlier = response.context["earlier"].rows
     assert [(row.names, row.first.exit_code) for row in earlier] == [
-        ("worker-0", 1), ("worker-1 to worker-2", 143),
+        ("worker-0", 1), ("worker-1, worker-2", 143),
     ]  # fmt: skip
     assert "3 pods from earlier runs" in response.content.decode()

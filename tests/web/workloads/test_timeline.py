@@ -105,6 +105,15 @@ def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: Si
     assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
 
 
+def test_events_show_the_time_of_day_with_seconds(cast: Cast, sign_in: SignIn) -> None:
+    ended = make.workload(cast.vision, "ended", phase="failed", ended_at=make.ago(), run=1)
+    record_event(ended, "submitted", "Submitted by dave.", 10)
+    (event,) = Event.objects.all()
+    for tab in ("", "/timeline"):
+        text = sign_in("dave").get(f"/workloads/{ended.pk}{tab}").content.decode()
+        assert f'data-style="event" title="{event.at:%Y-%m-%d %H:%M:%S} UTC"' in text
+
+
 def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[str]]]:
     """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
     entries = client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries

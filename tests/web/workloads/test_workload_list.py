@@ -249,19 +249,22 @@ def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in:
     assert badge not in client.get(f"/workloads/{waiting.pk}").content.decode()
 
 
-def test_time_in_state_is_shown_if_it_differs_from_the_time_since_submission(
-    cast: Cast, sign_in: SignIn
-) -> None:
-    submitted = make.ago(hours=1)
-    make.workload(cast.vision, "w", phase="running", submitted_at=submitted, since=submitted)
+def test_live_rows_show_for_how_long_they_are_in_their_state(cast: Cast, sign_in: SignIn) -> None:
+    started = make.ago(minutes=3)
+    make.workload(cast.vision, "w", phase="running", submitted_at=started, since=started)
+    document = {**training("grid", array={"tasks": 3}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
     client = sign_in("dave")
-    for since, query, expected in (
-        (submitted + timedelta(seconds=20), "", False),
-        (submitted + timedelta(seconds=20), "?columns=state", True),
-        (submitted + timedelta(minutes=5), "", True),
-    ):
-        Workload.objects.update(since=since)
-        assert ('data-style="lasting"' in client.get(f"/workloads{query}").content.decode()) is expected
+
+    def durations() -> list[str]:
+        text = client.get("/workloads").content.decode()
+        return re.findall(r'<time datetime="([^"]+)" data-style="lasting"', text)
+
+    assert durations() == [array.submitted_at.isoformat(), started.isoformat()]
+    first = array.submitted_at + timedelta(seconds=2)
+    tasks = Workload.objects.filter(array=array)
+    tasks.filter(array_index=0).update(phase="running", first_started_at=first)
+    assert durations() == [first.isoformat(), started.isoformat()]
 
 
 def test_ended_workloads_show_when_they_ended_and_how_long_they_ran(cast: Cast, sign_in: SignIn) -> None:

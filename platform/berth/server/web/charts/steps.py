@@ -36,15 +36,16 @@ def step_chart(
     *,
     begin: float,
     end: float,
+    least: int = 1,
 ) -> StepChart:
-    """Return a step chart over a time axis from `begin` to `end`.
+    """Return a step chart over a time axis from `begin` to `end`, whose scale reaches at least `least`.
 
     The chart is empty before the first time. Each number is drawn from its own time until the next one, and
     the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value
     is None.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
-    maximum = max([*sums, *(number for number in line if number is not None), 1])
+    maximum = max([*sums, *(number for number in line if number is not None), least])
     step = _tick(maximum)
     top = step * -(-maximum // step)
     x_positions = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]

@@ -72,12 +72,12 @@ def eviction_kind(kind: str) -> str:
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
     """Render a UTC time, which scripts convert to the reader's zone.
 
-    Styles are ago, clock (time of day), moment (with the date unless it is today), forecast (moment and
-    distance), lasting (for how long) and full.
+    Styles are ago, clock (time of day), moment (with the date unless it is today), event (moment with
+    seconds), forecast (moment and distance), lasting (for how long) and full.
     """
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NO_VALUE)
-    text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    text = moment.astimezone(UTC).strftime(f"%Y-%m-%d %H:%M{':%S' if style == 'event' else ''} UTC")
     return format_html(
         '<time datetime="{}" data-style="{}" title="{}">{}{}</time>',
         moment.isoformat(),

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const root = document.documentElement;
-  const { clock, full, relative, short } = window.berthTimes;
+  const { clock, exact, exactDay, full, relative, short } = window.berthTimes;
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat("en-US", { style: "unit", unit, unitDisplay: "short" })]));
 
@@ -27,6 +27,9 @@
   /** Return the time of day, with the date unless it is today. */
   const moment = (date) => (date.toDateString() === new Date().toDateString() ? clock : short).format(date);
 
+  /** Return the time of an event to the second, with the date unless it is today. */
+  const event = (date) => (date.toDateString() === new Date().toDateString() ? exact : exactDay).format(date);
+
   /** Return a future time with its distance, such as 10:21, in 53 min. */
   const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date)}`;
 
@@ -37,8 +40,8 @@
     for (const element of elements) {
       const date = new Date(element.dateTime);
       if (Number.isNaN(date.getTime())) continue;
-      element.title = full.format(date);
-      const format = { full: full.format, clock: clock.format, moment, lasting, forecast }[element.dataset.style] ?? ago;
+      element.title = element.dataset.style === "event" ? `${full.format(date)}, ${ago(date)}` : full.format(date);
+      const format = { full: full.format, clock: clock.format, moment, event, lasting, forecast }[element.dataset.style] ?? ago;
       const text = format(date);
       if (element.textContent !== text) element.textContent = text;
     }

@@ -5,6 +5,8 @@
   const time = { hour: "2-digit", minute: "2-digit" };
   window.berthTimes = {
     clock: format(time),
+    exact: format({ ...time, second: "2-digit" }),
+    exactDay: format({ day: "numeric", month: "short", ...time, second: "2-digit" }),
     short: format({ day: "numeric", month: "short", ...time }),
     full: format({ day: "numeric", month: "short", year: "numeric", ...time, second: "2-digit", timeZoneName: "short" }),
     relative: new Intl.RelativeTimeFormat("en-GB", { numeric: "always", style: "short" }),
