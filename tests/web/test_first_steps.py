@@ -33,7 +33,7 @@ def empty(cast: Cast) -> Cast:
 
 
 def open_steps(cast: Cast) -> list[str]:
-    return [step.title for step in first_steps(cast.alice, can_submit=True) if not step.done]
+    return [step.title for step in first_steps(cast.alice, can_submit=True).steps if not step.done]
 
 
 def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
@@ -52,16 +52,20 @@ def test_steps_lead_the_admin_of_an_empty_installation_to_the_first_workload(
     Membership.objects.create(user=bob, role="member", project=project)
     assert open_steps(empty) == ["Submit the first workload"]
     workload = make.workload(project, "first", by=empty.alice.user)
-    assert first_steps(empty.alice, can_submit=True) == []
+    assert open_steps(empty) == []
     Quota.objects.all().delete()
     assert open_steps(empty) == ["Set a quota"]
     Workload.objects.filter(pk=workload.pk).update(first_started_at=make.ago(minutes=1))
-    assert first_steps(empty.alice, can_submit=True) == [], "an installation that runs work needs no guide"
+    text = sign_in("alice").get("/").content.decode()
+    assert '<details class="card first-steps' in text and "Set a quota" in text and "4 of 5" in text
+    assert "GPUs by project" in text, "an installation that runs workloads shows the entire overview"
+    Workload.objects.filter(pk=workload.pk).update(first_started_at=make.ago(hours=8 * 24))
+    assert open_steps(empty) == []
 
 
 def test_steps_lead_directly_to_the_next_form(empty: Cast, sign_in: SignIn) -> None:
     def paths() -> list[str]:
-        return [step.path for step in first_steps(empty.alice, can_submit=True) if not step.done]
+        return [step.path for step in first_steps(empty.alice, can_submit=True).steps if not step.done]
 
     User.objects.exclude(pk=empty.alice.user.pk).delete()
     assert paths() == [
@@ -141,7 +145,7 @@ def test_member_sees_first_steps_until_the_first_submission(cast: Cast, sign_in:
     assert button not in text, "the first steps have a button of their own"
     make.workload(cast.vision, "own", by=cast.dave.user)
     text = sign_in("dave").get("/").content.decode()
-    assert "First steps" not in text
+    assert '<details class="card first-steps' in text, "the open step folds"
     assert button in text
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from berth.server.web.charts.bars import stacked_bar
 from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
 from pools.models import NodePool
-from projects.models import Budget, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
+from projects.models import Budget, BudgetWarning, Delivery, Phase, Quota, Workload, WorkloadArray
 from projects.services import arrays
 from scheduler.models import UsageHour
 from scheduler.reports.utilization.over_time import MeanGpus
@@ -289,11 +289,26 @@ def test_platform_admins_see_pool_budget_and_delivery_errors(cast: Cast, sign_in
     assert "is failing" in sign_in("dave").get("/").content.decode()
 
 
-def test_fairness_comes_first_for_platform_admins(cast: Cast, sign_in: SignIn) -> None:
+def test_faults_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=1), by=cast.alice.user)
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
+    Delivery.objects.create(
+        kind="failed", to="x", channel="webhook", content={}, state="failed", next_attempt_at=make.ago(),
+        ended_at=make.ago(),
+    )  # fmt: skip
     lines = attention(sign_in("alice"))
-    assert lines == [("Unschedulable", "1 pending workload"), ("Failed", "broken")]
+    assert lines == [
+        ("Unschedulable", "1 pending workload"), ("Failed", "broken"), ("Not delivered", "1 notification"),
+    ]  # fmt: skip
+
+
+def test_queue_below_its_share_needs_attention_after_five_minutes(cast: Cast, sign_in: SignIn) -> None:
+    make.queue_status(cast.vision, cast.pool, share=4, allocated=0, requested=4)
+    row = make.workload(cast.vision, "waits", pools=[cast.pool.name], since=make.ago(minutes=4))
+    client = sign_in("alice")
+    assert attention(client) == []
+    Workload.objects.filter(pk=row.pk).update(since=make.ago(minutes=6))
+    assert attention(client) == [("Below fair share", "vision")]
 
 
 def test_evictions_come_first_for_users_who_only_read(cast: Cast, sign_in: SignIn, running: Workload) -> None:
@@ -392,3 +407,36 @@ def test_own_idle_gpus_need_attention(
     monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
     assert attention(sign_in("dave")) == [("GPUs idle", "baseline")]
     assert attention(sign_in("carol")) == []
+
+
+def test_platform_admins_see_idle_gpus_of_others_in_one_line(
+    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user, gpu_milli_now=2000)
+    since = make.ago(hours=2)
+    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
+    client = sign_in("alice")
+    (item,) = client.get("/").context["attention"]
+    assert (item.name, item.path) == ("baseline", f"/workloads/{running.pk}")
+    make.workload(
+        cast.vision, "second", phase="running", pool=running.pool, gpu_milli_now=1000, by=cast.carol.user
+    )
+    (item,) = client.get("/").context["attention"]
+    assert (item.label, item.name) == ("GPUs idle", "2 workloads")
+    assert item.text == "hold 3 GPUs without using them."
+    assert len(client.get(item.path).context["slice"].rows) == 2
+
+
+def test_amount_over_quota_in_one_of_several_pools_explains_itself(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    """The quota of another pool is unused, so the total quota says nothing about the amount."""
+    Quota.objects.all().delete()
+    other = make.pool("other")
+    make.quota(cast.vision, cast.pool, 1)
+    make.quota(cast.vision, other, 8)
+    text = sign_in("alice").get("/").content.decode()
+    amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
+    held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
+    words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
+    assert f"{held} of quota 9 {held - 1} over in {cast.pool.name} ({held} of 1)" in words

@@ -95,6 +95,21 @@ class QuotaLine:
         ]
         return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
 
+    @property
+    def over_quota_terms(self) -> tuple[int, int] | None:
+        """Return the GPUs and the quota whose difference is over quota, or None if it is clear without them.
+
+        It is clear if it is the difference of all allocated GPUs and the total quota.
+        """
+        if self.gpus is not None and self.allocated - self.gpus == self.over_quota:
+            return None
+        if any(quota.group_id is not None for quota in self.quotas):
+            return (self.held, self.gpus) if self.gpus is not None else None
+        if len(self._over_by_pool) != 1:
+            return None
+        ((pool, over),) = self._over_by_pool.items()
+        return self.by_pool[pool], self.by_pool[pool] - over
+
     @cached_property
     def _over_by_pool(self) -> dict[int, int]:
         quotas = {quota.pool_id: quota.gpu_milli for quota in self.quotas}

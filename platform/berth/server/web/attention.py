@@ -24,6 +24,8 @@ OWN_MAX, OF_EACH_MAX = 100, 3
 UNSCHEDULABLE_MAX = 2  # maximum number of own workloads that are listed individually
 DELIVERIES_MAX = 1000  # latest deliveries that are read
 RECENTLY = timedelta(days=1)
+IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs
+SHORTFALL_MIN = timedelta(minutes=5)  # workloads of a queue below its fair share are pending for this long
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[Item]:
-    """Return a user's items. Platform items come first for platform admins, own workloads for others.
+    """Return a user's items, faults before warnings.
+
+    Otherwise, platform items come first for platform admins, and own workloads for others.
 
     `unschedulable` counts all visible workloads of the `pools` that can never start, an array once. `pool` is
     the name of the only one of them, or empty. Without a scheduler, all pools are behind for this reason.
@@ -71,11 +75,15 @@ def attention_items(
         *_failed_items(actor, now), *map(_unschedulable_item, impossible),
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
-    of_all = [*_below_share(shortfalls), *_all_unschedulable(unschedulable - listed, pool)]
-    if not is_admin:
-        return [*of_own, *of_all]
-    of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
-    return [*of_platform, *of_all, *_failed_deliveries(now), *of_own]
+    below_share = _below_share(_lasting(actor, list(shortfalls), now))
+    of_all = [*below_share, *_all_unschedulable(unschedulable - listed, pool)]
+    items = [*of_own, *of_all]
+    if is_admin:
+        of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
+        items = [
+            *of_platform, *of_all, *_failed_deliveries(now), *of_own, *_all_idle(actor, pools, pool, now),
+        ]  # fmt: skip
+    return sorted(items, key=lambda item: item.tone != "bad")
 
 
 def _own_workloads(actor: Actor) -> list[Workload]:
@@ -149,6 +157,45 @@ def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
         yield Item("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
 
 
+def _all_idle(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime) -> Iterator[Item]:
+    """Yield an item for other users' workloads whose GPUs are idle: the only one, or their number."""
+    rows = workloads(actor).filter(phase=Phase.RUNNING, pool__in=pools, gpu_milli_now__gt=0)
+    if actor.user is not None:
+        rows = rows.exclude(submitted_by=actor.user)
+    running = {row.pk: row for row in rows.order_by("-gpu_milli_now", "pk")[:IDLE_MAX]}
+    since = idle_since(running, now) if running else {}
+    if not since:
+        return
+    gpus = format_gpus(sum(running[pk].gpu_milli_now for pk in since))
+    if len(since) == 1:
+        ((pk, at),) = since.items()
+        text = f"holds {gpus} without using them."
+        yield Item("GPUs idle", "warn", running[pk].name, _workload_path(running[pk]), text, at)
+    else:
+        path = f"{reverse('workloads')}?state=running&sort=-gpus{f'&pool={pool}' if pool else ''}"
+        text, at = f"hold {gpus} without using them.", min(since.values())
+        yield Item("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
+
+
+def _lasting(actor: Actor, shortfalls: Sequence[Shortfall], now: datetime) -> Iterator[Shortfall]:
+    """Yield the shortfalls of projects whose workloads have been pending for some minutes.
+
+    The next cycles of the scheduler often resolve a shortfall that a new workload causes.
+    """
+    if not shortfalls:
+        return
+    rows = workloads(actor).filter(
+        project__name__in={each.project for each in shortfalls}, phase=Phase.PENDING, held=False,
+        since__lte=now - SHORTFALL_MIN,
+    ).exclude(reason=UNSCHEDULABLE)  # fmt: skip
+    waiting = {
+        (project, pool)
+        for project, pools in rows.order_by().values_list("project__name", "pools").distinct()
+        for pool in pools
+    }
+    yield from (each for each in shortfalls if (each.project, each.pool) in waiting)
+
+
 def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
     for shortfall in shortfalls:
         missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
@@ -164,7 +211,7 @@ def _all_unschedulable(count: int, pool: str) -> Iterator[Item]:
     if count > 0:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."
-        yield Item("Unschedulable", "warn", format_count(count, "pending workload"), path, text)
+        yield Item("Unschedulable", "bad", format_count(count, "pending workload"), path, text)
 
 
 def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -> Iterator[Item]:

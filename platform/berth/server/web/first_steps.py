@@ -1,15 +1,22 @@
-"""First steps of a new installation or user, shown on the overview until they are done."""
+"""First steps of a new installation or user, shown on the overview until they are done.
+
+They fold once the installation runs workloads, or the user has submitted one.
+"""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.urls import reverse
+from django.utils import timezone
 
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import ApiToken, Department, Membership, Project, Quota, Workload
+
+FOLDED_FOR = timedelta(days=7)  # after that, open steps are no longer shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +31,35 @@ class Step:
     done: bool
 
 
-def first_steps(actor: Actor, *, can_submit: bool) -> list[Step]:
-    """Return the steps of the user's role, or no steps once they are done.
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    """Steps, or no steps once all are done. `is_folded` is True if only their title is shown at first."""
 
-    A platform admin sees the steps of the installation until the first workload has started. A user who may
-    submit workloads sees their own steps until they have submitted one.
+    steps: list[Step]
+    is_folded: bool = False
+
+    @property
+    def done(self) -> int:
+        return sum(step.done for step in self.steps)
+
+
+def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
+    """Return the steps of the user's role.
+
+    A platform admin sees the steps of the installation, which fold when the first workload has started. A
+    user who may submit workloads sees their own steps, which fold when they have submitted one.
     """
     if may(actor, Action.ADMINISTER):
         return _installation_steps(actor)
-    return _submitter_steps(actor) if can_submit else []
+    return _submitter_steps(actor) if can_submit else FirstSteps([])
 
 
-def _installation_steps(actor: Actor) -> list[Step]:
+def _installation_steps(actor: Actor) -> FirstSteps:
     """Return the steps of an installation. All states are read in one statement."""
+    started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(
         Exists(Workload.objects.filter(first_started_at__isnull=False)),
+        Exists(started_long_ago),
         Exists(NodePool.objects.all()),
         Exists(Project.objects.all()),
         Exists(Quota.objects.all()),
@@ -48,12 +69,13 @@ def _installation_steps(actor: Actor) -> list[Step]:
         Subquery(NodePool.objects.order_by("pk").values("name")[:1]),
         Subquery(Department.objects.order_by("pk").values("name")[:1]),
     )
-    started, has_pool, has_project, has_quota, has_member, has_workload, has_user, pool, department = (
-        states.get()
-    )
-    if started or all((has_pool, has_project, has_quota, has_member, has_workload)):
-        return []
-    return [
+    (
+        started, is_old, has_pool, has_project, has_quota, has_member, has_workload, has_user,
+        pool, department,
+    ) = states.get()  # fmt: skip
+    if is_old or all((has_pool, has_project, has_quota, has_member, has_workload)):
+        return FirstSteps([])
+    steps = [
         Step(
             "Create a node pool", "Identical machines: this one, hosts over SSH, a cluster or a cloud.",
             reverse("pool-new"), "Create node pool", "admins/#node-pools", has_pool,
@@ -82,24 +104,28 @@ def _installation_steps(actor: Actor) -> list[Step]:
             reverse("submit"), "Submit workload", "researchers/#submit-a-workload", has_workload,
         ),
     ]  # fmt: skip
+    return FirstSteps(steps, is_folded=started)
 
 
-def _submitter_steps(actor: Actor) -> list[Step]:
+def _submitter_steps(actor: Actor) -> FirstSteps:
     own = Workload.objects.filter(submitted_by=OuterRef("pk"))
+    old = own.filter(submitted_at__lt=timezone.now() - FOLDED_FOR)
     tokens = ApiToken.objects.filter(user=OuterRef("pk"))
-    has_workload, has_token = _user_row(actor).values_list(Exists(own), Exists(tokens)).get()
-    if has_workload:
-        return []
-    return [
+    states = _user_row(actor).values_list(Exists(own), Exists(old), Exists(tokens))
+    has_workload, is_old, has_token = states.get()
+    if is_old or (has_workload and has_token):
+        return FirstSteps([])
+    steps = [
         Step(
             "Submit your first workload", "The form starts with an example and shows where it would run.",
-            reverse("submit"), "Submit workload", "researchers/#submit-a-workload", False,
+            reverse("submit"), "Submit workload", "researchers/#submit-a-workload", has_workload,
         ),
         Step(
             "Use the command line", "Create a token, then submit and follow workloads with berth.",
             reverse("access"), "Create token", "researchers/#install-and-sign-in", has_token,
         ),
     ]  # fmt: skip
+    return FirstSteps(steps, is_folded=has_workload)
 
 
 def _user_row(actor: Actor) -> QuerySet[User]:

@@ -53,6 +53,7 @@ NO_POSITION = 2**31  # sorts after all positions
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
+SHORT_HISTORY = 3  # hours; the chart of a new installation does not grow
 SHORTFALLS_MAX = 5
 OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
@@ -162,8 +163,10 @@ def index(request: Request) -> HttpResponse:
         "is_admin": is_admin,
         "mine": mine,
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
-        "steps": (steps := first_steps(actor, can_submit=request.may_submit)),
-        "is_new": bool(steps) and is_admin,
+        "first": (first := first_steps(actor, can_submit=request.may_submit)),
+        "is_guided": bool(first.steps) and not first.is_folded,
+        "is_new": bool(first.steps) and not first.is_folded and is_admin,
+        "has_short_history": sum(hour.total > 0 for hour in hourly_means) <= SHORT_HISTORY,
         **balance_columns(mine, queues, reasons[:REASONS_MAX], shown_maps),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
