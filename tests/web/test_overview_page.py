@@ -223,6 +223,15 @@ def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("carol")) == []
 
 
+def test_only_the_latest_failed_array_of_a_name_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+    for minutes in (5, 3):
+        tasks = Workload.objects.filter(array=(array := submit_array(cast, "grid", 2)))
+        tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=make.ago(minutes=minutes))
+        WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(minutes=minutes))
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert item.path == f"/arrays/{array.pk}"
+
+
 def test_array_that_can_never_start_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "big", 4)
     Workload.objects.filter(array=array).update(reason="Unschedulable", message="Each replica is too large.")

@@ -100,7 +100,7 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
         Obstacle(
             str(blocker["reason"]),
             BACKOFF_END.sub("Restart delay until ", str(blocker["message"])),
-            _other_numbers(blocker),
+            [] if BACKOFF_END.search(str(blocker["message"])) else _other_numbers(blocker),
         )
         for blocker in blockers
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import zip_longest
 
 from django.utils import timezone
 
@@ -111,7 +112,7 @@ def timeline(
         complete.append(
             replace(last, reasons=_reasons(reasons_in_period(history, workload.since, None), now))
         )
-    return Timeline(tuple(reversed(complete)), len(rows) > MAX_EVENTS)
+    return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
 
 
 def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
@@ -159,6 +160,14 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
         if entry.title in ("Submitted", "Pending", "Running") or verb:
             since = entry
     return complete
+
+
+def _without_repetitions(entries: Sequence[Entry]) -> list[Entry]:
+    """Remove the message of each entry whose following entry has the same message."""
+    return [
+        replace(entry, message="") if following and entry.message == following.message else entry
+        for entry, following in zip_longest(entries, entries[1:])
+    ]
 
 
 def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime) -> Entry:

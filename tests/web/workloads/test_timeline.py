@@ -114,6 +114,17 @@ def test_events_show_the_time_of_day_with_seconds(cast: Cast, sign_in: SignIn) -
         assert f'data-style="event" title="{event.at:%Y-%m-%d %H:%M:%S} UTC"' in text
 
 
+def test_events_with_the_same_message_state_it_once(cast: Cast, sign_in: SignIn) -> None:
+    failed = make.workload(cast.vision, "failed", phase="failed", ended_at=make.ago(), run=1)
+    record_event(failed, "running", "All pods run.", 10)
+    for kind in ("stopping", "failed"):
+        record_event(failed, kind, "Pod worker-0 ended with exit code 3.", 1)
+    entries = sign_in("dave").get(f"/workloads/{failed.pk}/timeline").context["timeline"].entries
+    assert [(entry.title, bool(entry.message)) for entry in entries] == [
+        ("Failed", True), ("Stopping", False), ("Running", True),
+    ]  # fmt: skip
+
+
 def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[str]]]:
     """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
     entries = client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries

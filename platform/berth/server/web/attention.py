@@ -1,5 +1,6 @@
 """Items that need the user's attention, shown on the overview."""
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -124,14 +125,17 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
-    """Yield an item for each of the latest arrays that contain these failed tasks."""
+    """Yield an item for each of the latest arrays that contain these failed tasks, once for each name."""
     ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")[:OF_EACH_MAX]
     if not (latest := dict(ends)):
         return
     rows = WorkloadArray.objects.in_bulk(latest)
+    newest: dict[tuple[int, str], uuid.UUID] = {}
+    for pk in (pk for pk in latest if pk in rows):
+        newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
     failures = failures_by_array(list(latest))
     for pk, at in latest.items():
-        if pk not in rows or pk not in failures:  # the array was deleted or its tasks retried meanwhile
+        if pk not in newest.values() or pk not in failures:  # older, or its tasks were retried meanwhile
             continue
         text = f"{failure_sentence(failures[pk], rows[pk].task_count)}."
         yield Item("Failed", "bad", rows[pk].name, reverse("array", args=[pk]), text, at, is_sentence=True)
