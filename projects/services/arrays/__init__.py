@@ -1,7 +1,7 @@
 """Submit, cancel, suspend, resume, retry and count the tasks of arrays."""
 
 from projects.services.arrays.control import cancel, delete, resume, retry, suspend
-from projects.services.arrays.counts import TaskCounts, count_tasks_by_array
+from projects.services.arrays.counts import TaskCounts, count_tasks, count_tasks_by_array
 from projects.services.arrays.failures import (
     FailureGroup,
     failure_causes,
@@ -17,6 +17,7 @@ __all__ = [
     "FailureGroup",
     "TaskCounts",
     "cancel",
+    "count_tasks",
     "count_tasks_by_array",
     "delete",
     "failure_causes",

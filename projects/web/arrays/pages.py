@@ -26,11 +26,13 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
 from projects.services import arrays
+from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import fold_tasks
 from projects.web.arrays.metrics import load_ranking
+from projects.web.arrays.parameters import matching_indexes, parameter_filters
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
@@ -121,7 +123,12 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     array = find_array(request.actor, array_id)
     tasks = all_tasks = workloads(request.actor).filter(array=array, superseded=False)
     progress = load_progress([array])[array.pk]
-    tabs = _state_tabs(progress)
+    parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
+    filters = parameter_filters(parameters, request.GET)
+    matching = matching_indexes(parameters, filters)
+    if matching is not None:
+        tasks = tasks.filter(array_index__in=matching)
+    tabs = _state_tabs(progress.counts if matching is None else count_tasks(tasks))
     state = request.GET.get("state", "")
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
@@ -130,7 +137,6 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         tasks = tasks.filter(phase=Phase.FAILED)
     elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
-    parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
     if is_export:
         return _as_csv(request, array, tasks, parameters)
     row_slice = load_slice(
@@ -144,11 +150,10 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     for task in row_slice.rows:
         cast("Any", task).runtime = run_seconds(task)
         cast("Any", task).activity = activity.get(task.pk, "")
-    # Tasks with parameters are never equal.
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
     show_all = request.GET.get("rows") == "all"
     is_in_order = row_slice.sort == "index"
-    fold_tasks(row_slice.rows, fold=is_in_order and not has_parameters and not show_all)
+    fold_tasks(row_slice.rows, fold=is_in_order and not show_all, only_held=has_parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     changes = _possible_changes(request, array)
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
@@ -156,6 +161,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "array": array,
         "progress": progress,
         "states": tabs,
+        "filters": filters,
         "squares": squares,
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "state": state,
@@ -277,12 +283,11 @@ def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: P
     return squares
 
 
-def _state_tabs(progress: ArrayProgress) -> list[tuple[str, str, int]]:
+def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending.
 
     Failed tasks are part of the ended ones.
     """
-    counts = progress.counts
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))

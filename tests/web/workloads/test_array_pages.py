@@ -146,6 +146,27 @@ def test_array_page_lists_live_tasks_first_and_counts_each_once(
     assert "sweep-0<" in text(sign_in("erin"), f"/arrays/{sweep.pk}"), "all tasks if none is live"
 
 
+def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: SignIn) -> None:
+    matrix = {"LR": ["0.1", "0.01"], "SEED": ["1", "2", "3"], "MODEL": ["vit"]}
+    document = {**training("grid", array={"matrix": matrix}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    client = sign_in("dave")
+    page = text(client, f"/arrays/{array.pk}")
+    assert ">Any LR<" in page and ">Any SEED<" in page and "Any MODEL" not in page, "one value is no choice"
+    query = {"state": "live", "parameter-LR": "0.01", "parameter-SEED": "2"}
+    page = text(client, f"/arrays/{array.pk}", **query)
+    assert [n for n in range(6) if f">grid-{n}</a>" in page] == [4]
+    assert re.findall(r'id="state-[^>]*>(\w+) <span class="faint">(\d+)<', page) == [
+        ("Live", "1"), ("Pending", "1"), ("All", "1"),
+    ]  # fmt: skip
+    assert "parameter-LR=0.01" in page, "the tabs keep the filter"
+    Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="WaitingForEarlierTasks")
+    page = text(client, f"/arrays/{array.pk}")
+    assert ">grid-1</a>" in page and ">grid-2</a>" not in page and "4 more tasks in the same state" in page
+    answer = client.get(f"/arrays/{array.pk}", {**query, "format": "csv"})
+    assert streamed(answer).count(b"grid-") == 1
+
+
 def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray, sign_in: SignIn) -> None:
     assert "Cancel tasks" in text(sign_in("dave"), f"/arrays/{sweep.pk}")
     assert "Cancel tasks" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")

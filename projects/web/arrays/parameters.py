@@ -1,0 +1,42 @@
+"""Filters of an array's tasks by their parameters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+NAMES_MAX, VALUES_MAX = 4, 50  # parameters that are offered as filters, and the values of each
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterFilter:
+    """Filter by one parameter. `field` is its query parameter, and `chosen` is empty for any value."""
+
+    name: str
+    field: str
+    values: Sequence[str]
+    chosen: str
+
+
+def parameter_filters(parameters: Mapping[int, Mapping[str, str]], query: QueryDict) -> list[ParameterFilter]:
+    """Return a filter for each of the first parameters that have several values, but not too many."""
+    distinct: dict[str, dict[str, None]] = {}
+    for values in parameters.values():
+        for name, value in values.items():
+            distinct.setdefault(name, {})[value] = None
+    filters = []
+    for name, of_name in distinct.items():
+        if 1 < len(of_name) <= VALUES_MAX:
+            chosen = query.get(field := f"parameter-{name}", "")
+            filters.append(ParameterFilter(name, field, list(of_name), chosen if chosen in of_name else ""))
+    return filters[:NAMES_MAX]
+
+
+def matching_indexes(
+    parameters: Mapping[int, Mapping[str, str]], filters: Sequence[ParameterFilter]
+) -> list[int] | None:
+    """Return the indexes of the tasks that match all filters, or None if no value is chosen."""
+    chosen = {each.name: each.chosen for each in filters if each.chosen}
+    if not chosen:
+        return None
+    return [index for index, values in parameters.items() if chosen.items() <= values.items()]
