@@ -145,9 +145,8 @@ class _FutureCapacity:
             more = format_amount(resource, missing - undeclared)
             return f"even if no workload ran, the ready nodes of the pool would lack {more}"
         return (
-            "the end of workloads without a maximum runtime is unknown; they have, or will have, "
-            f"{format_amount(resource, undeclared)} allocated, and this workload needs "
-            f"{format_amount(resource, missing)} of that"
+            f"workloads without a maximum runtime have {format_amount(resource, undeclared)} allocated, and "
+            f"this workload needs {format_amount(resource, missing)} of that"
         )
 
 

@@ -7,6 +7,9 @@ import pytest
 from django.http import StreamingHttpResponse
 from django.test import Client
 
+from projects.models import Phase, Workload, WorkloadArray
+from projects.services import arrays
+from tests import factories as make
 from tests.cast import Cast
 from tests.shared_rows import cast, shared_cast
 
@@ -19,6 +22,15 @@ def streamed(response: object) -> bytes:
     """Return the content of a streamed response."""
     assert isinstance(response, StreamingHttpResponse)
     return b"".join(response)
+
+
+def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
+    """Submit an array of single-GPU tasks as dave."""
+    document = {
+        "name": name, "project": "vision", "command": "x", "pools": [cast.pool.name],
+        "array": {"tasks": tasks}, "roles": [{"name": "worker", "gpu": 1}],
+    }  # fmt: skip
+    return arrays.submit(actor=cast.dave, document=document).array
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +57,22 @@ def admin_client(cast: Cast) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+@pytest.fixture
+def running(cast: Cast) -> Workload:
+    """Create a running workload on two GPUs."""
+    workload = make.workload(
+        cast.vision,
+        "baseline",
+        replicas=2,
+        phase=Phase.RUNNING,
+        pool=cast.pool,
+        pools=[cast.pool.name],
+        submitted_at=make.ago(minutes=30),
+        first_started_at=make.ago(minutes=20),
+    )
+    node = make.node(cast.pool, gpus=4)
+    for device in range(2):
+        make.place(workload, node, [device])
+    return workload

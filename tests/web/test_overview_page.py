@@ -1,7 +1,6 @@
 """Tests for the overview: links behind its numbers, and the order of its cards."""
 
 import re
-from datetime import UTC
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -10,36 +9,15 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from berth.server.web.charts.bars import stacked_bar
 from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
-from pools.models import NodePool
-from projects.models import Budget, BudgetWarning, Delivery, Phase, Quota, Workload, WorkloadArray
+from projects.models import Quota, Workload, WorkloadArray
 from projects.services import arrays
-from scheduler.models import UsageHour
 from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn, streamed
-
-
-@pytest.fixture
-def running(cast: Cast) -> Workload:
-    workload = make.workload(
-        cast.vision,
-        "baseline",
-        replicas=2,
-        phase=Phase.RUNNING,
-        pool=cast.pool,
-        pools=[cast.pool.name],
-        submitted_at=make.ago(minutes=30),
-        first_started_at=make.ago(minutes=20),
-    )
-    node = make.node(cast.pool, gpus=4)
-    for device in range(2):
-        make.place(workload, node, [device])
-    return workload
+from tests.web.conftest import SignIn, streamed, submit_array
 
 
 def figure(client: Client, title: str) -> tuple[str, str]:
@@ -175,71 +153,6 @@ def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
     assert len(statements) <= 20
 
 
-def attention(client: Client, query: str = "") -> list[tuple[str, str]]:
-    """Return the label and the name of each line that needs attention, in order."""
-    text = client.get(f"/{query}").content.decode()
-    _, _, card = text.partition('aria-labelledby="attention-title"')
-    lines = card.partition("</section>")[0]
-    return re.findall(r'<li><span class="chip \w+">([^<]+)</span>.*?<a [^>]*>([^<]+)</a>', lines)
-
-
-def test_nothing_needs_attention_while_all_is_well(cast: Cast, sign_in: SignIn, running: Workload) -> None:
-    assert attention(sign_in("dave")) == []
-
-
-def test_own_failed_and_unschedulable_workloads_need_attention(cast: Cast, sign_in: SignIn) -> None:
-    by = cast.dave.user
-    for hours in (3, 1):
-        make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=hours), by=by)
-    make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=30), by=by)
-    make.workload(cast.vision, "others", phase="failed", ended_at=make.ago(hours=1))
-    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name], by=by)
-    assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
-
-
-def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
-    document = {
-        "name": name, "project": "vision", "command": "x", "pools": [cast.pool.name],
-        "array": {"tasks": tasks}, "roles": [{"name": "worker", "gpu": 1}],
-    }  # fmt: skip
-    return arrays.submit(actor=cast.dave, document=document).array
-
-
-def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
-    array, ended = submit_array(cast, "grid", 12), make.ago(minutes=5)
-    tasks = Workload.objects.filter(array=array)
-    tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=ended)
-    client = sign_in("dave")
-    (item,) = client.get("/").context["attention"]
-    assert (item.name, item.path, item.at) == ("grid", f"/arrays/{array.pk}", ended)
-    assert item.text == "12 of 12 tasks failed (exit code 1)."
-    tasks.filter(array_index__lt=3).update(exit_code=137)
-    tasks.filter(array_index=3).update(reason="OutOfMemory", exit_code=1)
-    tasks.filter(array_index=4).update(phase="completed")
-    make.workload(cast.vision, "later", phase="failed", ended_at=make.ago(), by=cast.dave.user)
-    later, item = client.get("/").context["attention"]
-    assert later.name == "later"
-    assert item.text == "11 of 12 tasks failed (7 exit code 1, 3 SIGKILL, 1 other)."
-    assert attention(sign_in("carol")) == []
-
-
-def test_only_the_latest_failed_array_of_a_name_needs_attention(cast: Cast, sign_in: SignIn) -> None:
-    for minutes in (5, 3):
-        tasks = Workload.objects.filter(array=(array := submit_array(cast, "grid", 2)))
-        tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=make.ago(minutes=minutes))
-        WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(minutes=minutes))
-    (item,) = sign_in("dave").get("/").context["attention"]
-    assert item.path == f"/arrays/{array.pk}"
-
-
-def test_array_that_can_never_start_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
-    array = submit_array(cast, "big", 4)
-    Workload.objects.filter(array=array).update(reason="Unschedulable", message="Each replica is too large.")
-    (item,) = sign_in("dave").get("/").context["attention"]
-    assert (item.label, item.name, item.path) == ("Unschedulable", "big", f"/arrays/{array.pk}")
-    assert item.text == "can never start as specified. Each replica is too large."
-
-
 def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
@@ -273,80 +186,11 @@ def test_overview_runs_the_same_statements_for_more_arrays(cast: Cast, sign_in: 
     assert counts[1:] == counts[1:2] * 2, counts
 
 
-def test_platform_admins_see_pool_budget_and_delivery_errors(cast: Cast, sign_in: SignIn) -> None:
-    assert attention(sign_in("alice")) == []
-    make.create_scheduler_lease()
-    NodePool.objects.filter(pk=cast.pool.pk).update(last_error="no credentials", ticked_at=timezone.now())
-    budget = Budget.objects.create(project=cast.vision, gpu_hours=10, version=1)
-    now = timezone.now().astimezone(UTC)
-    BudgetWarning.objects.create(budget=budget, month=now.date().replace(day=1), percent=100)
-    UsageHour.objects.create(
-        hour=now.replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk, pool_name="local",
-        department_id=cast.research.pk, department_name="research", project_id=cast.vision.pk,
-        project_name="vision", user_name="dave", gpu_milli_seconds=17_200 * 3600,
-    )  # fmt: skip
-    Delivery.objects.create(
-        kind="failed", to="x", channel="webhook", content={}, state="failed", next_attempt_at=make.ago(),
-        ended_at=make.ago(),
-    )  # fmt: skip
-    _, budget_item, _ = items = sign_in("alice").get("/").context["attention"]
-    assert [(item.label, item.name) for item in items] == [
-        ("Pool error", "local"), ("Over budget", "vision"), ("Not delivered", "1 notification"),
-    ]  # fmt: skip
-    assert budget_item.text == "has used 17 GPU-hours this month, 172% of its budget of 10."
-    assert attention(sign_in("dave")) == []
-    assert "is failing" in sign_in("dave").get("/").content.decode()
-
-
-def test_faults_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
-    make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=1), by=cast.alice.user)
-    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
-    Delivery.objects.create(
-        kind="failed", to="x", channel="webhook", content={}, state="failed", next_attempt_at=make.ago(),
-        ended_at=make.ago(),
-    )  # fmt: skip
-    lines = attention(sign_in("alice"))
-    assert lines == [
-        ("Unschedulable", "1 pending workload"), ("Failed", "broken"), ("Not delivered", "1 notification"),
-    ]  # fmt: skip
-
-
-def test_queue_below_its_share_needs_attention_after_five_minutes(cast: Cast, sign_in: SignIn) -> None:
-    make.queue_status(cast.vision, cast.pool, share=4, allocated=0, requested=4)
-    row = make.workload(cast.vision, "waits", pools=[cast.pool.name], since=make.ago(minutes=4))
-    client = sign_in("alice")
-    assert attention(client) == []
-    Workload.objects.filter(pk=row.pk).update(since=make.ago(minutes=6))
-    assert attention(client) == [("Below fair share", "vision")]
-
-
 def test_evictions_come_first_for_users_who_only_read(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     make.eviction(running, running, cast.pool, kind="reclaim")
     pages = {name: sign_in(name).get("/").content.decode() for name in ("erin", "dave")}
     first = {name: text.index("evicted-title") < text.index("queues-title") for name, text in pages.items()}
     assert first == {"erin": True, "dave": False}
-
-
-def test_more_than_two_unschedulable_workloads_are_counted(cast: Cast, sign_in: SignIn) -> None:
-    for number in range(3):
-        name, at = f"too-large-{number}", make.ago(hours=number + 1)
-        make.workload(cast.vision, name, reason="Unschedulable", by=cast.dave.user, submitted_at=at)
-        listed = attention(sign_in("dave"))
-        if number == 1:
-            assert listed == [("Unschedulable", "too-large-0"), ("Unschedulable", "too-large-1")]
-    assert listed == [("Unschedulable", "3 pending workloads")]
-
-
-def test_attention_of_a_pool_leads_to_the_workloads_of_the_pool(cast: Cast, sign_in: SignIn) -> None:
-    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
-    client = sign_in("alice")
-    for query, address in (
-        ("", "/workloads?state=unschedulable"),
-        (f"?pool={cast.pool.name}", f"/workloads?state=unschedulable&pool={cast.pool.name}"),
-    ):
-        (item,) = client.get(f"/{query}").context["attention"]
-        assert item.path == address
-        assert [row.name for row in client.get(address).context["slice"].rows] == ["too-large"]
 
 
 def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: SignIn) -> None:
@@ -397,43 +241,6 @@ def test_marks_of_the_utilization_chart_are_whole_gpus() -> None:
     at = make.ago(hours=1)
     chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]
-
-
-def test_own_workloads_of_other_pools_do_not_hide_unschedulable_ones(cast: Cast, sign_in: SignIn) -> None:
-    spare = make.pool("spare")
-    by = cast.dave.user
-    make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[spare.name], by=by)
-    make.workload(cast.vision, "others", reason="Unschedulable", pools=[cast.pool.name])
-    lines = attention(sign_in("dave"), f"?pool={cast.pool.name}")
-    assert lines == [("Unschedulable", "too-large"), ("Unschedulable", "1 pending workload")]
-
-
-def test_own_idle_gpus_need_attention(
-    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user)
-    since = make.ago(hours=2)
-    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
-    assert attention(sign_in("dave")) == [("GPUs idle", "baseline")]
-    assert attention(sign_in("carol")) == []
-
-
-def test_platform_admins_see_idle_gpus_of_others_in_one_line(
-    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user, gpu_milli_now=2000)
-    since = make.ago(hours=2)
-    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
-    client = sign_in("alice")
-    (item,) = client.get("/").context["attention"]
-    assert (item.name, item.path) == ("baseline", f"/workloads/{running.pk}")
-    make.workload(
-        cast.vision, "second", phase="running", pool=running.pool, gpu_milli_now=1000, by=cast.carol.user
-    )
-    (item,) = client.get("/").context["attention"]
-    assert (item.label, item.name) == ("GPUs idle", "2 workloads")
-    assert item.text == "hold 3 GPUs without using them."
-    assert len(client.get(item.path).context["slice"].rows) == 2
 
 
 def test_amount_over_quota_in_one_of_several_pools_explains_itself(

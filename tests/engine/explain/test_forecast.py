@@ -41,8 +41,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     estimates = expected_start(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
     assert estimates["p/a"].at is None
     assert estimates["p/a"].because == (
-        "the end of workloads without a maximum runtime is unknown; they have, or will have, "
-        "6 GPUs allocated, and this workload needs 2 GPUs of that"
+        "workloads without a maximum runtime have 6 GPUs allocated, and this workload needs 2 GPUs of that"
     )
     assert estimates["p/b"].at == NOON + 600, (
         "a workload without an estimate does not hide the estimates of others"
