@@ -28,7 +28,14 @@ class SchedulerConfig(AppConfig):
 
 
 def _predict_start(
-    *, actor: "Actor", workload: "Workload", spec: "WorkloadSpec", now: datetime, others: "Sequence[str]"
+    *,
+    actor: "Actor",
+    workload: "Workload",
+    spec: "WorkloadSpec",
+    now: datetime,
+    others: "Sequence[str]" = (),
+    edited: "Workload | None" = None,
+    requeued: bool = False,
 ) -> "TasksPrediction":
     """Predict when a workload would start.
 
@@ -36,7 +43,9 @@ def _predict_start(
     """
     from scheduler.reports.what_if.dry_run import predict
 
-    return predict(actor=actor, workload=workload, spec=spec, now=now, others=others)
+    return predict(
+        actor=actor, workload=workload, spec=spec, now=now, others=others, edited=edited, requeued=requeued
+    )
 
 
 def _find_smallest_change(workload: "Workload") -> str:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
+from berth.core.durations import format_duration
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
-from berth.core.words import format_amount, format_count
+from berth.core.words import format_amount
 
 # These keys determine how a workload is stored, named and controlled, so edits cannot change them.
 FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")
@@ -32,11 +33,9 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     old_runtime, new_runtime = before.max_runtime, after.max_runtime
     if old_runtime is not None and (new_runtime is None or new_runtime > old_runtime):
         runtime = (
-            "an unlimited run time"
-            if new_runtime is None
-            else f"a run time of {format_count(new_runtime, 'second')}"
+            "unlimited runtime" if new_runtime is None else f"a max runtime of {format_duration(new_runtime)}"
         )
-        increases.append(f"{runtime} instead of {format_count(old_runtime, 'second')}")
+        increases.append(f"{runtime} instead of {format_duration(old_runtime)}")
     return increases
 
 

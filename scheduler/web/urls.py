@@ -53,6 +53,7 @@ urlpatterns = [
     ),
     path("workloads/<uuid:workload_id>/spec", workloads.detail, {"tab": "spec"}, name="workload-spec"),
     path("workloads/<uuid:workload_id>/edit", edit.edit, name="workload-edit"),
+    path("workloads/<uuid:workload_id>/edit/prediction", edit.prediction, name="workload-edit-prediction"),
     path("workloads/<uuid:workload_id>/smallest-change", workloads.smallest_change, name="smallest-change"),
     path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),

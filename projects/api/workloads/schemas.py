@@ -19,6 +19,7 @@ from projects.idle_rules import idle_status
 from projects.models import Phase, Pod, PodState, Workload, WorkloadRole
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
+from projects.services.workloads.prediction import Prediction
 
 PhaseName = Literal[
     "pending", "reserved", "starting", "running", "stopping", "suspended", "completed", "failed", "cancelled"
@@ -171,7 +172,7 @@ class DocumentChangeResponse(ResponseModel):
 
 
 class EditResponse(WorkloadDetailResponse):
-    """The workload after the edit. In a dry run, the edit is not stored."""
+    """The workload after the edit. In a dry run, the edit is not stored, and its effect is predicted."""
 
     changes: list[DocumentChangeResponse]
     increases: list[str] = Field(
@@ -179,6 +180,10 @@ class EditResponse(WorkloadDetailResponse):
         "workload by the time of the edit instead of its submission."
     )
     warnings: list[str] = Field(description="Warnings that a submission would return.")
+    prediction: "DryRunResponse | None" = Field(
+        description="Predicted outcome of the next scheduling cycle if a dry run's edit were stored, and the "
+        "workload resumed if it is suspended; null if the edit was stored."
+    )
 
 
 class BlockerResponse(ResponseModel):
@@ -260,7 +265,8 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
     )
 
 
-def serialize_edit(edit: Edit) -> EditResponse:
+def serialize_edit(edit: Edit, prediction: Prediction | None) -> EditResponse:
+    """Serialize an edit, with its prediction if it was not stored."""
     row = _read_row(edit.workload)
     return EditResponse.from_row(
         row,
@@ -270,6 +276,7 @@ def serialize_edit(edit: Edit) -> EditResponse:
         changes=[DocumentChangeResponse(**asdict(change)) for change in edit.changes],
         increases=edit.increases,
         warnings=edit.warnings,
+        prediction=None if prediction is None else DryRunResponse(**asdict(prediction)),
         **_workload_values(row, _cost(row)),
     )
 

@@ -43,7 +43,7 @@ from projects.api.workloads.schemas import (
 )
 from projects.models import Workload
 from projects.services import workloads
-from projects.services.workloads.prediction import dry_run
+from projects.services.workloads.prediction import dry_run, predict_edit
 from projects.services.workloads.submission import Submission
 
 WORKLOAD_NOT_FOUND = "There is no workload with that ID."
@@ -119,7 +119,8 @@ class WorkloadDetail(ApiView):
             version=optional_version(request, workload.version),
             dry_run=query.dry_run,
         )
-        return Response(serialize_edit(edit), headers={"ETag": etag(edit.workload.version)})
+        prediction = predict_edit(actor=self.actor, edit=edit) if query.dry_run else None
+        return Response(serialize_edit(edit, prediction), headers={"ETag": etag(edit.workload.version)})
 
     @operation("Delete a workload that has ended", status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:

@@ -62,9 +62,13 @@ class DocumentChange:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2 GPUs`."""
+    """Outcome of an edit. `increases` describes each larger amount, such as `3 GPUs instead of 2 GPUs`.
+
+    `draft` is the edited workload as it would be stored.
+    """
 
     workload: Workload
+    draft: Draft
     changes: list[DocumentChange]
     increases: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -105,7 +109,7 @@ def edit(
         if changes and not dry_run:
             _store(actor, locked, draft, changes, increases, at)
         fresh = reload_workload(locked)
-    return Edit(fresh, changes, increases, warnings)
+    return Edit(fresh, draft, changes, increases, warnings)
 
 
 def is_editable(workload: Workload) -> bool:

@@ -15,6 +15,7 @@ from berth.core.spec import WorkloadSpec, parse_workload
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.editing import Edit
 from projects.services.workloads.runtime_support import describe_limits
 from projects.services.workloads.submission import (
     Draft,
@@ -69,11 +70,20 @@ class TasksPrediction:
 
 class Predictor(Protocol):
     def __call__(
-        self, *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime, others: Sequence[str]
+        self,
+        *,
+        actor: Actor,
+        workload: Workload,
+        spec: WorkloadSpec,
+        now: datetime,
+        others: Sequence[str] = (),
+        edited: Workload | None = None,
+        requeued: bool = False,
     ) -> TasksPrediction:
         """Predict the outcome of an unsaved workload, and of equal ones with the names `others`.
 
-        Raises RateLimited while too many of the project's dry runs are in progress.
+        If `edited` is set, the unsaved workload replaces this stored one, and keeps its submission time
+        unless it is `requeued`. Raises RateLimited while too many of the project's dry runs are in progress.
         """
         ...
 
@@ -110,6 +120,21 @@ def predict_drafts(
     (warnings,) = collect_warnings(view, [draft])
     limits = describe_limits(draft.spec, draft.workload.pools)
     return replace(tasks, first_task=replace(tasks.first_task, warnings=warnings, limits=limits))
+
+
+def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Prediction:
+    """Return the predicted outcome of the next scheduling cycle if an edit is stored.
+
+    A suspended workload is predicted as if it were also resumed. The edit has its own warnings. Raises
+    RateLimited while too many of the project's dry runs are in progress.
+    """
+    (predict,) = _predictors
+    draft = edit.draft
+    prediction = predict(
+        actor=actor, workload=draft.workload, spec=draft.spec, now=now or timezone.now(),
+        edited=edit.workload, requeued=bool(edit.increases),
+    ).first_task  # fmt: skip
+    return replace(prediction, limits=describe_limits(draft.spec, draft.workload.pools))
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:

@@ -29,17 +29,24 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 
 def predict(
-    *, actor: Actor, workload: Workload, spec: WorkloadSpec, now: datetime, others: Sequence[str] = ()
+    *,
+    actor: Actor,
+    workload: Workload,
+    spec: WorkloadSpec,
+    now: datetime,
+    others: Sequence[str] = (),
+    edited: Workload | None = None,
+    requeued: bool = False,
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
     The `others` are the names of equal workloads that would be submitted with it, such as the next tasks of
-    an array. Raises RateLimited while too many dry runs in the project are in progress, and Conflict if a
-    live workload has the same name.
+    an array. If `edited` is set, the unsaved workload replaces this stored one. Raises RateLimited while too
+    many dry runs in the project are in progress, and Conflict if another live workload has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
-        if workload.handle in view.workloads:
+        if workload.handle in view.workloads and edited is None:
             raise name_taken_error(workload)
         candidate = replace(
             workload_from_spec(spec),
@@ -49,9 +56,22 @@ def predict(
             submitted=to_timestamp(now),
             after=(),
         )
+        stored = view.snapshot.workloads
+        if edited is not None:
+            live = next((each for each in stored if each.name == workload.handle), None)
+            awaits_same = workload.spec.get("after") == edited.spec.get("after")
+            candidate = replace(
+                candidate,
+                submitted=to_timestamp(now if requeued else edited.requeued_at or edited.submitted_at),
+                preemptions=edited.preemptions,
+                restarts=edited.restarts,
+                backoff_until=live.backoff_until if live else None,
+                after=live.after if live and awaits_same else (),
+            )
+            stored = tuple(each for each in stored if each is not live)
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
-        snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, *candidates))
+        snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
         plan = decide_pools(snapshot, cache.layouts)
         bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
         rejections = {each.workload: each for each in plan.rejections}

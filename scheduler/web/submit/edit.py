@@ -7,10 +7,11 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
+from berth.core.durations import format_duration
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
-from berth.core.merge_patch import apply_patch, find_patch, format_difference
+from berth.core.merge_patch import apply_patch, find_patch, format_value_briefly
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.core.spec.manifest import is_manifest
@@ -22,12 +23,16 @@ from projects.models import Workload
 from projects.selectors import find_workload
 from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
+from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
-from scheduler.web.submit.form.presentation import prepare_form
+from scheduler.web.submit.form.field_kinds import SECONDS_KIND
+from scheduler.web.submit.form.fields import Field
+from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
+from scheduler.web.submit.verdict import Verdict, build_verdict
 
-SAVE = "save"
+PREDICT, SAVE = "try", "save"
 FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 
@@ -38,14 +43,17 @@ class EditPage:
     workload: Workload
     version: int
     edit: Edit | None = None
+    prediction: Prediction | None = None
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
 
     @property
-    def changes(self) -> list[str]:
-        """Descriptions of the changed values, one line per value."""
-        changes: list[DocumentChange] = self.edit.changes if self.edit else []
-        return [format_difference(change.path, change.before, change.after) for change in changes]
+    def verdict(self) -> Verdict | None:
+        return build_verdict(self.prediction) if self.prediction else None
+
+    @property
+    def changes(self) -> list[DocumentChange]:
+        return self.edit.changes if self.edit else []
 
 
 @signed_in
@@ -60,8 +68,8 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return _page(request, open_draft(dump_workload(document)), edit_page)
     draft = read_draft(request.POST, choices_for(request.actor))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
-    saves = request.POST.get("step") == SAVE
-    if not saves:
+    saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
+    if not (saves or predicts):
         apply_step(draft, request.POST.get("step", ""))
     try:
         if draft.problems:
@@ -71,12 +79,41 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         _add_error(edit_page, error)
     else:
         _apply(request, edit_page, document, dry_run=not saves)
+        if predicts:
+            _predict(request, edit_page)
     if saves and edit_page.edit is not None and not edit_page.rejected:
         message = (
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
         return done(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
     return _page(request, draft, edit_page, status=422 if saves else 200)
+
+
+@signed_in
+@require_POST
+def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Predict the effect of storing the document on the open page, which has already reported its errors."""
+    workload = find_workload(request.actor, workload_id)
+    require(request.actor, Action.OPERATE, workload)
+    edit_page = EditPage(workload, workload.version)
+    try:
+        document = read_document(request.POST.get("document", ""))
+    except BerthError as error:
+        _add_error(edit_page, error)
+    else:
+        _apply(request, edit_page, document, dry_run=True)
+        _predict(request, edit_page)
+    return page(request, "scheduler/submit/edit_prediction.html", {"edit_page": edit_page})
+
+
+def _predict(request: Request, edit_page: EditPage) -> None:
+    """Add the predicted effect of a valid edit."""
+    if edit_page.edit is None:
+        return
+    try:
+        edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
+    except BerthError as error:
+        _add_error(edit_page, error)
 
 
 def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:
@@ -136,6 +173,7 @@ def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 
         "shown": shown,
         **code_context(request.actor, data, shown.git, request.POST.get("code-source", "")),
         "edit_page": edit_page,
+        "changes": [_describe_change(change, shown) for change in edit_page.changes],
         "workload": edit_page.workload,
         "offer": offer,
         "post_to": request.path,
@@ -147,6 +185,30 @@ def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 
         inner="scheduler/submit/edit_inner.html",
         status=status,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """A changed value with the label of its field in the form, or its path in the document if it has none."""
+
+    label: str
+    is_path: bool
+    before: str
+    after: str
+
+
+def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
+    label, form_field = shown.labelled_fields.get(change.path, (change.path, None))
+    before, after = (_format_value(value, form_field) for value in (change.before, change.after))
+    return ShownChange(label, form_field is None, before, after)
+
+
+def _format_value(value: Any, form_field: Field | None) -> str:
+    if form_field is not None and form_field.kind is SECONDS_KIND and isinstance(value, int):
+        return format_duration(value)
+    if form_field is not None and isinstance(value, str | int | bool):
+        return dict(form_field.choices).get(str(value), format_value_briefly(value))
+    return format_value_briefly(value)
 
 
 def _parse_version(text: str | None) -> int:

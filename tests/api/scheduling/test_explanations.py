@@ -34,6 +34,18 @@ def test_dry_run_predicts_the_outcome_and_stores_nothing(gpu_node: None, dave: C
     assert not Workload.objects.exists()
 
 
+def test_preview_of_an_edit_predicts_its_effect(cast: Cast, gpu_node: None, dave: Caller) -> None:
+    large = [{"name": "worker", "replicas": 3, "gpu": 1}]
+    workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=large))
+    address, smaller = f"workloads/{workload.pk}", {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
+    preview = dave("PATCH", address, smaller, dry_run="true").json()
+    assert preview["prediction"]["outcome"] == "would_start"
+    assert len(preview["prediction"]["decisions"][0]["pods"]) == 2
+    unchanged = dave("PATCH", address, {"priority": 60}, dry_run="true").json()["prediction"]
+    assert (unchanged["outcome"], unchanged["workload"]["priority"]) == ("would_stay_pending", 60)
+    assert dave("PATCH", address, smaller).json()["prediction"] is None
+
+
 @pytest.mark.heavy
 def test_dry_run_lists_the_errors_in_an_invalid_document(gpu_node: None, dave: Caller) -> None:
     prediction = dave("POST", "workloads", training("-", project="vision"), dry_run="true")

@@ -61,7 +61,7 @@ def test_null_in_a_patch_removes_the_key(dave: Caller, pending: str) -> None:
     answer = patch(dave, pending, {"max_runtime": None}).json()
     assert "max_runtime" not in answer["spec"]
     assert Workload.objects.get(pk=pending).max_runtime is None
-    assert answer["increases"] == ["an unlimited run time instead of 3600 seconds"]
+    assert answer["increases"] == ["unlimited runtime instead of 1h"]
 
 
 @pytest.mark.heavy
@@ -91,7 +91,7 @@ def test_preview_of_an_edit_stores_nothing(dave: Caller, pending: str) -> None:
         "PATCH", f"workloads/{pending}", {"priority": 70, "max_runtime": 7200}, dry_run="true"
     ).json()
     assert [change["path"] for change in answer["changes"]] == ["max_runtime", "priority"]
-    assert answer["increases"] == ["a run time of 7200 seconds instead of 3600 seconds"]
+    assert answer["increases"] == ["a max runtime of 2h instead of 1h"]
     assert answer["priority"] == 50
     assert Workload.objects.values().get(pk=pending) == before
     assert not Event.objects.filter(workload_id=pending, kind="edited").exists()

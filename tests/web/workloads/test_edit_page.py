@@ -67,7 +67,22 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     assert "max_runtime: 7200" in answer.context["text"]
     shown = answer.content.decode()
     assert "Queue time reset" in shown
-    assert "a run time of 7200 seconds instead of 3600 seconds" in shown
+    assert "a max runtime of 2h instead of 1h" in shown
+
+
+def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, train: Workload) -> None:
+    opened = dave.get(address(train))
+    prediction = f"{address(train)}/prediction"
+    assert f'hx-post="{prediction}"' in opened.content.decode()
+    document = opened.context["text"].replace("priority: 50", "priority: 60")
+    shown = dave.post(prediction, {"document": document}, headers=HTMX).content.decode()
+    assert 'id="prediction-title">Would start after 1 node has booted' in shown
+    assert "priority 60" in shown
+    assert "Changes take effect when you save them." in shown
+    train.refresh_from_db()
+    assert train.priority == 50
+    without_script = dave.post(address(train), {**form_of(opened), "step": "try"})
+    assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
 def test_errors_are_shown_and_the_input_is_preserved(dave: Client, train: Workload) -> None:
@@ -89,7 +104,7 @@ def test_concurrent_edit_is_shown_before_it_is_overwritten(cast: Cast, dave: Cli
     assert answer.status_code == 422
     shown = answer.content.decode()
     assert "changed while you were editing" in shown
-    assert "max_runtime: 60 -&gt; 3600" in shown
+    assert "Max runtime: 1m → <strong>1h</strong>" in shown
     train.refresh_from_db()
     assert (train.priority, train.max_runtime) == (50, 60)
     assert dave.post(address(train), {**form_of(answer), "step": "save"}, headers=HTMX).status_code == 204

@@ -10,6 +10,7 @@ import typer
 from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.arrays import find_target
 from berth.cli.documents import apply_settings, documents_from_files
+from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import print_message, safe
@@ -39,7 +40,7 @@ def edit(
         typer.Option("--file", "-f", metavar="FILE", help="File with the new document (`-` for stdin)."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
+        bool, typer.Option("--dry-run", help="Print what would change and the effect, without changing it.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -84,6 +85,9 @@ def edit(
         show_data(edited.plain(), output)
     else:
         print("\n".join(safe(line) for line in _describe(edited, dry_run=dry_run)))
+        if edited.prediction is not None and edited.changes:
+            print("Once resumed:" if edited.phase == "suspended" else "In the next scheduling cycle:")
+            print_dry_run(edited.prediction)
 
 
 def _find_task_limit(

@@ -1,6 +1,5 @@
 """Command `berth submit`, which submits workloads from options or files."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,12 @@ from berth.cli.arguments import open_client, with_options_from
 from berth.cli.arrays import follow_array, parse_array_option, with_array
 from berth.cli.batch import submit_documents
 from berth.cli.code import send_code, take_directories, with_directories
-from berth.cli.columns import format_limits
 from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
+from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
-from berth.cli.explain import format_blocker_numbers, format_expected_start
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
-from berth.cli.text import print_message, safe
-from berth.core.problems import Problem
+from berth.cli.text import print_message
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -222,36 +219,9 @@ def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> Non
                 limit = "" if result.max_running is None else f", at most {result.max_running:,} at a time"
                 print(f"array of {format_count(result.tasks, 'task')}{limit}: {_format_outcomes(result)}")
                 print("the first task:")
-            _print_dry_run(prediction)
+            print_dry_run(prediction)
     if any(prediction.errors for prediction in predictions):
         raise typer.Exit(ExitCode.USAGE)
-
-
-def _print_dry_run(result: "DryRun") -> None:
-    for error in result.errors:
-        problem = Problem(error.path, error.message, error.received, error.allowed)
-        print_message(problem)
-    if result.errors:
-        return
-    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(_format_outcome(result))}")
-    for decision in result.decisions:
-        message = f": {decision['message']}" if decision.get("message") else ""
-        print(safe(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
-    for eviction in result.evictions:
-        print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
-        for line in eviction.get("lines") or ():
-            print(f"    {safe(line)}")
-    for blocker in result.blockers:
-        print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
-        if blocker.numbers:
-            print(f"    {format_blocker_numbers(blocker.numbers)}")
-    for limits in result.limits:
-        if line := format_limits(limits):
-            print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")
-    for warning in result.warnings:
-        print(f"  warning: {safe(warning)}")
-    if line := format_expected_start(result.expected_start, result.expected_start_reason):
-        print(f"  {safe(line)}")
 
 
 def _format_outcomes(result: "ArrayDryRun") -> str:
@@ -261,20 +231,6 @@ def _format_outcomes(result: "ArrayDryRun") -> str:
         "would be queued": result.would_queue,
     }  # fmt: skip
     return ", ".join(f"{count:,} {text}" for text, count in counts.items() if count)
-
-
-def _format_outcome(result: "DryRun") -> str:
-    if not result.nodes_to_boot:
-        return result.outcome.replace("_", " ")
-    verb = "has" if result.nodes_to_boot == 1 else "have"
-    return f"would start after {format_count(result.nodes_to_boot, 'node')} {verb} booted"
-
-
-def _format_pods_per_node(decision: dict[str, Any]) -> str:
-    """Format the number of pods per node, such as " 2 pods on train-1"."""
-    nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
-    counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
-    return f" {counts}" if counts else ""
 
 
 def _document_format(output: Output) -> Output:

@@ -274,7 +274,7 @@ class DocumentChange(Model):
 
 
 class Edit(WorkloadDetail):
-    """The workload after the edit. In a dry run, the edit is not stored."""
+    """The workload after the edit. In a dry run, the edit is not stored, and its effect is predicted."""
 
     changes: list[DocumentChange] = []
     increases: list[str] = []
@@ -282,6 +282,9 @@ class Edit(WorkloadDetail):
     time of the edit instead of its submission."""
     warnings: list[str] = []
     """Warnings that a submission would return."""
+    prediction: DryRun | None = None
+    """Predicted outcome of the next scheduling cycle if a dry run's edit were stored, and the workload
+    resumed if it is suspended; None if the edit was stored."""
 
 
 class Event(Model):

@@ -18,9 +18,21 @@ from scheduler.web.submit.form.draft import (
     selected_values,
 )
 from scheduler.web.submit.form.error_sentences import ErrorSentence, describe_problem
-from scheduler.web.submit.form.fields import GIT_TITLE, Choices, Field, FormChoices, FormPart
+from scheduler.web.submit.form.fields import (
+    GIT_TITLE,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    Choices,
+    Field,
+    FormChoices,
+    FormPart,
+)
 from scheduler.web.submit.form.missing_programs import missing_programs
 
+KEYS_OF_REPLICAS: Mapping[str | int, tuple[str, ...]] = {
+    MIN_REPLICAS: ("replicas", "min"),
+    MAX_REPLICAS: ("max",),
+}
 MISSING_PROGRAM = "{program} is not part of this workload. Choose files or a Git repository under Code."
 
 
@@ -126,6 +138,21 @@ class ShownForm:
     def shape(self) -> str:
         """Digest of the form's structure. While it is unchanged, fields are updated in place."""
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
+
+    @property
+    def labelled_fields(self) -> dict[str, tuple[str, Field]]:
+        """Fields with their labels, by the path of their value in the document.
+
+        The label names the part if there can be several of its kind.
+        """
+        labelled = {}
+        for part in self.parts:
+            for form_field in (shown.form_field for shown in (*part.fields, *part.more)):
+                label = f"{part.title}, {form_field.label}" if part.remove else form_field.label
+                *place, key = form_field.at
+                for name in KEYS_OF_REPLICAS.get(key, (str(key),)):
+                    labelled[join_path((*place, name))] = label, form_field
+        return labelled
 
     @property
     def git(self) -> ShownPart | None:

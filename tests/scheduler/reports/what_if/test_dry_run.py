@@ -4,7 +4,8 @@ import pytest
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
-from projects.services.workloads.prediction import Prediction, dry_run
+from projects.services import workloads
+from projects.services.workloads.prediction import Prediction, dry_run, predict_edit
 from scheduler.models import Eviction
 from tests.cast import training
 from tests.present import present
@@ -74,6 +75,26 @@ def test_predicted_victims_equal_the_later_victims(stage: Stage) -> None:
         row.gpu_milli,
         True,
     )
+
+
+def test_predicted_edit_keeps_its_place_in_the_queue_unless_it_requests_more(stage: Stage) -> None:
+    stage.submit("held", roles=FOUR, max_runtime=600, priority=90)
+    stage.tick(2, seconds=10)
+    first, second = stage.submit("first", roles=FOUR), stage.submit("second", roles=FOUR)
+    stage.tick(2, seconds=10)
+
+    def predicted_position(workload: Workload, **patch: object) -> int | None:
+        edit = workloads.edit(
+            actor=stage.cast.alice, workload=workload, patch=patch, dry_run=True, now=stage.clock.now()
+        )
+        return predict_edit(actor=stage.cast.alice, edit=edit, now=stage.clock.now()).queue_position
+
+    assert predicted_position(first, labels={"team": "nlp"}) == 1
+    assert predicted_position(second, priority=60) == 1
+    larger = [{"name": "worker", "replicas": 4, "gpu": 1, "cpu": 2}]
+    assert predicted_position(first, roles=larger) == 2
+    workloads.suspend(actor=stage.cast.alice, workload=second)
+    assert predicted_position(second, priority=60) == 1
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2])

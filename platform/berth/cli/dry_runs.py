@@ -1,0 +1,54 @@
+"""Text output of predictions: what would happen to a workload that is submitted or edited."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.columns import format_limits
+from berth.cli.explain import format_blocker_numbers, format_expected_start
+from berth.cli.text import print_message, safe
+from berth.core.problems import Problem
+from berth.core.words import format_count
+
+if TYPE_CHECKING:
+    from berth.client.models.workloads import DryRun
+
+
+def print_dry_run(result: "DryRun") -> None:
+    for error in result.errors:
+        problem = Problem(error.path, error.message, error.received, error.allowed)
+        print_message(problem)
+    if result.errors:
+        return
+    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(_format_outcome(result))}")
+    for decision in result.decisions:
+        message = f": {decision['message']}" if decision.get("message") else ""
+        print(safe(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
+    for eviction in result.evictions:
+        print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
+        for line in eviction.get("lines") or ():
+            print(f"    {safe(line)}")
+    for blocker in result.blockers:
+        print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
+        if blocker.numbers:
+            print(f"    {format_blocker_numbers(blocker.numbers)}")
+    for limits in result.limits:
+        if line := format_limits(limits):
+            print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")
+    for warning in result.warnings:
+        print(f"  warning: {safe(warning)}")
+    if line := format_expected_start(result.expected_start, result.expected_start_reason):
+        print(f"  {safe(line)}")
+
+
+def _format_outcome(result: "DryRun") -> str:
+    if not result.nodes_to_boot:
+        return result.outcome.replace("_", " ")
+    verb = "has" if result.nodes_to_boot == 1 else "have"
+    return f"would start after {format_count(result.nodes_to_boot, 'node')} {verb} booted"
+
+
+def _format_pods_per_node(decision: dict[str, Any]) -> str:
+    """Format the number of pods per node, such as " 2 pods on train-1"."""
+    nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
+    counts = ", ".join(f"{format_count(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
+    return f" {counts}" if counts else ""
