@@ -135,7 +135,7 @@ class Scheduler(LeaderLoop):
         self._tick_at = min(self._tick_at, time.monotonic() + self._tick_pause(self._pass_changed))
         self._cleaning = self._cleaning or loop.clean_up_steps()
 
-    def wake_files(self) -> Collection[int]:
+    def wake_descriptors(self) -> Collection[int]:
         return [fd for source in self._wake_sources() for fd in source.wake_fds()]
 
     def _wake_sources(self) -> list[Runtime | DigestResolver]:

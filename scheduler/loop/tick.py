@@ -278,11 +278,11 @@ class Loop:
         for run in runs:
             if not run.written:
                 newest = run is runs[-1]
-                while newest and self._try("records", self._part_of(compose_reasons, run)):
+                while newest and self._try("records", self._bind_step(compose_reasons, run)):
                     yield False
                 yield bool(self._try("records", self._record_step(run, notes, newest=newest)))
             if run.is_snapshot_due:
-                while self._try("snapshots", self._part_of(prepare_snapshot, run)):
+                while self._try("snapshots", self._bind_step(prepare_snapshot, run)):
                     yield False
                 self._try("snapshots", self._snapshot_step(run))
                 yield False
@@ -290,7 +290,7 @@ class Loop:
             yield bool(self._try("records", lambda: write_more_reasons(runs[-1], self.context, self.memory)))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
-    def _part_of(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
+    def _bind_step(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
         return lambda: step(run, self.memory)
 
     def _record_step(self, run: CycleRun, notes: list[str], *, newest: bool) -> Callable[[], bool]:

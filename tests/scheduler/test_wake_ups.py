@@ -105,7 +105,7 @@ def rounds(stage: Stage) -> Iterator[Rounds]:
         runtimes={"fake": stage.runtime},
         holder="first",
     )
-    with Waiter("scheduler", scheduler.wake_files()) as waiter:
+    with Waiter("scheduler", scheduler.wake_descriptors()) as waiter:
         made = Rounds(stage, waiter, scheduler)
         made.run_until_rest("start")
         yield made

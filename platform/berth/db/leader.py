@@ -52,7 +52,7 @@ class LeaderLoop(ABC):
     def on_leadership_lost(self) -> None:  # noqa: B027 - an optional hook
         """Discard all state that depends on leadership."""
 
-    def wake_files(self) -> Collection[int]:
+    def wake_descriptors(self) -> Collection[int]:
         """Return file descriptors that wake the loop when they become readable."""
         return ()
 
@@ -127,7 +127,7 @@ class LeaderLoop(ABC):
 
     def _listen(self, stack: contextlib.ExitStack) -> Waiter | None:
         try:
-            return stack.enter_context(Waiter(self.name, [self._bell, *self.wake_files()]))
+            return stack.enter_context(Waiter(self.name, [self._bell, *self.wake_descriptors()]))
         except (DatabaseError, OSError) as error:
             log.warning("cannot listen for %s yet: %s", self.name, error)
             return None

@@ -110,7 +110,7 @@ class ChannelConsumer(SignedInConsumer):
         try:
             frame = self._check_frame(bytes_data)
         except Malformed as error:
-            await self._break_off(error.detail)
+            await self._end_with_error(error.detail)
             return
         await self.opened.wait()
         if self.writer is None:
@@ -131,7 +131,7 @@ class ChannelConsumer(SignedInConsumer):
             self.requested.set()
         return frame
 
-    async def _break_off(self, reason: str) -> None:
+    async def _end_with_error(self, reason: str) -> None:
         self.reason = reason
         await self.reject(PROTOCOL_ERROR)
         if self.writer is not None:
@@ -158,7 +158,7 @@ class ChannelConsumer(SignedInConsumer):
         try:
             await asyncio.wait_for(self.requested.wait(), REQUEST_SECONDS)
         except TimeoutError:
-            await self._break_off(f"No request was received within {REQUEST_SECONDS:.0f} seconds.")
+            await self._end_with_error(f"No request was received within {REQUEST_SECONDS:.0f} seconds.")
             return
         finally:
             if self.use is None:

@@ -28,14 +28,14 @@ def history_seconds(mode: FairShareMode) -> float:
 
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
     """Set the relative usage of every account by resource, if history counts."""
-    history, left = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
+    history, remaining = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
     for accounts in siblings(ledger.roots) if history else ():
         parent = accounts[0].parent
         total = parent.share if parent else capacity
         parts = [
             _relative_to_pool(accounts, kind, parent)
             if parent and parent.divided[kind]
-            else _relative_usages(accounts, kind, history * total[kind], left * total[kind])
+            else _relative_usages(accounts, kind, history * total[kind], remaining * total[kind])
             for kind in KINDS
         ]
         for account, relative_usage in zip(accounts, zip(*parts, strict=True), strict=True):
@@ -52,12 +52,12 @@ def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
 
 
 def _relative_usages(
-    accounts: Sequence[QueueAccount], kind: int, steady: float, left: float
+    accounts: Sequence[QueueAccount], kind: int, steady: float, remaining: float
 ) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
 
-    `steady` is the usage that would have been possible if the parent had always had its current share. `left`
-    is the usage that is still possible before history is reset.
+    `steady` is the usage that would have been possible if the parent had always had its current share.
+    `remaining` is the usage that is still possible before history is reset.
     """
     requesting = requesting_accounts(accounts, kind)
     weights = sum_weights(requesting, kind)
@@ -66,7 +66,7 @@ def _relative_usages(
     )
     used = sum(account.entitlement.usage.used[kind] for account in requesting)
     total = max(min_usage, used)
-    mean, at_reset = (used / total, (used + left) / total) if total else (0.0, math.inf)
+    mean, at_reset = (used / total, (used + remaining) / total) if total else (0.0, math.inf)
     parts = (relative_to_share(a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts)
     return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
 

@@ -73,7 +73,7 @@ class MetricsCollector(LeasedThread):
     def work(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
         now = self._clock.now()
-        self._notice_other_leaders(held)
+        self._reapply_after_other_leader(held)
         running = {pod.pk: pod for pod in _running_pods()}
         self._find_ended(now)
         logged = running | self._unread
@@ -120,7 +120,7 @@ class MetricsCollector(LeasedThread):
                 log.exception("the stop rule of the array %s could not be applied", array.pk)
         self._reported, self._next_index = set(), unfinished
 
-    def _notice_other_leaders(self, held: HeldLease) -> None:
+    def _reapply_after_other_leader(self, held: HeldLease) -> None:
         """Apply all rules again if another process has held the lease.
 
         Each acquisition adds 1 to the epoch, even if the holder stays the same.

@@ -163,7 +163,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
     hits = []
     for title, route, icon, filters in FILTERED_PAGES:
-        others = _other_words(words, title)
+        others = _words_outside_title(words, title)
         if 0 < len(others) < len(words):
             for kind in filters:
                 preposition = "of" if kind == "project" else "in pool"
@@ -175,7 +175,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
     """Return the forms of the quotas whose project and pool contain the words besides "edit quota"."""
-    others = _other_words(words, EDIT_QUOTA)
+    others = _words_outside_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
         return []
     pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
@@ -195,7 +195,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
     return list(islice(hits, MAX_PHRASES))
 
 
-def _other_words(words: Sequence[str], title: str) -> tuple[str, ...]:
+def _words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
     """Return the words that do not match the beginning of a word in the title, without prepositions."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)

@@ -271,7 +271,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
 def _report_progress(
     client: "Client", name: str, direction: "Direction", accepted: "ScaleAccepted", wait: bool, output: Output
 ) -> None:
-    show_one(accepted, output, tables.print_accepted)
+    show_one(accepted, output, tables.print_accepted_request)
     if not wait or accepted.request_id is None:
         return
     last = None

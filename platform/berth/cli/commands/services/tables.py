@@ -81,7 +81,7 @@ def failed_engine_columns() -> list[Column]:
     ]
 
 
-def print_accepted(response: Any) -> None:
+def print_accepted_request(response: Any) -> None:
     print_fields(
         [("Status", response.status), ("Request", response.request_id or ""), ("", response.message)]
     )
