@@ -127,7 +127,7 @@ def test_interrupted_copy_leaves_nothing_under_the_final_name(site: Site, tmp_pa
             client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=end_pod)
 
 
-def test_interrupted_copy_that_is_slow_to_notice_still_deletes_its_file(site: Site, tmp_path: Path) -> None:
+def test_receiver_paused_during_an_interruption_still_deletes_its_file(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
     receivers: list[int] = []
 

@@ -81,7 +81,9 @@ def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
     assert len(server.authorizations) == 3
 
 
-def test_damaged_file_is_named_after_the_download_ended_early(plain: LocalStage, server: CodeServer) -> None:
+def test_reason_of_an_incomplete_download_is_requested_and_reported(
+    plain: LocalStage, server: CodeServer
+) -> None:
     server.answers = [send_half, send_problem(409)]
     plain.runtime.start(code_order(server, "true"))
     report = ended(plain.runtime, "p-1")

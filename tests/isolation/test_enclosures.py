@@ -60,7 +60,7 @@ def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
     assert "--unshare-user" not in argv, "root needs no user namespace"
 
 
-def test_path_that_a_pod_sees_elsewhere_is_a_link() -> None:
+def test_path_mounted_under_another_name_becomes_a_link() -> None:
     zone = Mount("/usr/share/zoneinfo/UTC", "/etc/localtime")
     view = View(readable=(Mount.at("/usr"), zone))
     assert pairs(enclose(view, Level.USERS), "--symlink") == ["/etc/localtime"]

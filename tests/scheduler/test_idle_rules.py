@@ -127,7 +127,7 @@ def test_project_rule_is_set_by_platform_admins_only(stage: Stage) -> None:
     assert edited.idle_rule["action"] == "none"
 
 
-def test_rule_text_is_read_back_as_the_same_rule() -> None:
+def test_rule_text_parses_to_the_same_rule() -> None:
     for rule in (IdleRule(), IdleRule(20, 90, "suspend", 5400, 0), IdleRule(action="none")):
         assert IdleRule(**normalize_rule(parse_text(rule.text))) == rule
 

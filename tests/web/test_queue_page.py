@@ -241,7 +241,7 @@ def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: S
 
 
 @pytest.mark.heavy
-def test_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn) -> None:
+def test_expected_start_in_the_past_is_shown_as_due(cast: Cast, sign_in: SignIn) -> None:
     for name, minutes in (("late", 5), ("early", -5)):
         starts = make.ago(minutes=minutes).isoformat()
         explanation = {"pool": "local", "queue_position": 1, "expected_start": starts}

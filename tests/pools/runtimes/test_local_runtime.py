@@ -306,7 +306,7 @@ def test_log_above_its_size_limit_keeps_its_beginning_and_end(stage: LocalStage)
     assert stage.runtime.read_log("p-1", head.next_offset, 10).offset == rest.offset
 
 
-def test_ended_pods_are_listed_until_forgotten(stage: LocalStage) -> None:
+def test_ended_pods_are_listed_until_they_are_forgotten(stage: LocalStage) -> None:
     names = [f"p-{n}" for n in range(20)]
     for n, name in enumerate(names):
         stage.runtime.start(order(name, "sh", "-c", f"exit {n}"))

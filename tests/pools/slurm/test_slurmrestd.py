@@ -238,7 +238,7 @@ def test_submission_whose_response_was_lost_is_found_by_its_name(rest: FakeSlurm
     assert len(provider.provision(repeated).instances) == len(rest.slurm.jobs) == 1
 
 
-def test_partly_accepted_request_returns_the_accepted_jobs_with_the_reason(rest: FakeSlurmRest) -> None:
+def test_partially_accepted_request_returns_the_accepted_jobs_and_the_reason(rest: FakeSlurmRest) -> None:
     rest.slurm.set(accepts=1)
     result = provider_of(rest).provision(order(count=3))
     assert len(result.instances) == 1

@@ -156,7 +156,7 @@ def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> N
 
 
 @pytest.mark.heavy
-def test_tasks_at_many_steps_are_compared_in_several_rounds(
+def test_tasks_at_different_steps_are_compared_over_several_rounds(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector, "decide", lambda array, first: decide(array, first, steps_max=1))

@@ -38,7 +38,7 @@ def test_node_page_lists_the_events_of_the_node(sign_in: SignIn, node: Node) -> 
 
 
 @pytest.mark.heavy
-def test_node_contents_link_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
+def test_node_contents_link_to_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
     assert text.count(">train</a>") == 2  # on the GPU and among the pods
     assert f"1 of {node.gpus} allocated" in text

@@ -64,7 +64,9 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: C
 
 
 @pytest.mark.heavy
-def test_queue_names_the_pending_workloads_outside_it(sign_in: SignIn, cast: Cast, pending: None) -> None:
+def test_queue_page_counts_the_pending_workloads_outside_the_queue(
+    sign_in: SignIn, cast: Cast, pending: None
+) -> None:
     length = queue_length(cast.pool)
     assert (length.workloads, length.array_tasks, length.held_tasks, length.unschedulable) == (2, 1, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()

@@ -64,7 +64,7 @@ def test_fair_share_page_omits_columns_in_which_all_queues_have_the_default(
     assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
 
 
-def test_first_department_opens_the_grid(cast: Cast, sign_in: SignIn) -> None:
+def test_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     form = {"name": "lab", "title": "", "rank": "0"}
     answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
