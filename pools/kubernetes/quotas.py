@@ -32,8 +32,8 @@ def read_quotas(
     applicable = [quota for quota in quotas if _applies(quota)]
     namespaces = {quota["metadata"]["namespace"] for quota in applicable}
     counted = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces and _is_counted(pod)]
-    bounds = (bound for quota in applicable for bound in _bounds(quota, counted, kinds, gpu_resource))
-    return tuple(sorted(bounds, key=lambda bound: (bound.namespace, bound.name, bound.resource)))
+    limits = (limit for quota in applicable for limit in _cluster_quotas(quota, counted, kinds, gpu_resource))
+    return tuple(sorted(limits, key=lambda limit: (limit.namespace, limit.name, limit.resource)))
 
 
 def _applies(quota: Object) -> bool:
@@ -45,10 +45,10 @@ def _is_counted(pod: Object) -> bool:
     return not pod["metadata"].get("deletionTimestamp") and read_report(pod).state is not PodState.EXITED
 
 
-def _bounds(
+def _cluster_quotas(
     quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
 ) -> Iterator[ClusterQuota]:
-    """Yield a bound for each supported resource.
+    """Yield a cluster quota for each supported resource.
 
     The amounts come from the quota's status, which admission uses.
     """

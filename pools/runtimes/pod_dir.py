@@ -63,7 +63,7 @@ class PodDir:
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
-    def ended_path(self) -> Path:
+    def path_if_ended(self) -> Path:
         """Return the path of this directory. Raises FilesGone if the pod has not ended or was forgotten."""
         if not self.has("exit"):
             raise FilesGone("the pod's files no longer exist")
@@ -72,7 +72,7 @@ class PodDir:
     def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
         """Return the parent and the name of each directory that the pod used. Raises FilesGone."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
-        directories = {label: (str(self.ended_path()), name) for label, name in own.items()}
+        directories = {label: (str(self.path_if_ended()), name) for label, name in own.items()}
         return {**directories, "workspace": (str(workspace.parent), workspace.name)}
 
     def create(self, durable: bool = True) -> None:

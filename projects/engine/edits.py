@@ -25,7 +25,7 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []
     for resource, amount in RESOURCES.items():
-        for total in (_smallest_gang, _all_replicas):
+        for total in (_total_of_smallest_gang, _total_of_all_replicas):
             old, new = total(old_tree, amount), total(new_tree, amount)
             if new > old:
                 increases.append(f"{format_amount(resource, new)} instead of {format_amount(resource, old)}")
@@ -39,13 +39,13 @@ def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
     return increases
 
 
-def _smallest_gang(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
+def _total_of_smallest_gang(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
     if isinstance(node, RoleShape):
         return amount(node) * node.min
-    return sum(sorted(_smallest_gang(child, amount) for child in node.children)[: node.need])
+    return sum(sorted(_total_of_smallest_gang(child, amount) for child in node.children)[: node.need])
 
 
-def _all_replicas(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
+def _total_of_all_replicas(node: GroupShape | RoleShape, amount: Callable[[RoleShape], int]) -> int:
     if isinstance(node, RoleShape):
         return amount(node) * node.max
-    return sum(_all_replicas(child, amount) for child in node.children)
+    return sum(_total_of_all_replicas(child, amount) for child in node.children)

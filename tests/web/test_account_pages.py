@@ -159,7 +159,7 @@ def test_admin_site_rejects_staff_without_a_role(cast: Cast, sign_in: SignIn, pa
 
 
 @pytest.mark.heavy
-def test_rejections_name_platform_roles_in_words(cast: Cast) -> None:
+def test_permission_errors_show_the_label_of_the_platform_role(cast: Cast) -> None:
     User.objects.create_user("root", is_superuser=True)
     User.objects.create_user("left", is_superuser=True, is_active=False)
     with pytest.raises(Forbidden) as rejected:

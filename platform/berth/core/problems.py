@@ -75,8 +75,8 @@ def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
 def closest_match(word: str, valid: Iterable[str]) -> str:
     """Return the closest valid word, or "" if no valid word is close.
 
-    Of many valid words, only those with the longest common beginning are compared, because a comparison of
-    long words takes more than a millisecond.
+    If there are many valid words, only those that share the longest prefix with `word` are compared, because
+    comparing long words takes more than a millisecond.
     """
     word, words = word[:VALUE_MAX], sorted(valid)
     if len(words) > COMPARED_MAX:

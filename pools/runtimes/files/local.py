@@ -29,10 +29,10 @@ class LocalFiles:
         return reading.read_listed_file(self._kept_directories(pod_id, workspace), path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        return volume_changes.list_changes(self._pod_dir(pod_id).ended_path(), validate_name(volume))
+        return volume_changes.list_changes(self._pod_dir(pod_id).path_if_ended(), validate_name(volume))
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        directory = self._pod_dir(pod_id).ended_path()
+        directory = self._pod_dir(pod_id).path_if_ended()
         return volume_changes.read_file(directory, validate_name(volume), path, offset, limit)
 
     def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:

@@ -104,7 +104,7 @@ class WorkloadResponse(ResponseModel):
 
 class RunImageResponse(ResponseModel):
     run: int
-    image: str = Field(description="Reference in the document.")
+    image: str = Field(description="Image reference as written in the document.")
     digest: str | None = Field(description="Digest that all pods of the run use; null until it is known.")
     resolved_at: datetime | None
     error: str | None = Field(description="Error of the last failed attempt to resolve the tag.")

@@ -18,7 +18,7 @@ from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_place_or_404(pool)
+    owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if request.method == "GET":
@@ -48,7 +48,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, node_pool = find_owner(request.actor, kind, name), get_place_or_404(pool)
+    owner, node_pool = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, node_pool)
     if quota is None:
@@ -110,7 +110,7 @@ def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:
     return Quota.objects.filter(**place_columns(pool), **owner_columns(owner)).first()
 
 
-def get_place_or_404(name: str) -> PoolOrGroup:
+def get_pool_or_group_or_404(name: str) -> PoolOrGroup:
     """Return the pool or quota group with this name."""
     place = find_place(name)
     if place is None:

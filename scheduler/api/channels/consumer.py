@@ -125,7 +125,7 @@ class ChannelConsumer(SignedInConsumer):
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
             raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):
-            raise Malformed("The first message must be the request, and no other message may be one.")
+            raise Malformed("Send exactly one request, as the first message.")
         if self.use is None:
             self.use = find_use(frame[1:])
             self.requested.set()

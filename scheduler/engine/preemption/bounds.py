@@ -99,7 +99,8 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Further amounts freed: CPU and memory above requests, and device shares saved by moves.
+    # Amounts that evictions or moves may free in addition: CPU and memory allocated above requests, and GPU
+    # shares saved by moves.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:

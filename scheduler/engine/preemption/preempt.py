@@ -129,10 +129,10 @@ def preempt_for_scale_up(
 def _try_arrangements(
     trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
 ) -> Obstacle | None:
-    """Accept the first arrangement that can be placed.
+    """Accept the first arrangement that can be placed, preferring those that leave no queue below its quota.
 
-    Arrangements that leave no queue below its quota are tried first. Return None if an arrangement was
-    accepted or fits without evictions, else the first obstacle.
+    Return the first obstacle if none can be placed, else None. An arrangement that needs no evictions is left
+    to `allocate`.
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None

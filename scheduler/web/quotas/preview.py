@@ -11,7 +11,7 @@ from projects.selectors import find_owner
 from projects.services.quotas import parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, Draft
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
-from projects.web.quotas.pages import find_quota, get_place_or_404, render_quota_form
+from projects.web.quotas.pages import find_quota, get_pool_or_group_or_404, render_quota_form
 from scheduler.reports.what_if.quota_preview import Impact, preview
 
 CHANGE_PATH = "changes[0]"
@@ -20,7 +20,7 @@ CHANGE_PATH = "changes[0]"
 @signed_in
 @require_POST
 def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = find_owner(request.actor, kind, name), get_place_or_404(pool)
+    owner, where = find_owner(request.actor, kind, name), get_pool_or_group_or_404(pool)
     require_set_quota(request.actor, owner)
     quota = find_quota(owner, where)
     form, impact = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s"), None

@@ -234,7 +234,7 @@ def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
     assert free == 0
 
 
-def test_plan_for_a_redirected_workload_is_stale(stage: Stage) -> None:
+def test_plan_is_stale_after_its_workload_was_suspended_resumed_and_cancelled(stage: Stage) -> None:
     workload = stage.submit(grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

@@ -40,7 +40,7 @@ def edit(
         typer.Option("--file", "-f", metavar="FILE", help="File with the new document (`-` for stdin)."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change and the effect, without changing it.")
+        bool, typer.Option("--dry-run", help="Show the changes and their effect without applying them.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -242,7 +242,7 @@ class Idle(Model):
 class RunImage(Model):
     run: int = 0
     image: str = ""
-    """Reference in the document."""
+    """Image reference as written in the document."""
     digest: str | None = None
     """Digest that all pods of the run use; None until it is known."""
     resolved_at: datetime | None = None
