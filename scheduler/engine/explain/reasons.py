@@ -240,6 +240,11 @@ def _fragmentation_phrase(numbers: Numbers) -> str:
         count = format_count(_get_integer(numbers, "requested"), "replica")
         return f"at most {most} of the {count} may run on a node: {free} placeable"
     where = "fragmented"
+    if numbers.get("beside") and not numbers.get("free"):
+        return (
+            f"on different nodes: {_with_unit('requested', numbers)} requested, and the nodes that have the "
+            f"required {numbers['beside']} free have none left"
+        )
     if numbers.get("beside"):
         where = f"not on nodes that also have the required {numbers['beside']} free"
     on_those = " on those nodes" if numbers.get("beside") else ""

@@ -138,3 +138,13 @@ def test_amounts_include_their_units() -> None:
     assert format_count(1, "entry", "entries") == "1 entry"
     assert format_count(2, "entry", "entries") == "2 entries"
     assert [format_number(number) for number in (8.0, 0.5, 1.2346)] == ["8", "0.5", "1.235"]
+
+
+def test_fragmented_resource_without_a_free_block_is_reported_as_used_up_on_those_nodes() -> None:
+    numbers = {"resource": "memory_mib", "requested": 4096, "free": 0, "biggest_block": 0}
+    message = blocker(Reason.FRAGMENTED, {**numbers, "beside": "GPUs and CPUs"}).message
+    assert message == (
+        "Enough is free, but on different nodes: 4 GiB of memory requested, and the nodes that have the "
+        "required GPUs and CPUs free have none left."
+    )
+    assert "largest free block" not in message
