@@ -148,7 +148,7 @@ def test_submission_redirects_to_the_new_workload(cast: Cast, sign_in: SignIn) -
 
 
 INVALID_DOCUMENTS = (
-    (DOCUMENT.replace("replicas: 2", "min: 4, max: 2"), "roles[0].min", "Above max"),
+    (DOCUMENT.replace("replicas: 2", "min: 4, max: 2"), "roles[0].min", "at most Max replicas (2)"),
     (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "must be below 1"),
     (DOCUMENT + "colour: red\n", "colour", "Unknown key"),
     (DOCUMENT.replace("project: vision", "project: ads"), "project", "Does not exist"),

@@ -46,7 +46,7 @@ def dave(cast: Cast, sign_in: SignIn) -> Client:
     ("was", "now", "path", "words"),
     [
         ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "Allowed: a whole number from 0 to 1024, or"),
-        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "Above max. Allowed: at most 2."),
+        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "Must be at most Max replicas (2)."),
         (
             "name: worker",
             "name: My Role",
@@ -278,11 +278,17 @@ def test_array_field_accepts_numbers_and_ranges(
 
 
 def test_invalid_array_tasks_keep_the_hint_beside_the_error(cast: Cast, dave: Client) -> None:
-    typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%4"}
+    typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%x"}
     answer = dave.post("/submit", typed, headers=HTMX)
     message = "Neither a number of tasks nor a list of indexes. Allowed: a number such as 30, or indexes"
     assert message in field_error(answer, "array.tasks")
     assert "Number of tasks, or indexes such as 0-29" in answer.content.decode()
+
+
+def test_limit_typed_behind_array_tasks_is_referred_to_its_own_field(cast: Cast, dave: Client) -> None:
+    typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-29%4"}
+    answer = dave.post("/submit", typed, headers=HTMX)
+    assert field_error(answer, "array.tasks") == "Enter 0-29 here and 4 in Max running tasks."
 
 
 def test_verdict_of_an_array_is_about_all_tasks(cast: Cast, dave: Client) -> None:

@@ -31,6 +31,8 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
         return ErrorSentence(f"Use lowercase letters, digits and hyphens{example}.", name)
     if (problem.path, message) == ("code", "is a path"):
         return ErrorSentence("Select this directory under Code to send its files.")
+    if message == "above max" and label:
+        return ErrorSentence(f"Must be at most Max replicas ({allowed.removeprefix('at most ')}).")
     sentence = _capitalize(message.removeprefix("is ")).removesuffix(".")
     if allowed.startswith(SUGGESTION):
         return ErrorSentence(f"{sentence}. {allowed}", allowed.split("`")[1] if label else "")
