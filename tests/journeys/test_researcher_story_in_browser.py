@@ -56,6 +56,7 @@ def submit_with_code(page: Page, checkout: Path) -> str:
     page.goto("/submit")
     page.locator("#document").fill(TRAIN)
     expect(page.locator("#document-faults")).to_contain_text("under Code")
+    page.get_by_role("radio", name="Files from this computer").check()
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Select directory").click()
     chooser.value.set_files(str(checkout))
@@ -105,7 +106,7 @@ def submit_urgent(page: Page, train: str) -> str:
 def raise_priority(page: Page) -> None:
     page.get_by_role("link", name="Edit workload").click()
     page.get_by_label("Priority").select_option("medium")
-    expect(page.get_by_role("region", name="Changes")).to_contain_text("priority", timeout=SLOW)
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("Priority", timeout=SLOW)
     page.get_by_role("button", name="Save changes").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Completed", timeout=2 * SLOW)
 

@@ -141,7 +141,7 @@ def test_amounts_include_their_units() -> None:
 
 
 def test_fragmented_resource_without_a_free_block_is_reported_as_used_up_on_those_nodes() -> None:
-    numbers = {"resource": "memory_mib", "requested": 4096, "free": 0, "biggest_block": 0}
+    numbers: dict[str, Any] = {"resource": "memory_mib", "requested": 4096, "free": 0, "biggest_block": 0}
     message = blocker(Reason.FRAGMENTED, {**numbers, "beside": "GPUs and CPUs"}).message
     assert message == (
         "Enough is free, but on different nodes: 4 GiB of memory requested, and the nodes that have the "

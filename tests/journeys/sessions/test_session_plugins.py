@@ -158,7 +158,7 @@ def test_error_for_an_uninstallable_plugin_names_what_the_pool_must_declare(
     ("plugin", "expected"),
     [
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_secrets("MY_TOKEN")),
-         "needs the secret MY_TOKEN. Declare the plugin in pool local"),
+         "needs the secret MY_TOKEN. Add MY_TOKEN to the session's `secrets`"),
         (Plugin.create("mine").with_transform(lambda image, cluster: replace(image, python="3.99")),
          "plugins cannot be installed: python"),
         (Plugin.create("mine").with_transform(lambda image, cluster: image.with_apt("no-such-package")),
