@@ -7,6 +7,7 @@ from the workload's age.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from berth.core.amounts import RESOURCES
@@ -21,8 +22,7 @@ from scheduler.engine.plan import Numbers
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
 
-    If the first such gang waits only for nodes, the quota is also held for the first gang that does not fit
-    in it.
+    If the first such gang does not wait for quota, the quota is also held for the first gang that does.
     """
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
@@ -32,12 +32,12 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     for account in board.ledger.accounts.values():
         gangs = sorted(waiting.get(account, ()), key=gang_sort_key)
         holds = [hold for gang in gangs if (hold := QuotaHold(board, gang)).fits_alone()]
-        too_large = [hold for hold in holds[1:] if not hold.fits_now() and hold.is_needed()]
-        account.quota_holds = (*holds[:1], *too_large[:1])
+        blocked = (hold for hold in holds if not hold.fits_now() and hold.awaited() is not None)
+        account.quota_holds = (*holds[:1], *(hold for hold in islice(blocked, 1) if hold is not holds[0]))
 
 
 class Release(NamedTuple):
-    """Amounts that a project's non-preemptible gangs will release until the quota suffices for a gang.
+    """Amounts that a project's non-preemptible gangs will release until a gang can start.
 
     `until` is None if the time depends on undeclared ends.
     """
@@ -65,27 +65,34 @@ class QuotaHold:
         account = self.gang.account
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
-    def is_needed(self) -> bool:
-        """Return whether the gang waits for quota that other gangs will release, or for nodes that are held.
+    def awaited(self) -> Release | None:
+        """Return what will be released until the gang can start, or None if it needs no held quota.
 
-        Without held quota, gangs of lower priority that fit on other nodes could start, and the gang would no
-        longer fit in the quota once its nodes are free.
+        A gang that fits in the unused quota needs it only while nodes are held for it. Otherwise, gangs of
+        lower priority that fit on other nodes could start, and the gang would no longer fit in the quota once
+        its nodes are free. A gang that waits for quota needs it only if the quota will suffice.
         """
         if self.gang.has_pods:
-            return False
+            return None
         if self.fits_now():
             nodes = self.board.cycle.backfill_hold
-            return nodes is not None and nodes.name == self.gang.name
-        return self._release() is not None
+            if nodes is None or nodes.name != self.gang.name:
+                return None
+            return Release(nodes.until, NOTHING)
+        cache, key = self.gang.account.cache, ("release", self.gang.requested)  # until the allocation changes
+        if key not in cache:
+            cache[key] = _next_release(self.board, self.gang)
+        result: Release | None = cache[key]
+        return result
 
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return the numbers of the first held resource that a gang of lower priority would use, or None.
 
         The gang may use held quota if it declares that it ends before the quota is needed.
         """
-        if gang.workload.priority >= self.gang.workload.priority or not self.is_needed():
+        if gang.workload.priority >= self.gang.workload.priority:
             return None
-        release, end = self._release(), declared_end(gang, self.board.now)
+        release, end = self.awaited(), declared_end(gang, self.board.now)
         if release is None or (end is not None and release.until is not None and end <= release.until):
             return None
         account, held = gang.account, self.gang.requested
@@ -106,27 +113,14 @@ class QuotaHold:
                 }
         return None
 
-    def _release(self) -> Release | None:
-        """Return what will be released, or None if the quota will not suffice for the gang.
-
-        The result is cached until the project's allocation changes.
-        """
-        cache, key = self.gang.account.cache, ("release", self.gang.requested)
-        if key not in cache:
-            cache[key] = _next_release(self.board, self.gang)
-        result: Release | None = cache[key]
-        return result
-
 
 def _next_release(board: Board, gang: Gang) -> Release | None:
-    """Return the release, assuming that gangs end in the order of their declared ends, then their starts.
+    """Return the release after which the quota suffices, or None if it never will.
 
-    Nothing has to be released for a gang that waits only for nodes.
+    Gangs are assumed to end in the order of their declared ends, then of their starts.
     """
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]
-    if fits_within(used, account.non_preemptible_quota, gang.requested):
-        return Release(None, amounts)
     gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
     for ending in sorted(filter(may_end, gangs), key=lambda other: _end_key(other, now)):
         for part in ending.parts:
