@@ -56,12 +56,14 @@ def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
 
 
 def test_only_the_latest_failed_array_of_a_name_needs_attention(cast: Cast, sign_in: SignIn) -> None:
-    for minutes in (5, 3):
-        tasks = Workload.objects.filter(array=(array := submit_array(cast, "grid", 2)))
+    paths = []
+    for name, minutes in (("other", 60), ("grid", 9), ("grid", 7), ("grid", 5), ("grid", 3)):
+        tasks = Workload.objects.filter(array=(array := submit_array(cast, name, 2)))
         tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=make.ago(minutes=minutes))
         WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(minutes=minutes))
-    (item,) = sign_in("dave").get("/").context["attention"]
-    assert item.path == f"/arrays/{array.pk}"
+        paths.append(f"/arrays/{array.pk}")
+    items = sign_in("dave").get("/").context["attention"]
+    assert [item.path for item in items] == [paths[-1], paths[0]]
 
 
 def test_array_that_can_never_start_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
@@ -117,6 +119,8 @@ def test_queue_below_its_share_needs_attention_after_five_minutes(cast: Cast, si
     assert attention(client) == []
     Workload.objects.filter(pk=row.pk).update(since=make.ago(minutes=6))
     assert attention(client) == [("Below fair share", "vision")]
+    Workload.objects.filter(pk=row.pk).delete()
+    assert attention(client) == [("Below fair share", "vision")], "elastic workloads wait to scale up"
 
 
 def test_more_than_two_unschedulable_workloads_are_counted(cast: Cast, sign_in: SignIn) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.urls import reverse
 
 from berth.core.words import format_count, format_gpus
@@ -26,6 +26,7 @@ UNSCHEDULABLE_MAX = 2  # maximum number of own workloads that are listed individ
 DELIVERIES_MAX = 1000  # latest deliveries that are read
 RECENTLY = timedelta(days=1)
 IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs
+SHORTFALLS_MAX = 5
 SHORTFALL_MIN = timedelta(minutes=5)  # workloads of a queue below its fair share are pending for this long
 
 
@@ -48,7 +49,7 @@ class Item:
 def attention_items(
     actor: Actor,
     *,
-    shortfalls: Iterable[Shortfall],
+    shortfalls: Sequence[Shortfall],
     unschedulable: int,
     pools: Sequence[NodePool],
     pool: str,
@@ -76,7 +77,7 @@ def attention_items(
         *_failed_items(actor, now), *map(_unschedulable_item, impossible),
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
-    below_share = _below_share(_lasting(actor, list(shortfalls), now))
+    below_share = _below_share(islice(_lasting(actor, shortfalls, now), SHORTFALLS_MAX))
     of_all = [*below_share, *_all_unschedulable(unschedulable - listed, pool)]
     items = [*of_own, *of_all]
     if is_admin:
@@ -126,19 +127,18 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
     """Yield an item for each of the latest arrays that contain these failed tasks, once for each name."""
-    ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")[:OF_EACH_MAX]
-    if not (latest := dict(ends)):
+    ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")
+    if not (latest := dict(ends[: OF_EACH_MAX * OF_EACH_MAX])):
         return
     rows = WorkloadArray.objects.in_bulk(latest)
     newest: dict[tuple[int, str], uuid.UUID] = {}
     for pk in (pk for pk in latest if pk in rows):
         newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
-    failures = failures_by_array(list(latest))
-    for pk, at in latest.items():
-        if pk not in newest.values() or pk not in failures:  # older, or its tasks were retried meanwhile
-            continue
-        text = f"{failure_sentence(failures[pk], rows[pk].task_count)}."
-        yield Item("Failed", "bad", rows[pk].name, reverse("array", args=[pk]), text, at, is_sentence=True)
+    shown = list(newest.values())[:OF_EACH_MAX]
+    failures = failures_by_array(shown)
+    for pk in (pk for pk in shown if pk in failures):  # the tasks of others were retried meanwhile
+        text, path = f"{failure_sentence(failures[pk], rows[pk].task_count)}.", reverse("array", args=[pk])
+        yield Item("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
 
 
 def _unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
@@ -182,22 +182,23 @@ def _all_idle(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime)
 
 
 def _lasting(actor: Actor, shortfalls: Sequence[Shortfall], now: datetime) -> Iterator[Shortfall]:
-    """Yield the shortfalls of projects whose workloads have been pending for some minutes.
+    """Yield the shortfalls except those of projects whose workloads are all pending since a few minutes ago.
 
-    The next cycles of the scheduler often resolve a shortfall that a new workload causes.
+    The next cycles of the scheduler often resolve a shortfall that a new workload causes. If no workload is
+    pending, elastic ones wait to scale up.
     """
     if not shortfalls:
         return
     rows = workloads(actor).filter(
-        project__name__in={each.project for each in shortfalls}, phase=Phase.PENDING, held=False,
-        since__lte=now - SHORTFALL_MIN,
+        project__name__in={each.project for each in shortfalls}, phase=Phase.PENDING, held=False
     ).exclude(reason=UNSCHEDULABLE)  # fmt: skip
-    waiting = {
-        (project, pool)
-        for project, pools in rows.order_by().values_list("project__name", "pools").distinct()
-        for pool in pools
-    }
-    yield from (each for each in shortfalls if (each.project, each.pool) in waiting)
+    first: dict[tuple[str, str], datetime] = {}
+    oldest = rows.order_by().values_list("project__name", "pools").annotate(first=Min("since"))
+    for project, pools, since in oldest:
+        for pool in pools:
+            first[project, pool] = min(since, first.get((project, pool), since))
+    begin = now - SHORTFALL_MIN
+    yield from (each for each in shortfalls if first.get((each.project, each.pool), begin) <= begin)
 
 
 def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:

@@ -54,7 +54,6 @@ COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
 SHORT_HISTORY = 3  # hours; the chart of a new installation does not grow
-SHORTFALLS_MAX = 5
 OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 # Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
@@ -140,7 +139,7 @@ def index(request: Request) -> HttpResponse:
         "pending_times": pending_times(actor, shown, now - DAY),
         "attention": attention_items(
             actor,
-            shortfalls=find_shortfalls(actor, shown)[:SHORTFALLS_MAX],
+            shortfalls=find_shortfalls(actor, shown),
             unschedulable=next((each.count for each in reasons if each.reason == UNSCHEDULABLE), 0),
             pools=shown,
             pool=pool.name if pool else "",
