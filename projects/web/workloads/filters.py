@@ -63,6 +63,9 @@ ATTENTION = Case(
 )
 
 
+NEVER_STARTS = Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON)
+
+
 @dataclass(frozen=True)
 class Filters:
     """Filters from the page's query parameters. Invalid values are ignored."""
@@ -159,12 +162,13 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 def state_condition(state: str) -> Q:
     """Return a condition for workloads in a state, and for all tasks of arrays in this state.
 
-    An active array is running if any of its tasks is, otherwise pending if any of its tasks is.
+    An active array is running if any of its tasks is, otherwise pending if any of its tasks is. Of a pending
+    array, only tasks that can never start are unschedulable.
     """
     if state == "all":
         return Q()
     if state == UNSCHEDULABLE:
-        return Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON)
+        return state_condition("pending") & NEVER_STARTS
     of_arrays = Q(array__isnull=False)
     if state == "ended":
         of_arrays &= ~Q(array__state=ArrayState.ACTIVE)
@@ -181,7 +185,7 @@ def state_condition(state: str) -> Q:
 
 def _phase_condition(state: str) -> Q:
     if state == UNSCHEDULABLE:
-        return state_condition(state)
+        return NEVER_STARTS
     return Q(phase__in=STATES[state][1])
 
 

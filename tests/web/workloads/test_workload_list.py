@@ -243,6 +243,18 @@ def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in:
     page = client.get("/workloads?state=unschedulable")
     assert [row.name for row in page.context["slice"].rows] == ["giant"]
     assert page.context["states"][1:3] == [("pending", "Pending", 2), ("unschedulable", "Unschedulable", 1)]
+    array = arrays.submit(
+        actor=cast.dave, document={**training("grid", array={"tasks": 2}), "project": "vision"}
+    )
+    tasks = Workload.objects.filter(array=array.array)
+    tasks.filter(array_index=0).update(phase="running")
+    tasks.filter(array_index=1).update(reason="Unschedulable")
+    states = client.get("/workloads").context["states"]
+    assert states[1:4] == [
+        ("pending", "Pending", 2),
+        ("unschedulable", "Unschedulable", 1),
+        ("running", "Running", 1),
+    ]
     badge = '<span class="chip bad">Unschedulable</span>'
     assert badge in page.content.decode()
     assert badge in client.get(f"/workloads/{giant.pk}").content.decode()
