@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.after import Dependency
@@ -15,6 +16,19 @@ from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
 
 CANCELLABLE = (Phase.PENDING, Phase.RESERVED)  # phases in which unreachable dependencies cancel a workload
+
+
+class Dependent(Protocol):
+    """Stored or unsaved workload with dependencies."""
+
+    @property
+    def pk(self) -> uuid.UUID: ...
+    @property
+    def project_id(self) -> int: ...
+    @property
+    def phase(self) -> str: ...
+    @property
+    def pools(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +57,9 @@ def waits_for_others(row: WorkloadRow, spec: WorkloadSpec) -> bool:
 
 
 def find_dependencies(
-    dependents: Sequence[tuple[WorkloadRow, tuple[Dependency, ...]]], visible: Container[str], queues: Queues
+    dependents: Sequence[tuple[Dependent, tuple[Dependency, ...]]], visible: Container[str], queues: Queues
 ) -> Dependencies:
-    """Return the unmet dependencies of these rows.
+    """Return the unmet dependencies of these workloads.
 
     `visible` contains the engine's names for workloads in the snapshot.
     """

@@ -113,7 +113,7 @@ class LiveWorkloads:
                 dependencies.unmet.get(row.pk, ()),
                 parsed[row.pk],
                 NONE if pending is None else _rejections(row, pending, around),
-                None if waiting is None else deferred_pool(row, waiting, around.now),
+                None if waiting is None else deferred_pool(row.pending_since, waiting, around.now),
             )
             own_pods = self._pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)

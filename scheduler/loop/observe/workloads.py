@@ -50,9 +50,9 @@ class WorkloadEntry(NamedTuple):
     pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # (name in the engine, pod ID) pairs
 
 
-def deferred_pool(row: WorkloadRow, spec: WorkloadSpec, now: datetime) -> str | None:
+def deferred_pool(pending_since: datetime, spec: WorkloadSpec, now: datetime) -> str | None:
     """Return the pool that a pending workload may not use yet, or None."""
-    if spec.burst_after is None or now >= row.pending_since + timedelta(seconds=spec.burst_after):
+    if spec.burst_after is None or now >= pending_since + timedelta(seconds=spec.burst_after):
         return None
     return spec.burst_pool
 

@@ -9,7 +9,7 @@ from typing import Any
 from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec
 from projects.actor import Actor
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.services.workloads import name_taken_error
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine import model
@@ -18,7 +18,9 @@ from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import to_timestamp, workload_from_spec
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, Rejection
 from scheduler.loop.decide import decide_pools
+from scheduler.loop.observe.dependencies import find_dependencies
 from scheduler.loop.observe.view import ClusterView, observe
+from scheduler.loop.observe.workloads import deferred_pool
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
@@ -48,27 +50,7 @@ def predict(
         view = observe(now, SPEC_CACHE, cache.observations)
         if workload.handle in view.workloads and edited is None:
             raise name_taken_error(workload)
-        candidate = replace(
-            workload_from_spec(spec),
-            name=workload.handle,
-            project=view.queues.projects[workload.project_id],
-            pools=tuple(pool for pool in workload.pools if pool != spec.burst_pool) or tuple(workload.pools),
-            submitted=to_timestamp(now),
-            after=(),
-        )
-        stored = view.snapshot.workloads
-        if edited is not None:
-            live = next((each for each in stored if each.name == workload.handle), None)
-            awaits_same = workload.spec.get("after") == edited.spec.get("after")
-            candidate = replace(
-                candidate,
-                submitted=to_timestamp(now if requeued else edited.requeued_at or edited.submitted_at),
-                preemptions=edited.preemptions,
-                restarts=edited.restarts,
-                backoff_until=live.backoff_until if live else None,
-                after=live.after if live and awaits_same else (),
-            )
-            stored = tuple(each for each in stored if each is not live)
+        candidate, stored = _replace_stored(view, workload, spec, now, edited, requeued=requeued)
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
@@ -86,6 +68,45 @@ def predict(
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
         return _add_up(prediction, plan, rejections, candidates, view, viewer)
+
+
+def _replace_stored(
+    view: ClusterView,
+    workload: Workload,
+    spec: WorkloadSpec,
+    now: datetime,
+    edited: Workload | None,
+    *,
+    requeued: bool,
+) -> tuple[model.Workload, tuple[model.Workload, ...]]:
+    """Return the unsaved workload for the engine, and all other workloads, without the one that is `edited`.
+
+    An edited workload keeps its earlier runs and, unless it is `requeued`, its submission time. A suspended
+    one becomes pending now. Dependencies no longer apply once a workload has started.
+    """
+    is_pending = edited is not None and edited.phase == Phase.PENDING
+    deferred = deferred_pool(workload.pending_since if is_pending else now, spec, now)
+    entries = () if edited is not None and edited.run else spec.after
+    dependencies = find_dependencies([(workload, entries)], view.workloads, view.queues)
+    candidate = replace(
+        workload_from_spec(spec),
+        name=workload.handle,
+        project=view.queues.projects[workload.project_id],
+        pools=tuple(pool for pool in workload.pools if pool != deferred) or tuple(workload.pools),
+        submitted=to_timestamp(now),
+        after=dependencies.unmet[workload.pk],
+    )
+    stored = {each.name: each for each in (*dependencies.placeholders, *view.snapshot.workloads)}
+    former = stored.pop(workload.handle, None)
+    if edited is not None:
+        candidate = replace(
+            candidate,
+            submitted=to_timestamp(now if requeued else edited.requeued_at or edited.submitted_at),
+            preemptions=edited.preemptions,
+            restarts=edited.restarts,
+            backoff_until=former.backoff_until if former else None,
+        )
+    return candidate, tuple(stored.values())
 
 
 def _add_up(

@@ -8,8 +8,9 @@ import pytest
 from berth.core.errors import Invalid
 from pools.models import Node, NodePool
 from projects.models import Phase
+from projects.services import workloads
 from projects.services.workloads import submission
-from projects.services.workloads.prediction import dry_run
+from projects.services.workloads.prediction import dry_run, predict_edit
 from scheduler.reports.explanations.workload import explain
 from tests import factories as make
 from tests.cast import training
@@ -68,6 +69,17 @@ def test_submission_prediction_and_explanation_include_burst_time_and_price(
     assert explain(actor, stored.workload, NOON).burst == sentence
     stage.clock.advance(1800)
     assert explain(actor, stored.workload, stage.clock.now()).burst == ""
+
+
+def test_edit_after_the_burst_delay_is_predicted_with_the_last_pool(stage: Stage, cloud: NodePool) -> None:
+    workload, actor = stage.submit(**BURST), stage.cast.alice
+    outcomes = []
+    for seconds in (60, 1800):
+        stage.clock.advance(seconds)
+        now = stage.clock.now()
+        edit = workloads.edit(actor=actor, workload=workload, patch={"priority": 60}, dry_run=True, now=now)
+        outcomes.append(predict_edit(actor=actor, edit=edit, now=now).outcome)
+    assert outcomes == ["would_stay_pending", "would_start"]
 
 
 @pytest.mark.heavy

@@ -97,6 +97,20 @@ def test_predicted_edit_keeps_its_place_in_the_queue_unless_it_requests_more(sta
     assert predicted_position(second, priority=60) == 1
 
 
+def test_unmet_dependencies_are_predicted(stage: Stage) -> None:
+    stage.submit("first")
+    after = [{"workload": "first"}]
+    assert [blocker["reason"] for blocker in predict(stage, after=after).blockers] == ["DependencyNotMet"]
+    dependent = stage.submit("second", after=after)
+    workloads.suspend(actor=stage.cast.alice, workload=dependent)
+    edits = [
+        workloads.edit(actor=stage.cast.alice, workload=dependent, patch=patch, dry_run=True)
+        for patch in ({"priority": 60}, {"after": None})
+    ]
+    outcomes = [predict_edit(actor=stage.cast.alice, edit=edit).outcome for edit in edits]
+    assert outcomes == ["would_stay_pending", "would_start"]
+
+
 @pytest.mark.parametrize("gpus", [0, 1, 2])
 def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=gpus * 1000)
