@@ -1,7 +1,7 @@
 """An installation with a Ray pool."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,10 +106,10 @@ class RayInstallation:
     def nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self.admin.client().nodes.list(pool=POOL)}
 
-    def part(self, node: Node, name: str) -> int:
-        """Return the process ID of the named Ray process on a node."""
+    def part(self, node: Node, name: str) -> int | None:
+        """Return the process ID of the named Ray process on a node, or None if it does not run."""
         below = descendants(self.process(node))
-        return next(pid for pid in below if process_name(pid) == name)
+        return next((pid for pid in below if process_name(pid) == name), None)
 
     def process(self, node: Node) -> int:
         """Return the ID of the node's main process, the parent of Ray and the agent."""
@@ -146,17 +146,6 @@ class RayInstallation:
             return [pod.state for pod in pods].count("running") == running
 
         self._until(enough, workload)
-
-    def until_on_new_nodes(self, workload: Workload, former: Collection[str | None]) -> None:
-        """Wait until all nodes are new, ready instances that each run a pod."""
-
-        def replaced() -> bool:
-            nodes = self.nodes()
-            if any(node.instance_id in former or node.state != "ready" for node in nodes.values()):
-                return False
-            return {pod.node for pod in self.pods(workload) if pod.state == "running"} == nodes.keys()
-
-        self._until(replaced, workload)
 
     def _until(self, probe: Callable[[], T], workload: Workload) -> T:
         try:
