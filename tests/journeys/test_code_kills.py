@@ -15,7 +15,7 @@ from tests.journeys.installation import ROOT, Installation, InstallContext, unti
 from tests.volumes.object_store import s3_server
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
-FILES, FILE_BYTES = 24, 4 * 2**20
+FILES, FILE_BYTES = 24, 4 * 2**20  # a file is one part of an upload
 
 
 @pytest.fixture(scope="module")
@@ -91,4 +91,4 @@ def test_upload_resumes_after_the_command_and_the_server_were_killed(
     until(lambda: client.workloads.get(workload.id).phase in ("completed", "failed"))
     log = client.workloads.log(workload.id).data.decode()
     assert log.split()[0] == whole.hexdigest(), log
-    assert stored() == FILES * FILE_BYTES, "nothing is stored twice"
+    assert 0 <= stored() - FILES * FILE_BYTES < FILE_BYTES, "except for the list of files, nothing is added"
