@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.cpu_time import own_seconds, tree_seconds
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +94,7 @@ class Load:
 
 
 def measure(load: Load, webs: list[psutil.Process], postgres: psutil.Process) -> dict[str, float]:
-    before, database_before = cpu_seconds(webs), cpu_seconds(backends(postgres))
+    before, database_before = sum(map(own_seconds, webs)), tree_seconds(postgres)
     began = time.perf_counter()
     durations: list[float] = []
     threads = [
@@ -104,8 +105,8 @@ def measure(load: Load, webs: list[psutil.Process], postgres: psutil.Process) ->
         thread.start()
     for thread in threads:
         thread.join()
-    passed, used = time.perf_counter() - began, cpu_seconds(webs) - before
-    database_used = cpu_seconds(backends(postgres)) - database_before
+    passed, used = time.perf_counter() - began, sum(map(own_seconds, webs)) - before
+    database_used = tree_seconds(postgres) - database_before
     durations.sort()
     workloads = len(durations) * load.batch
     return {
@@ -117,10 +118,6 @@ def measure(load: Load, webs: list[psutil.Process], postgres: psutil.Process) ->
         "cpu_ms": used / workloads * 1000,
         "database_cpu_ms": database_used / workloads * 1000,
     }
-
-
-def backends(postgres: psutil.Process) -> list[psutil.Process]:
-    return [postgres, *postgres.children()]
 
 
 def submit(load: Load, until: float, durations: list[float]) -> None:
@@ -144,10 +141,6 @@ def submit(load: Load, until: float, durations: list[float]) -> None:
 def body(key: str, batch: int) -> str:
     documents = [DOCUMENT.replace("NAME", f"{key}-{number}") for number in range(batch)]
     return documents[0] if batch == 1 else f'{{"items": [{",".join(documents)}]}}'
-
-
-def cpu_seconds(processes: list[psutil.Process]) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import psutil
 
+from benchmarks.setup.cpu_time import own_seconds, tree_seconds
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +45,8 @@ class ServerProcesses:
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return the CPU time of each process so far, in seconds. The generator is the calling process."""
-        database = {} if self.database is None else {"database": _tree_seconds(self.database)}
-        processes = {"web": _own_seconds(self.web), "loop": _own_seconds(self.loop)}
+        database = {} if self.database is None else {"database": tree_seconds(self.database)}
+        processes = {"web": own_seconds(self.web), "loop": own_seconds(self.loop)}
         return {**processes, **database, "generator": time.process_time()}
 
     def take_report(self) -> dict[str, Any]:
@@ -123,18 +124,3 @@ def _database() -> psutil.Process | None:
         process = psutil.Process(backend).parent()
         return process if process is not None and "postgres" in process.name() else None
     return None
-
-
-def _own_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
-
-
-def _tree_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process, its living children and its ended children."""
-    times = process.cpu_times()
-    total = times.user + times.system + times.children_user + times.children_system
-    for child in process.children():
-        with contextlib.suppress(psutil.Error):
-            total += _own_seconds(child)
-    return total
