@@ -20,7 +20,7 @@ HOURS_PER_MONTH = 24 * MONTH.days
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Hours and cost for a period. `cost` is None if no price is known."""
+    """Node-hours, GPU-hours and cost in a period. `cost` is None if no price is known."""
 
     node_hours: float
     gpu_hours: float

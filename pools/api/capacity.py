@@ -29,7 +29,7 @@ def node_capacity(node: Node) -> Amounts:
 
 def node_free_capacity(node: Node) -> Amounts:
     """Return the free resources of an annotated node, or zero if the node accepts no pods."""
-    return to_amounts(*_free(node))
+    return to_amounts(*_free_amounts(node))
 
 
 def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]:
@@ -38,7 +38,7 @@ def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
     for node in annotate_allocated(ready).order_by("pk"):
         rows_by_pool[node.pool_id].append(
-            (node.usable_gpus * 1000, node.cpu_milli, node.memory_mib, *_free(node))
+            (node.usable_gpus * 1000, node.cpu_milli, node.memory_mib, *_free_amounts(node))
         )
     return {pool_id: _sum_capacity(rows) for pool_id, rows in rows_by_pool.items()}
 
@@ -48,7 +48,7 @@ def _sum_capacity(rows: list[Sequence[int]]) -> tuple[Amounts, Amounts]:
     return to_amounts(*total[:3]), to_amounts(*total[3:])
 
 
-def _free(node: Node) -> tuple[int, int, int]:
+def _free_amounts(node: Node) -> tuple[int, int, int]:
     if node.state != NodeState.READY:
         return 0, 0, 0
     allocated: tuple[int, int, int] = (node.allocated_gpu, node.allocated_cpu, node.allocated_memory)  # type: ignore[attr-defined]

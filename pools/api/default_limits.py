@@ -31,7 +31,7 @@ DefaultLimitsValues = Annotated[
 
 
 class DefaultLimitsResponse(ResponseModel):
-    """Limits for roles that declare none. Null means no limit."""
+    """Default limits for roles that declare no limits. Null means unlimited."""
 
     memory_from_request: bool
     memory_mib: int | None

@@ -89,7 +89,7 @@ class PhaseBody(Body):
 
 
 class BootedBody(Body):
-    """Progress of the script in `prepare`."""
+    """Progress of the `prepare` script, which installs the node's environment."""
 
     digest: Annotated[Text, Field(max_length=64)]
     phases: Annotated[tuple[PhaseBody, ...], Field(max_length=64, strict=False)] = ()
@@ -98,7 +98,7 @@ class BootedBody(Body):
 
 
 class StartedBody(Body):
-    """Progress of the script in `start`."""
+    """Progress of the `start` script, which turns the machine into a node."""
 
     instance: Annotated[Text, Field(min_length=1, max_length=128)]
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None

@@ -122,9 +122,10 @@ class NodeResponse(ResponseModel):
 class NodeView(ApiView):
     change_scope = "admin"
 
-    def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes, or no nodes for an account without a role. The default is all nodes that have
-        not ended.
+    def visible_nodes(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
+        """Return these nodes, by default all nodes that have not ended.
+
+        Return none for an account without a role.
         """
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()
@@ -134,7 +135,7 @@ class NodeView(ApiView):
         return rows if self.is_allowed("view_capacity") else rows.none()
 
     def get_node(self, name: str) -> Node:
-        node = self.visible().filter(name=name).first()
+        node = self.visible_nodes().filter(name=name).first()
         if node is None:
             raise NotFound(f"There is no node named {format_value(name)}.")
         return node
@@ -153,7 +154,7 @@ class Nodes(NodeView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
         check_names(unknown_name("pool", query.pool, "a node pool", [Names(self.visible_pools())]))
-        rows = self.visible()
+        rows = self.visible_nodes()
         rows = filter_by(rows, pool__name=query.pool, state__in=query.state or None)
         is_admin = self.is_allowed("administer")
 
@@ -166,7 +167,7 @@ class Nodes(NodeView):
 class NodeDetail(NodeView):
     @operation("Get the current or last node with this name", response=NodeResponse)
     def get(self, request: Request, name: str) -> Response:
-        node = selectors.find_node(name, self.visible(Node.objects.all()))
+        node = selectors.find_node(name, self.visible_nodes(Node.objects.all()))
         if node is None:
             raise NotFound(f"There is no node named {format_value(name)}.")
         return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])

@@ -106,8 +106,8 @@ class PoolPreviewResponse(ResponseModel):
             nodes=[_node_response(node) for node in preview.nodes[:NODES_SHOWN]],
             nodes_total=len(preview.nodes),
             nodes_usable=len(usable),
-            total=_sum(node.total for node in usable),
-            free=_sum(node.free for node in usable),
+            total=_sum_shapes(node.total for node in usable),
+            free=_sum_shapes(node.free for node in usable),
             findings=[
                 PreviewFindingResponse(severity=each.severity.value, message=each.message, remedy=each.remedy)
                 for each in preview.findings
@@ -118,12 +118,12 @@ class PoolPreviewResponse(ResponseModel):
 def _node_response(node: PreviewedNode) -> PreviewedNodeResponse:
     return PreviewedNodeResponse(
         name=node.name, details=node.details, obstacle=node.obstacle or None,
-        gpu_model=node.total.gpu_model, total=_sum([node.total]), free=_sum([node.free]),
+        gpu_model=node.total.gpu_model, total=_sum_shapes([node.total]), free=_sum_shapes([node.free]),
         host_key=node.host_key or None,
     )  # fmt: skip
 
 
-def _sum(shapes: Iterable[Shape]) -> Amounts:
+def _sum_shapes(shapes: Iterable[Shape]) -> Amounts:
     shapes = list(shapes)
     return Amounts(
         gpu=sum(shape.gpus for shape in shapes),
@@ -150,13 +150,13 @@ class ReasonBody(Body):
 class PoolView(ApiView):
     change_scope = "admin"
 
-    def visible(self) -> QuerySet[NodePool]:
+    def visible_pools(self) -> QuerySet[NodePool]:
         """Return all pools, or no pools for an account without a role."""
         rows = selectors.pools()
         return rows if self.is_allowed("view_capacity") else rows.none()
 
     def get_pool(self, name: str) -> NodePool:
-        pool = self.visible().filter(name=name).first()
+        pool = self.visible_pools().filter(name=name).first()
         if pool is None:
             raise NotFound(f"There is no node pool named {format_value(name)}.")
         return pool
@@ -186,7 +186,7 @@ class Pools(PoolView):
             capacity_by_pool = pool_capacity([row.pk for row in rows])
             return [to_pool_response(row, capacity_by_pool, is_admin=is_admin) for row in rows]
 
-        return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, to_responses))
+        return Response(page(self.visible_pools(), parse_query(request, ListQuery), BY_NAME, to_responses))
 
     @operation(
         "Create a node pool, or preview the nodes that it would use", query=CreateQuery, body=CreatePoolBody,

@@ -120,11 +120,11 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 @contextmanager
 def converted_errors() -> Iterator[None]:
-    """Convert errors of the object store. Raises Conflict, or Unavailable if another attempt may succeed."""
+    """Raise Unavailable for errors of the object store that may be temporary, and Conflict for all others."""
     try:
         yield
     except ClientError as error:
-        raise _answer(error) from error
+        raise _converted_error(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise Conflict(
             "The server has no credentials for the volume. Ask an admin to set its secret."
@@ -137,7 +137,7 @@ def converted_errors() -> Iterator[None]:
         ) from error
 
 
-def _answer(error: ClientError) -> BerthError:
+def _converted_error(error: ClientError) -> BerthError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in MISSING:

@@ -16,7 +16,7 @@ NO_BOTO3 = "needs boto3, which is not installed on the server. Run `pip install 
 
 @dataclass(frozen=True)
 class BucketLogin:
-    """Access key. Without an ID, the server's own identity is used."""
+    """Access key for an object store. If the ID is empty, the server's own identity is used."""
 
     access_key_id: str = ""
     secret_access_key: str = field(default="", repr=False)
@@ -26,7 +26,7 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
     """Return the credentials for a volume. Raises Conflict if its secret is missing or unusable."""
     if not volume.secret:
         return BucketLogin()
-    secret = _keys(pool).filter(name=volume.secret).first()
+    secret = _s3_keys(pool).filter(name=volume.secret).first()
     if secret is None:
         raise Conflict(f"The secret with its credentials, {volume.secret}, is missing. Contact an admin.")
     try:
@@ -43,7 +43,7 @@ def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> 
     for number, volume in enumerate(read_volumes(stored)):
         if volume.is_synced and find_spec("boto3") is None:
             problems.append(Problem(f"volumes[{number}].source", NO_BOTO3, format_value(volume.source)))
-        names = list(_keys(pool).values_list("name", flat=True)) if volume.secret and pool.pk else []
+        names = list(_s3_keys(pool).values_list("name", flat=True)) if volume.secret and pool.pk else []
         if volume.secret and volume.secret not in names:
             command = f"berth secret set {volume.secret} --pool {pool.name} --access-key-id ID"
             remedy = f"Set it with `{command}` before the volume"
@@ -56,5 +56,5 @@ def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> 
         raise Invalid(problems)
 
 
-def _keys(pool: NodePool) -> Any:
+def _s3_keys(pool: NodePool) -> Any:
     return PoolSecret.objects.filter(pool=pool, kind=SecretKind.S3_KEY)

@@ -29,18 +29,18 @@ class BucketWriter:
 
     def put(self, path: str, content: bytes) -> None:
         with converted_errors():
-            self._s3.put_object(**self._object(path), Body=content)
+            self._s3.put_object(**self._object_arguments(path), Body=content)
 
     def begin(self, path: str) -> str:
         """Begin a multipart upload. Return its ID."""
         with converted_errors():
-            return str(self._s3.create_multipart_upload(**self._object(path))["UploadId"])
+            return str(self._s3.create_multipart_upload(**self._object_arguments(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
         """Store the part with this number, from 1. Return its ETag. Raises UploadGone."""
         with converted_errors(), _upload_exists():
             answer = self._s3.upload_part(
-                **self._object(path), UploadId=upload, PartNumber=number, Body=content
+                **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
             )
         return str(answer["ETag"])
 
@@ -49,29 +49,29 @@ class BucketWriter:
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         with converted_errors(), _upload_exists():
             self._s3.complete_multipart_upload(
-                **self._object(path), UploadId=upload, MultipartUpload={"Parts": parts}
+                **self._object_arguments(path), UploadId=upload, MultipartUpload={"Parts": parts}
             )
 
     def abort(self, path: str, upload: str) -> None:
         """Delete the parts of an upload, unless it is complete or no longer exists."""
         with converted_errors(), suppress(UploadGone), _upload_exists():
-            self._s3.abort_multipart_upload(**self._object(path), UploadId=upload)
+            self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
         """Delete an object if it still has this ETag. Return True if it no longer exists."""
         with converted_errors():
             try:
-                current = self._s3.head_object(**self._object(path))["ETag"]
+                current = self._s3.head_object(**self._object_arguments(path))["ETag"]
             except ClientError as error:
-                if _code(error) in MISSING:
+                if _error_code(error) in MISSING:
                     return True
                 raise
             if current != etag:
                 return False
-            self._s3.delete_object(**self._object(path))
+            self._s3.delete_object(**self._object_arguments(path))
         return True
 
-    def _object(self, path: str) -> dict[str, str]:
+    def _object_arguments(self, path: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + path}
 
 
@@ -80,10 +80,10 @@ def _upload_exists() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        if _code(error) == "NoSuchUpload":
+        if _error_code(error) == "NoSuchUpload":
             raise UploadGone from error
         raise
 
 
-def _code(error: ClientError) -> str:
+def _error_code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))

@@ -52,7 +52,7 @@ def parse_node_spec(value: Any) -> NodeSpec:
     """Return the NodeSpec for a value in any of the four notations.
 
     The notations are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a
-    NodeSpec. Raises Invalid if the value has none of these notations or contradicts itself.
+    NodeSpec. Raises Invalid if the value has another form or contradicts itself.
     """
     match value:
         case NodeSpec():

@@ -56,7 +56,10 @@ class InstallStatus:
 
 
 class LocalEnvironments:
-    """Environments under `root`, by digest. `boots/NAME` records the installation for one node."""
+    """Environments under `root`, by digest.
+
+    The files below `boots/NAME` record the installation for node NAME.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()

@@ -73,13 +73,13 @@ class Api:
         self._lock, self._running, self._is_closed = threading.Lock(), 0, False
         self._pace = Pace()
         headers = {"User-Agent": "berth", "Accept": "application/json"}
-        with _invalid("clusters.server", "https://HOST:PORT"):
+        with _errors_as_invalid("clusters.server", "https://HOST:PORT"):
             base_url = httpx.URL(connection.server)
-        with _invalid("users.token", "ASCII characters"):
+        with _errors_as_invalid("users.token", "ASCII characters"):
             if connection.token:
                 headers["Authorization"] = f"Bearer {connection.token.encode('ascii').decode()}"
         tls = self._tls = _tls_context(connection)
-        with _invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
+        with _errors_as_invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
             self._calls = Calls(base_url, tls, connection.proxy, headers)
             # for streams
             self._http = httpx.Client(
@@ -88,7 +88,7 @@ class Api:
             )  # fmt: skip
 
     @property
-    def skew(self) -> timedelta:
+    def clock_skew(self) -> timedelta:
         """Server's time minus this machine's time, or zero if the difference is small."""
         return self.clock_offset if abs(self.clock_offset) >= SKEW_MIN else timedelta(0)
 
@@ -300,7 +300,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 
 @contextmanager
-def _invalid(part: str, allowed: str) -> Iterator[None]:
+def _errors_as_invalid(part: str, allowed: str) -> Iterator[None]:
     """Convert errors in the block to Invalid, which names this part of the kubeconfig."""
     try:
         yield
@@ -311,7 +311,7 @@ def _invalid(part: str, allowed: str) -> Iterator[None]:
 def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
     if not connection.server.startswith("https:"):
         return False
-    with _invalid("clusters.certificate-authority-data", "a certificate in PEM format, in base64"):
+    with _errors_as_invalid("clusters.certificate-authority-data", "a certificate in PEM format, in base64"):
         context = ssl.create_default_context(cadata=connection.ca or None)
     if connection.skip_verification:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -323,6 +323,8 @@ def _tls_context(connection: Connection) -> ssl.SSLContext | bool:
                 path.touch(mode=0o600)
                 path.write_text(content)
             # Without a password, OpenSSL would prompt for one on the terminal if the key is encrypted.
-            with _invalid("users.client-certificate-data", "a certificate and its key without a password"):
+            with _errors_as_invalid(
+                "users.client-certificate-data", "a certificate and its key without a password"
+            ):
                 context.load_cert_chain(str(paths[0]), str(paths[1]), password="")
     return context

@@ -51,7 +51,7 @@ class Calls:
     ) -> Response:  # fmt: skip
         """Send a request, and read the response. Raises the exceptions in `ERRORS`.
 
-        If the connection is broken, send the request again. Every request can be repeated.
+        If the connection is broken, the request is sent again, because every request is safe to repeat.
         """
         target = self._prefix + path.encode() + (f"?{urlencode(query)}".encode() if query else b"")
         server = self._server

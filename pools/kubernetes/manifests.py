@@ -18,9 +18,9 @@ from pools.kubernetes.files.container import (
 )
 from pools.kubernetes.files.container import (
     COPY_SECONDS,
-    encode_wanted,
+    encode_files_to_copy,
     files_container,
-    wanted_files,
+    files_to_copy,
 )
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from pools.kubernetes.settings import KubernetesSettings, Workspaces
@@ -80,11 +80,11 @@ def pod_manifest(
         "securityContext": {"allowPrivilegeEscalation": False},
     }
     receiver = code_container(container, CODE_ENVIRONMENT, settings.gpu_resource)
-    grace, wanted = max(pod_spec.grace_seconds, 1), wanted_files(pod_spec)
+    grace, wanted = max(pod_spec.grace_seconds, 1), files_to_copy(pod_spec)
     containers, annotations = [container], {}
     if wanted is not None:
         containers.append(files_container(container, CODE_ENVIRONMENT, grace))
-        annotations[FILES_ANNOTATION] = encode_wanted(wanted)
+        annotations[FILES_ANNOTATION] = encode_files_to_copy(wanted)
         grace += COPY_SECONDS
     pull_secrets = [{"name": pull_secret_name(pod_spec.pod_id)}] if pod_spec.registry_auth else []
     return {

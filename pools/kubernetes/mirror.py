@@ -76,7 +76,7 @@ class Mirror:
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods in a pool by name, like `pods`.
+        """Return this installation's pods in a pool by name. Raises Unreachable, and waits, as `pods` does.
 
         Every scheduler tick reads this mapping, so it is rebuilt only after a pod has changed.
         """
@@ -91,7 +91,7 @@ class Mirror:
             return self._own_pods.get(pool, {})
 
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return the ResourceQuotas of this installation's namespaces, like `pods`.
+        """Return the ResourceQuotas of this installation's namespaces. Raises Unreachable, as `pods` does.
 
         If the account may not list them, the result is empty and `quota_obstacle` contains the reason.
         """
@@ -201,8 +201,8 @@ class Mirror:
     def _watch(self, kind: str) -> None:
         """Apply changes until the API server ends the watch.
 
-        The next watch continues after the last change, even if the connection was lost. Repeated changes
-        would set reports of pods back in time.
+        The next watch continues after the last change, even if the connection was lost. Applying changes a
+        second time would revert pods to an earlier state.
         """
         seconds = WATCH_SECONDS if kind == "pods" else WATCH_SECONDS + 7
         events = self._api.watch(KINDS[kind], self._versions[kind], seconds)

@@ -164,8 +164,8 @@ class PodCalls:
     def give_up(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
         """Delete a pod that cannot start, and record this as its end.
 
-        The end is recorded as planned first, because Berth may crash before this call ends, and the watch may
-        report the deletion before that.
+        Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch
+        may report the deletion before the call returns.
         """
         self._ledger.plan_end(pod_id, report, durable=True)
         with failures(cluster.api.server):

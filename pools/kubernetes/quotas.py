@@ -23,10 +23,10 @@ Object = Mapping[str, Any]
 def read_quotas(
     quotas: Iterable[Object], pods: Iterable[Object], gpu_resource: str
 ) -> tuple[ClusterQuota, ...]:
-    """Return the bounds that apply to pods of a pool, sorted.
+    """Return the cluster quotas that apply to a pool's pods, sorted.
 
-    `pods` contains the pool's own pods. Their requests are subtracted from the used amounts, unless the pod
-    is being deleted and Berth no longer counts it.
+    `pods` contains the pool's own pods. Their requests are subtracted from the used amounts, except those of
+    ended pods and of pods that are being deleted, which Berth no longer counts.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies(quota)]
@@ -64,8 +64,8 @@ def _cluster_quotas(
             namespace=metadata["namespace"],
             resource=resource,
             kind=kind,
-            hard=math.floor(_in_units(parse_quantity(hard[resource]), kind)),
-            used=max(0, math.ceil(_in_units(others, kind))),
+            hard=math.floor(_convert_amount(parse_quantity(hard[resource]), kind)),
+            used=max(0, math.ceil(_convert_amount(others, kind))),
             uid=metadata.get("uid") or "",
         )
 
@@ -83,8 +83,8 @@ def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
     return parse_quantity((resources.get(part) or {}).get(name) or 0)
 
 
-def _in_units(amount: Decimal, kind: str) -> Decimal:
-    """Convert to milli-GPUs, milli-CPUs, MiB or pods."""
+def _convert_amount(amount: Decimal, kind: str) -> Decimal:
+    """Convert an amount from Kubernetes' unit to milli-GPUs, milli-CPUs, MiB or pods."""
     if kind == "pods":
         return amount
     return amount / MIB if kind in ("memory_mib", "limit_memory_mib") else amount * 1000

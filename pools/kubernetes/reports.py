@@ -179,7 +179,10 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
 
 
 def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
-    """Return whether the pod was deleted before its command ended. Its files may exist longer than that."""
+    """Return whether the pod was deleted before its command ended.
+
+    A pod whose files are being copied may be deleted after its command has ended.
+    """
     metadata = pod["metadata"]
     if not (deadline := _time(metadata.get("deletionTimestamp"))):
         return False
@@ -189,7 +192,7 @@ def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
 
 
 def _start_error(message: str) -> str:
-    """Return why the container runtime could not start the command, in plain words if possible."""
+    """Return why the container runtime could not start the command."""
     missing = MISSING_PROGRAM.search(message)
     return f"the image has no program `{_text(missing[1])}`" if missing else _text(message)
 

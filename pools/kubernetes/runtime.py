@@ -63,7 +63,7 @@ ISOLATION = Isolation(
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _CachedReport:
     """Cached report of a running pod. The report is valid while the mirror contains the same object."""
 
     pool: str
@@ -72,8 +72,8 @@ class _Running:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
-    """Access to the clusters of all pools. Calls for pods reuse it until the monotonic time `until`."""
+class _CachedAccess:
+    """Cached access to the clusters of all pools. The cache is valid until the monotonic time `until`."""
 
     pools: Mapping[str, PoolAccess | UnusableCluster]
     until: float
@@ -97,8 +97,8 @@ class KubernetesRuntime(ReadsCopies):
         self._files = FileCopies(root / "files", limits)
         self._pods = PodCalls(self.ledger, self._copies, self._files, self.notify)
         self._pools = pools
-        self._shared = _Shared({}, 0.0)
-        self._running: dict[str, _Running] = {}
+        self._shared = _CachedAccess({}, 0.0)
+        self._running: dict[str, _CachedReport] = {}
         ports = list(range(FIRST_PORT, LAST_PORT))
         random.shuffle(ports)
         self._ports = cycle(ports)
@@ -128,7 +128,7 @@ class KubernetesRuntime(ReadsCopies):
         """Return the access to each pool's cluster, cached for calls in quick succession."""
         now = time.monotonic()
         if now >= self._shared.until:
-            self._shared = _Shared(self._pools(), now + SHARED_SECONDS)
+            self._shared = _CachedAccess(self._pools(), now + SHARED_SECONDS)
         return self._shared.pools
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
@@ -177,7 +177,7 @@ class KubernetesRuntime(ReadsCopies):
                 pod = find(pool := pool_of(entry), pod_id)
                 report = reports[pod_id] = self._current_report(pod_id, pod)
                 if pod is not None and report.state is PodState.RUNNING and not has_files_to_copy(pod):
-                    self._running[pod_id] = _Running(pool, pod, report)
+                    self._running[pod_id] = _CachedReport(pool, pod, report)
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
@@ -216,7 +216,7 @@ class KubernetesRuntime(ReadsCopies):
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
         """Return whether the pod has been unscheduled for too long according to the cluster's clock."""
-        now = datetime.now(UTC) + self._target(pod_id)[0].cluster.api.skew
+        now = datetime.now(UTC) + self._target(pod_id)[0].cluster.api.clock_skew
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
@@ -389,7 +389,7 @@ class KubernetesRuntime(ReadsCopies):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record, or that of an adopted pod if there is none yet."""
+        """Return the pod's record, or None. Look for unrecorded pods in the clusters if necessary."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

@@ -29,11 +29,11 @@ Value = Annotated[
 ]
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class PoolToleration(_Part):
+class PoolToleration(_SettingsModel):
     """Taint that the pool tolerates. Without a value or an effect, any value or effect matches."""
 
     key: Name
@@ -48,12 +48,12 @@ class PoolToleration(_Part):
         }
 
 
-class NfsExport(_Part):
+class NfsExport(_SettingsModel):
     server: Host
     path: Path
 
 
-class Workspaces(_Part):
+class Workspaces(_SettingsModel):
     """Storage for workspaces, mounted on all nodes. Each workload has its own directory."""
 
     nfs: NfsExport | None = None
@@ -68,7 +68,7 @@ class Workspaces(_Part):
         return self
 
 
-class KubernetesSettings(_Part):
+class KubernetesSettings(_SettingsModel):
     """Settings of a pool. The credentials are the pool's kubeconfig or Berth's own service account.
 
     `node_selector` selects the cluster's nodes by label, and `tolerations` permits some of their taints.

@@ -90,7 +90,7 @@ class KubernetesProvider:
             kind = ProviderErrorKind.CREDENTIALS if is_denied else ProviderErrorKind.TIMEOUT
             raise ProviderError(kind, str(error)) from None
         instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
-        at = self._now() + cluster.api.skew
+        at = self._now() + cluster.api.clock_skew
         return read_inventory(
             nodes, pods, settings, at, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
         )

@@ -61,8 +61,8 @@ def _foreign_devices(count: int, total: int, before: Collection[int], held: Coll
     """Choose the devices that count as used by foreign pods.
 
     Kubernetes reports only the number of used devices. Earlier choices are kept, and allocated devices are
-    chosen last. If even they are needed, foreign pods were faster: pods of Berth on these devices will be
-    lost, and others must not be placed there.
+    chosen last. If an allocated device is chosen, a foreign pod has occupied it first: Berth's pod on the
+    device will be lost, and no other pod may be placed there.
     """
     preferred = sorted(range(total), key=lambda index: (index in held, index not in before, -index))
     return sorted(preferred[:count])

@@ -36,7 +36,7 @@ class DeviceProbe:
 
 
 def _configured_command() -> Sequence[str]:
-    """Return the command that measures, which is empty if the GPUs are simulated."""
+    """Return the command that measures the GPUs, or an empty list if the GPUs are simulated."""
     return shlex.split(os.environ.get(PROBE_VARIABLE) or ("" if simulates_gpus() else "nvidia-smi"))
 
 

@@ -276,7 +276,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Return the form field for each problem path that is named differently."""
+        """Return the form field of each problem path whose field has a different name."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:

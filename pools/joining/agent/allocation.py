@@ -45,7 +45,7 @@ class EndSignals:
         self._event.wait(seconds)
 
     @property
-    def is_last(self) -> bool:
+    def is_job_terminating(self) -> bool:
         """Whether the job is being terminated."""
         return self._event.is_set()
 
@@ -53,7 +53,7 @@ class EndSignals:
 def has_job_ended() -> bool:
     """Return whether the job's script was killed without a signal to the agent.
 
-    The cluster may leave the agent running, and processes that started a session.
+    The cluster may leave the agent running, as well as other processes that have started a session.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

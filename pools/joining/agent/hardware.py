@@ -82,7 +82,10 @@ def machine_id() -> str:
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return each GPU's values, keyed by the field names of nvidia-smi. Return none without a driver."""
+    """Return each GPU's values, keyed by the field names of nvidia-smi.
+
+    The list is empty without a driver.
+    """
     query = ["nvidia-smi", "--query-gpu=%s" % ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()

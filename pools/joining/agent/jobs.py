@@ -125,7 +125,7 @@ def start_time(pid: int) -> str:
 
 
 def _mark(path: str) -> bytes:
-    """Return the variable that distinguishes a job's processes from others with reused process IDs."""
+    """Return the variable that marks a job's processes, because process IDs are reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

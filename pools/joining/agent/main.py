@@ -32,7 +32,7 @@ def main() -> int:
         print(unit() if arguments.command == "unit" else VERSION + "\n", end="")
         return 0
     url, pool = os.environ.get("BERTH_URL", ""), os.environ.get("BERTH_POOL", "")
-    problem = _problem(url, pool, arguments.command)
+    problem = _settings_problem(url, pool, arguments.command)
     if problem:
         print("berth-agent: %s" % problem, file=sys.stderr)
         return 2
@@ -68,7 +68,7 @@ def _act(arguments: argparse.Namespace, server: Server, pool: str) -> int:
     return 0
 
 
-def _problem(url: str, pool: str, command: str) -> str:
+def _settings_problem(url: str, pool: str, command: str) -> str:
     if command == "uninstall" and not url:
         return ""
     if not url:

@@ -26,9 +26,9 @@ def run(server: Server, pool: str) -> None:
     signals = EndSignals()
     secret = load_secret()
     while not secret:
-        if signals.is_last:
+        if signals.is_job_terminating:
             raise JobEnds(signals.reason)
-        _check_job()
+        _raise_if_job_ended()
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
@@ -43,7 +43,7 @@ def run(server: Server, pool: str) -> None:
     while True:
         try:
             body: dict[str, object] = {
-                "interruption": _interruption(signals, ec2_instance_id),
+                "interruption": _detect_interruption(signals, ec2_instance_id),
                 "booted": environment.report(), "started": start.report(),
                 "inventory": {**collect_inventory(gpus), "upgrade_error": upgrade.error},
             }  # fmt: skip
@@ -54,27 +54,27 @@ def run(server: Server, pool: str) -> None:
         except MachineRejected:
             environment.job.kill()
             start.end()
-            _check_job()
+            _raise_if_job_ended()
             raise
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
-        if signals.is_last:
+        if signals.is_job_terminating:
             raise JobEnds(signals.reason)
         if has_job_ended():
             environment.job.kill()
             start.end()
-            _check_job()
+            _raise_if_job_ended()
         signals.wait(REPORT_INTERVAL_SECONDS)
 
 
-def _check_job() -> None:
-    """If the job's script was killed, delete the state directory on its behalf. Raises JobEnds."""
+def _raise_if_job_ended() -> None:
+    """If the job's script was killed, delete the state directory in its place, and raise JobEnds."""
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
         raise JobEnds("the job's script was killed")
 
 
-def _interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:
+def _detect_interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:
     if signals.reason:
         return {"reason": signals.reason, "at": None}
     return detect_interruption() if ec2_instance_id else None

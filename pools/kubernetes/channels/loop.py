@@ -38,7 +38,7 @@ class ChannelLoop:
     def open(self, api: Api, pod: str) -> socket.socket:
         """Open a channel to the pod at this API path, and return its connection.
 
-        If the cluster rejects the later request, the channel's status contains the reason. Raises
+        If the cluster later rejects the client's request, the channel's status contains the reason. Raises
         ChannelRejected if the pod has too many channels.
         """
         with self._lock:

@@ -23,8 +23,8 @@ from pools.kubernetes.files.container import (
     POD,
     WAIT,
     WORKSPACE,
-    Wanted,
-    decode_wanted,
+    FilesToCopy,
+    decode_files_to_copy,
     pack,
 )
 from pools.kubernetes.files.store import TREE, FileCopies
@@ -63,7 +63,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Pod at this API path, with files to copy.
+    """Pod whose files are copied, at this API path.
 
     `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
     failed.
@@ -71,7 +71,7 @@ class Source:
 
     api: Api
     path: str
-    wanted: Wanted
+    wanted: FilesToCopy
     waits: bool
     has_failed: bool
 
@@ -79,7 +79,7 @@ class Source:
 def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> Source:
     end = command_report(pod)
     has_failed = end is not None and end.exit_code != 0
-    return Source(api, path, decode_wanted(pod), waits=end is None, has_failed=has_failed)
+    return Source(api, path, decode_files_to_copy(pod), waits=end is None, has_failed=has_failed)
 
 
 class Collections:
@@ -188,7 +188,7 @@ class Collections:
         session = await _start(source, pack(paths))
         errors = bytearray()
         try:
-            async for data in _archive(session, errors):
+            async for data in _stream_archive(session, errors):
                 await asyncio.to_thread(unpacker.feed, data)
         except BrokenArchive as error:
             raise _Interrupted(str(error)) from error
@@ -199,10 +199,10 @@ class Collections:
             await session.close()
         text = bytes(errors).decode("utf-8", "replace")
         _check(session, text, is_complete=unpacker.is_complete)
-        return {**_unreadable(text), **unpacker.skipped}
+        return {**_unreadable_paths(text), **unpacker.skipped}
 
 
-async def _archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
+async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
     """Yield the output in chunks of about PART bytes, and collect the errors. Raises _Interrupted."""
     output, pending = session.output(), bytearray()
     while True:
@@ -264,7 +264,7 @@ def _check(session: Session, errors: str, *, is_complete: bool) -> None:
     raise _Interrupted(text)
 
 
-def _unreadable(errors: str) -> dict[str, str]:
+def _unreadable_paths(errors: str) -> dict[str, str]:
     """Return the paths that `tar` could not read, with its reasons."""
     matches = [match for line in errors.splitlines() if (match := _TAR_LINE.match(line))]
     return {match[1]: match[2] for match in matches if match[1].startswith((f"{POD}/", f"{WORKSPACE}/"))}

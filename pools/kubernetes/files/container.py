@@ -82,7 +82,7 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FilesToCopy:
     """Files to copy after a pod ends: its outputs below `base` and, if it has failed, all files."""
 
     base: str
@@ -94,29 +94,29 @@ class Wanted:
         return [f"{self.base}/{path}" for path in self.outputs]
 
 
-def wanted_files(spec: PodSpec) -> Wanted | None:
-    """Return the pod's files that Berth copies, or None if it copies none."""
+def files_to_copy(spec: PodSpec) -> FilesToCopy | None:
+    """Return which of the pod's files Berth copies, or None if it copies none."""
     if not spec.outputs and not spec.keeps_files:
         return None
     base = f"{POD}/{CODE_DIRECTORY}" if spec.code_url else POD
-    return Wanted(base, spec.outputs, spec.keeps_files)
+    return FilesToCopy(base, spec.outputs, spec.keeps_files)
 
 
-def encode_wanted(wanted: Wanted) -> str:
+def encode_files_to_copy(wanted: FilesToCopy) -> str:
     return json.dumps({"base": wanted.base, "outputs": wanted.outputs, "keeps": wanted.keeps})
 
 
-def decode_wanted(pod: Mapping[str, Any]) -> Wanted:
-    """Decode which of the pod's files to copy.
+def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
+    """Read from the pod's annotation which files to copy.
 
-    The result contains none if another user of the cluster changed the value.
+    The result names no files if another user of the cluster has made the annotation invalid.
     """
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     try:
         fields = json.loads(text)
-        return Wanted(str(fields["base"]), tuple(map(str, fields["outputs"])), bool(fields["keeps"]))
+        return FilesToCopy(str(fields["base"]), tuple(map(str, fields["outputs"])), bool(fields["keeps"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Wanted(POD, (), keeps=False)
+        return FilesToCopy(POD, (), keeps=False)
 
 
 def files_container(

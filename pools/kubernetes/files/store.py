@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pools.kubernetes.files.container import POD, WORKSPACE, Wanted
+from pools.kubernetes.files.container import POD, WORKSPACE, FilesToCopy
 from pools.runtimes.files import reading
 from pools.runtimes.files.base import FilesGone, PodFiles, VolumeChanges
 from pools.runtimes.pod_dir import validate_name
@@ -22,14 +22,14 @@ NOT_KEPT = "the files of the pod were not kept"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum number and maximum total size in bytes of a pod's files."""
+    """Limits on a pod's files: their total size in bytes, and their number."""
 
     size: int = 4 * 2**30
     files: int = 10_000
 
 
 class FileCopies:
-    """Copies under one directory, with a directory for each pod. Each copy appears at once, by a rename.
+    """Copies under one directory, with a directory for each pod. A complete copy is renamed into place.
 
     `limits` is called for each copy.
     """
@@ -52,12 +52,12 @@ class FileCopies:
             shutil.rmtree(draft, ignore_errors=True)
 
     def keep(
-        self, pod_id: str, draft: Path, wanted: Wanted, *, has_all: bool = False,
+        self, pod_id: str, draft: Path, wanted: FilesToCopy, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
         """Store a draft as the copy of the pod's files, unless one exists.
 
-        The copy for a failure contains no files.
+        If the files could not be copied, `failure` is the reason, and the draft contains no files.
         """
         info = {"base": wanted.base, "skipped": dict(skipped or {}), "failure": failure, "has_all": has_all}
         (draft / TREE / wanted.base).mkdir(mode=0o700, parents=True, exist_ok=True)

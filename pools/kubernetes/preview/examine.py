@@ -39,7 +39,7 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
     if listed is None:
         return Preview(source, findings=tuple(findings))
     pods = _list(api, PODS, missing, "pods") or ()
-    at = datetime.now(UTC) + api.skew
+    at = datetime.now(UTC) + api.clock_skew
     inventory = read_inventory(listed, pods, settings, at, lambda pod: False)
     nodes = tuple(
         _preview_node(node, inventory, shape, claimed_by)

@@ -52,8 +52,8 @@ class SlurmClient(Protocol):
         """Submit one job per name, in order, until Slurm rejects one.
 
         Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
-        jobs that may not have read theirs yet. After an error of the kind TIMEOUT or BROKEN, the job may have
-        been submitted.
+        jobs that may not have read their variables yet. After an error of the kind TIMEOUT or BROKEN, the job
+        may have been submitted.
         """
         ...
 

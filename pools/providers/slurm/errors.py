@@ -36,7 +36,7 @@ def _is_missing(program: str, result: CommandResult) -> bool:
 
 
 def failure(program: str, result: CommandResult, place: str) -> ProviderError:
-    """Return the error for a program that failed, in Slurm's own words."""
+    """Return the error for a program that failed, with Slurm's message unless a clearer one is known."""
     if _is_missing(program, result):
         message = (
             f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
@@ -49,12 +49,12 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
             "Install the cluster's slurm.conf there"
         )
         return ProviderError(Kind.SETTINGS, message)
-    message = clean(result.stderr) or f"{program} exited with {result.exit_code}"
+    message = clean_output(result.stderr) or f"{program} exited with {result.exit_code}"
     return ProviderError(classify(message), message)
 
 
-def clean(errors: str) -> str:
-    """Join the lines that a program printed. Remove the names of the program and its functions."""
+def clean_output(errors: str) -> str:
+    """Return the lines of an error output on one line, without the names of the program and its functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

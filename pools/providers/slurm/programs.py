@@ -7,7 +7,7 @@ from pools.providers.base import LaunchRequest
 from pools.providers.commands import CommandResult, Commands
 from pools.providers.slurm import cluster, jobs, submission
 from pools.providers.slurm.client import Examination, Submission
-from pools.providers.slurm.errors import clean, failure, has_no_accounting
+from pools.providers.slurm.errors import clean_output, failure, has_no_accounting
 from pools.providers.slurm.jobs import PilotJob, PilotName
 from pools.providers.slurm.settings import SlurmSettings
 
@@ -56,7 +56,7 @@ class SlurmPrograms:
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
         partitions = list(cluster.parse_partitions(listed))
         result = self._run_script(submission.test_script(self.settings, order), QUERY_SECONDS)
-        rejection = clean(result.stderr) if result.exit_code else ""
+        rejection = clean_output(result.stderr) if result.exit_code else ""
         return Examination(f"{version} on {self.commands.place}", partitions, rejection)
 
     def _query(self, program: str, *arguments: str) -> str:

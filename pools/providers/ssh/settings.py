@@ -119,11 +119,11 @@ SshKeys = Annotated[
 HostName = Annotated[str, AfterValidator(_check_name)]
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class BastionSettings(_Part):
+class BastionSettings(_SettingsModel):
     """Server used as a jump host to reach other hosts. The user and key default to the pool's."""
 
     address: Address
@@ -133,7 +133,7 @@ class BastionSettings(_Part):
     key: KeyReference | None = None
 
 
-class HostSettings(_Part):
+class HostSettings(_SettingsModel):
     """Host of a pool. Fields that are not set inherit the pool's values.
 
     A host without a `host_key` is not used until its key has been accepted.
@@ -160,7 +160,7 @@ class HostSettings(_Part):
         return text.lower().strip("-")[:63]
 
 
-class SshSettings(_Part):
+class SshSettings(_SettingsModel):
     """Settings of a pool: its hosts, and default values for all hosts."""
 
     hosts: Annotated[

@@ -34,10 +34,10 @@ class NotVisible(Exception):
 
 @dataclass(frozen=True)
 class StartDirectory:
-    """Directory where a pod starts.
+    """Directory `path` where a pod starts.
 
-    The pod's shim creates `created` first. `shared` is a directory of the machine that the pod
-    can access.
+    `created` is the directory that the pod's shim must create first, if any. `shared` is a directory of the
+    machine that the pod can access.
     """
 
     path: Path

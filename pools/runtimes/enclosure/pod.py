@@ -60,7 +60,7 @@ def add_own_files(
     _change_owner(files.workspace, uid)
     writable = [Mount(str(source), target) for source, target in temporary]
     writable += [Mount.at(str(path)) for path in (files.work, files.workspace, files.shared) if path]
-    if _serves_mps(env):
+    if _uses_mps(env):
         writable.append(Mount.at(MPS_PIPES))
     return replace(
         view, writable=(*view.writable, *writable, *files.writable), devices=devices,
@@ -144,7 +144,7 @@ def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
     return Mount(str(passwd), "/etc/passwd", True), Mount(str(group), "/etc/group", True)
 
 
-def _serves_mps(env: Mapping[str, str]) -> bool:
+def _uses_mps(env: Mapping[str, str]) -> bool:
     """Return whether the pod uses the MPS daemon that the plugin started on this node."""
     if env.get("CUDA_MPS_PIPE_DIRECTORY") != MPS_PIPES:
         return False

@@ -32,9 +32,10 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
 
 
 def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
-    """Return the regular files at or below a path, which begins with the name of a root, or below all roots.
+    """Return the regular files at or below `path`, or below all roots if it is empty.
 
-    `roots` contains the parent and the name of each directory. Missing directories are skipped.
+    A path begins with the name of its root. `roots` contains the parent and the name of each root's
+    directory. Missing directories are skipped. Raises FilesGone if no root has the name.
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:

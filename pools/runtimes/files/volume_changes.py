@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pools.runtimes.files import reading
 from pools.runtimes.files.base import FilesGone, VolumeChanges
-from pools.runtimes.shim.transfers.copies import copied_record
+from pools.runtimes.shim.transfers.copies import copy_record_path
 from pools.runtimes.shim.transfers.volumes import DIRECTORY
 
 
@@ -15,7 +15,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
     """Return the changes. `directory` contains the records of the pod. Raises FilesGone."""
     parent = directory / DIRECTORY
     try:
-        record = Path(copied_record(str(parent / volume)))
+        record = Path(copy_record_path(str(parent / volume)))
         copied, since = json.loads(record.read_text("utf-8")), record.stat().st_ctime_ns
     except FileNotFoundError:  # the pod was stopped before its command could start
         return VolumeChanges()

@@ -28,9 +28,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 class ImagePull:
     """Pull of a pod's image.
 
-    `report` is called with a description of the progress. `directory` is the pod's directory,
-    which contains the credentials. The order specifies the pauses between attempts and the time
-    after which a silent registry counts as failed, both in seconds.
+    `report` is called with a description of the progress. `directory` is the pod's directory, which contains
+    the credentials. The pod spec contains the pauses between attempts and the time after which a silent
+    registry counts as failed, both in seconds.
     """
 
     def __init__(self, podman: Podman, directory: str, order: Record, report: Callable[[str], None]) -> None:

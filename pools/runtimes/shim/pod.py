@@ -64,7 +64,9 @@ class Pod:
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
-        failure = self.secrets.take() or self._download_code() or self._fetch_volumes() or self._launch()
+        failure = (
+            self.secrets.read_and_delete() or self._download_code() or self._fetch_volumes() or self._launch()
+        )
         import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)

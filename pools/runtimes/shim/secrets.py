@@ -41,7 +41,7 @@ class Secrets:
         _write(draft, encode(fields), 0o600)
         os.rename(draft, f"{self.home}/{_RECORD}")
 
-    def take(self) -> str:
+    def read_and_delete(self) -> str:
         """Read and delete the record. Return an error message or ""."""
         if not self.home:
             return ""

@@ -1,7 +1,7 @@
 """Server process that forks the shims of one runtime.
 
 Starting Python takes longer than all other steps of starting a pod. This process has already started Python
-and imported the shim's modules. The server receives only the directories of pods, never their orders or
+and imported the shim's modules. The server receives only the directories of pods, never their specs or
 secrets, so a forked shim inherits nothing from another pod. The runtime starts the server with no other open
 files and an almost empty environment. The server ends with the runtime, but its shims continue.
 """

@@ -46,7 +46,7 @@ def test_node_is_lost_after_two_minutes_by_the_clusters_clock(tmp_path: Path, ah
         stage.cluster.clock_ahead = ahead
         stage.cluster.set_ready("node-1", "Unknown", "Kubelet stopped posting node status.")
         cluster = stage.access[POOL].cluster
-        nodes, now = cluster.mirror.nodes(), datetime.now(UTC) + cluster.api.skew
+        nodes, now = cluster.mirror.nodes(), datetime.now(UTC) + cluster.api.clock_skew
         for passed, is_gone in ((timedelta(0), False), (timedelta(minutes=3), True)):
             inventory = read_inventory(nodes, (), KubernetesSettings(), now + passed, lambda pod: False)
             assert inventory.nodes["node-1"].is_gone(inventory.at) is is_gone

@@ -196,7 +196,7 @@ class Node(Model):
 
 
 class DefaultLimits(Model):
-    """Limits for roles that declare none. None means no limit."""
+    """Default limits for roles that declare no limits. None means unlimited."""
 
     memory_from_request: bool = False
     memory_mib: int | None = None

@@ -32,7 +32,7 @@ def parse_jobs(answer: Row, user: str, now: float) -> Iterator[PilotJob]:
     """Yield the user's pilot jobs of all installations. `now` is the time in seconds since 1970."""
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
-        if name is not None and _owner(row, "user_name") == user:
+        if name is not None and _user(row, "user_name") == user:
             yield _job(row, name, now)
 
 
@@ -41,7 +41,7 @@ def parse_accounting(answer: Row, user: str) -> Iterator[PilotJob]:
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
         state = row.get("state")
-        if name is not None and _owner(row, "user") == user:
+        if name is not None and _user(row, "user") == user:
             current = state.get("current") if isinstance(state, dict) else None
             yield PilotJob(_job_id(row), name, _job_state(current))
 
@@ -91,8 +91,8 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
     )  # fmt: skip
 
 
-def _owner(row: Row, key: str) -> str:
-    """Return the job's user. A job without a user might be this pool's and be submitted twice."""
+def _user(row: Row, key: str) -> str:
+    """Return the job's user. Raises Unreadable if there is none, because the job may belong to this pool."""
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise Unreadable(key)

@@ -132,7 +132,7 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
         seconds: float | None = None,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Return the JSON object of the response. Raises ProviderError for all errors except these.
+        """Return the JSON object of the response. Raises ProviderError unless the error's code is `ignored`.
 
         If a path does not exist, the next call negotiates the version again, because slurmrestd may have been
         upgraded.

@@ -85,7 +85,7 @@ class Command:
     def _is_readable(self) -> bool:
         return bool(select.select(list(self.outputs), [], [], 0)[0])
 
-    def wanted(self, reads: bool, writes: bool) -> dict[int, int]:
+    def poll_events(self, reads: bool, writes: bool) -> dict[int, int]:
         """Return the descriptors to poll, with their events."""
         events = dict.fromkeys(self.outputs, select.POLLIN) if reads else {}
         if writes and self._input >= 0:

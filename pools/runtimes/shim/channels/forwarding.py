@@ -71,11 +71,11 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
     while not is_over(flow.has_ended for flow in flows):
         poller, events = select.poll(), dict[int, int]()
         for flow in flows:
-            for wanted, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):
-                if wanted is not None:
-                    events[wanted] = events.get(wanted, 0) | event
-        for wanted, event in events.items():
-            poller.register(wanted, event)
+            for descriptor, event in ((flow.reads, select.POLLIN), (flow.writes, select.POLLOUT)):
+                if descriptor is not None:
+                    events[descriptor] = events.get(descriptor, 0) | event
+        for descriptor, event in events.items():
+            poller.register(descriptor, event)
         ready = dict(poller.poll())
         for flow in flows:
             if flow.reads in ready or flow.writes in ready:

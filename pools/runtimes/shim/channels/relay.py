@@ -57,7 +57,7 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
         os._exit(1)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.setsid()
-    signals = _own_files_and_signals(connection)
+    signals = _replace_files_and_signals(connection)
     relay = Relay(socket.socket(fileno=connection), signals)
     try:
         relay.serve(lambda request: start_command(pod, libc, request, mark))
@@ -66,7 +66,7 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
     os._exit(0)
 
 
-def _own_files_and_signals(connection: int) -> int:
+def _replace_files_and_signals(connection: int) -> int:
     """Close the shim's files and replace its signal handlers. Return a pipe that signals SIGCHLD."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -118,7 +118,7 @@ class Relay:
         if self._early_size is not None:
             self._command.resize(self._early_size)
         while not self._command.is_over:
-            self._wait(self._command.wanted(self._window > 0, bool(self._to_command)), 60.0)
+            self._wait(self._command.poll_events(self._window > 0, bool(self._to_command)), 60.0)
             self._write_input()
         ended_by = self._command.signal_name
         self._finish({"exit_code": self._command.exit_code, **({"signal": ended_by} if ended_by else {})})

@@ -140,13 +140,13 @@ class Unpacker:
         shown = "/".join([self._target.rstrip("/"), *place])
         try:
             if info.isdir():
-                self._go(place[:-1])
+                self._change_directory(place[:-1])
                 if place:
                     self._enter(place[-1], info.mode & 0o777, mtime)
                 return
             if not place:
                 raise CopyError(f"{path}: Not a directory")
-            self._go(place[:-1])
+            self._change_directory(place[:-1])
             if info.isreg():
                 self._expect(size)
                 self.total = size if is_root else None
@@ -181,7 +181,7 @@ class Unpacker:
         except OSError as error:
             raise CopyError(describe(base, error)) from None
 
-    def _go(self, path: list[str]) -> None:
+    def _change_directory(self, path: list[str]) -> None:
         """Make this directory the innermost open directory."""
         names = [level.name for level in self._levels[1:]]
         common = 0

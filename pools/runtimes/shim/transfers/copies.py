@@ -42,14 +42,14 @@ def copy_objects(
         os.chown(draft, uid, uid)
 
 
-def write_copied(objects: list[Object], place: str) -> None:
-    """Write the record of the objects that have been copied to the directory `place`. Raises OSError."""
-    with open(f"{copied_record(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
+def write_copy_record(objects: list[Object], place: str) -> None:
+    """Write the record of the objects that were copied to the directory `place`. Raises OSError."""
+    with open(f"{copy_record_path(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
         json.dump([[entry.path, entry.etag] for entry in objects], file)
     time.sleep(TICK_SECONDS)  # all copies must be older than the record
-    os.rename(file.name, copied_record(place))
+    os.rename(file.name, copy_record_path(place))
     time.sleep(TICK_SECONDS)  # all changes by the pod must be newer than the record
 
 
-def copied_record(place: str) -> str:
+def copy_record_path(place: str) -> str:
     return f"{place}.copied"

@@ -103,7 +103,7 @@ class _Downloads:
                     if size > entry.size:
                         raise Changed
         except urllib.error.HTTPError as error:
-            _raise_answer(error)
+            _raise_status_error(error)
         except failures as error:
             # The reason may contain the address, which only admins may see, so only its kind is shown.
             reason = getattr(error, "reason", error)
@@ -114,7 +114,7 @@ class _Downloads:
         self._cache.store(entry)
 
 
-def _raise_answer(error: Exception) -> None:
+def _raise_status_error(error: Exception) -> None:
     """Raise the error for an HTTP status. The message contains no part of the URL."""
     import re
 
@@ -133,5 +133,5 @@ def _raise_answer(error: Exception) -> None:
 
 
 def _is_expired(text: str) -> bool:
-    """Return whether a URL expired while waiting for its turn."""
+    """Return whether the store's error says that the signed URL has expired."""
     return "Request has expired" in text or "ExpiredToken" in text

@@ -16,7 +16,7 @@ from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.transfers.cache import Cache
 from pools.runtimes.shim.transfers.child import FAILED, PROGRESS, REPORT_SECONDS, Failure, Transfer, send
-from pools.runtimes.shim.transfers.copies import copy_objects, write_copied
+from pools.runtimes.shim.transfers.copies import copy_objects, write_copy_record
 from pools.runtimes.shim.transfers.downloads import Changed, download_objects
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
@@ -78,7 +78,7 @@ class VolumeFetch(Transfer):
             try:
                 objects = self._lock_and_list()
                 self._download([entry for entry in objects if not self._cache.has(entry)], objects)
-                self._provide(objects)
+                self._create_volume_directory(objects)
             except Changed:
                 self._cache.release()
                 self._report_child("objects changed; listing them again")
@@ -150,7 +150,7 @@ class VolumeFetch(Transfer):
 
         download_objects(missing, self._cache, sign, report)
 
-    def _provide(self, objects: list[Object]) -> None:
+    def _create_volume_directory(self, objects: list[Object]) -> None:
         """Create the volume's directory. It appears at its final path once it is complete."""
         draft = f"{self._place}.new"
         shutil.rmtree(draft, ignore_errors=True)
@@ -162,7 +162,7 @@ class VolumeFetch(Transfer):
                 lambda count: self._report_child(f"copied {count:,} of {total}"),
             )  # fmt: skip
             os.rename(draft, self._place)
-            write_copied(objects, self._place)
+            write_copy_record(objects, self._place)
         else:
             self._link(objects, draft)
             os.rename(draft, self._place)

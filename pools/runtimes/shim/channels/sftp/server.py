@@ -123,17 +123,17 @@ class SftpServer:
             raise OSError(errno.EBADF, "Unknown handle") from None
 
     def _open(self, packet: Reader) -> None:
-        path, wanted, attributes = packet.path(), packet.uint32(), packet.attributes()
+        path, access, attributes = packet.path(), packet.uint32(), packet.attributes()
         handle = self._new_handle()
-        flags = {READ | WRITE: os.O_RDWR, WRITE: os.O_WRONLY}.get(wanted & (READ | WRITE), os.O_RDONLY)
+        flags = {READ | WRITE: os.O_RDWR, WRITE: os.O_WRONLY}.get(access & (READ | WRITE), os.O_RDONLY)
         for flag, value in (
             (APPEND, os.O_APPEND), (CREATE, os.O_CREAT), (TRUNCATE, os.O_TRUNC), (EXCLUSIVE, os.O_EXCL),
         ):  # fmt: skip
-            flags |= value if wanted & flag else 0
+            flags |= value if access & flag else 0
         permissions = 0o666 if attributes.permissions is None else attributes.permissions
         # A named pipe without a reader or writer would otherwise block all other requests.
         self._files[handle] = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, permissions)
-        if wanted & APPEND:
+        if access & APPEND:
             self._appends.add(handle)
         self._reply(HANDLE, text(handle))
 
