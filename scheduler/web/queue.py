@@ -21,7 +21,7 @@ from berth.server.web.lists.tables import Column, list_query, requested_csv, tab
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import PENDING
-from projects.access import visible_pools
+from projects.access import Action, may, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
 from projects.known_words import REASONS, RESERVED
@@ -42,9 +42,8 @@ from scheduler.reports.queues.queue_list import (
     unschedulable_workloads,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
+from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
 
-# workload, expected start, whether it has been evaluated, nodes with reserved capacity
-QueueEntry = tuple[Any, datetime | None, bool, str]
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "position",
@@ -83,7 +82,6 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
-FOLDED_MIN = 2  # minimum number of equal tasks after the first one
 UNSCHEDULABLE_MAX = 20  # workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
@@ -142,10 +140,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
     if unschedulable and not filters["reason"] and not (listing and listing.next):  # on the last page
-        impossible = _unschedulable_rows(unschedulable_workloads(request.actor, pool).filter(matching))
+        impossible = _unschedulable_rows(
+            request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
+        )
     groups = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
     for _, each in groups:
-        _fold_tasks(each, fold=is_in_order)
+        fold_tasks(each, fold=is_in_order)
+        describe_order(each, in_order=is_in_order)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -156,6 +157,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "impossible": impossible[:UNSCHEDULABLE_MAX],
         "has_more_impossible": len(impossible) > UNSCHEDULABLE_MAX,
         "is_grouped": is_grouped,
+        "is_in_order": is_in_order,
         "width": sum(not column.in_file for column in columns),
         "filters": filters,
         "unknown": describe_unknown(*unknown),
@@ -225,44 +227,11 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) ->
     return _Choices(reasons, sorted(projects), by_pool, queued, own, by_pool.total())
 
 
-@dataclass(frozen=True, slots=True)
-class _FoldedTasks:
-    """Consecutive tasks of an array that the page folds into one line, because their rows are equal."""
-
-    count: int
-    first: Any
-    last: Any
-    last_start: datetime | None
-
-
-def _fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Mark consecutive tasks of an array with the same reason, so that one line stands for them.
-
-    The first task of each series keeps its own row, to which the line belongs.
-    """
-    for row, *_ in entries:
-        row.folded_tasks, row.is_folded = None, False
-    if not fold:
-        return
-    for _, series in groupby(entries, lambda entry: _fold_key(entry[0])):
-        (first, *_), *others = series
-        if first.array_id is None or len(others) < FOLDED_MIN:
-            continue
-        for row, *_ in others:
-            row.is_folded = True
-        first.folded_tasks = _FoldedTasks(len(others), others[0][0], others[-1][0], others[-1][1])
-
-
-def _fold_key(row: Any) -> tuple[object, ...]:
-    if row.array_id is None:
-        return (row.pk,)
-    return row.array_id, row.queue_pool, row.phase, row.reason, row.gpu_milli_min, row.queue_position is None
-
-
-def _unschedulable_rows(rows: QuerySet[Workload]) -> list[Any]:
+def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     """Return the latest of these workloads. An array is represented by its first task.
 
-    Each row has the number of the array's tasks that can never start.
+    Each row has the number of the array's tasks that can never start, and states whether the user may change
+    the workload. The document of an array cannot be changed.
     """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
@@ -271,6 +240,7 @@ def _unschedulable_rows(rows: QuerySet[Workload]) -> list[Any]:
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
     for row in listed:
         row.task_count = counts.get(row.array_id, 0)
+        row.is_changeable = row.array_id is None and may(actor, Action.OPERATE, row)
     return listed
 
 

@@ -7,6 +7,8 @@ from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
 WORKLOAD_START = "priority "  # the sentences about the workload follow those about its queues
+RANK_START, USAGE_START = "rank ", "decayed usage "
+SHARE_START = "dominant share "
 
 
 def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -46,3 +48,41 @@ def order_in_words(ordering: Sequence[str]) -> str:
     if len(set(standings.values())) <= 1:
         return next(iter(standings.values()), "")
     return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")
+
+
+def order_difference(first: Sequence[str], second: Sequence[str]) -> str:
+    """Return why the first workload's queue comes first, such as "uses less of its fair share than vision".
+
+    Both arguments are sentences of stored queue keys. The result is empty for workloads of one project, and
+    if the sentences name no queue.
+    """
+    for (name, key), (other, other_key) in zip(order_by_queue(first), order_by_queue(second), strict=False):
+        if name and other and name != other:
+            return _compare(key, other_key, other)
+    return ""
+
+
+def _compare(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
+    """Return the first part of the key that puts it before the other one, in the order of the queue key."""
+    if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
+        return f"within quota, unlike {other}"
+    if _number(key, RANK_START) > _number(other_key, RANK_START):
+        return f"higher rank than {other}"
+    if _number(key, USAGE_START) < _number(other_key, USAGE_START):
+        return f"less recent usage than {other}"
+    if OVER_SHARE in other_key and OVER_SHARE not in key:
+        return f"within fair share, unlike {other}"
+    if _share_with_workload(key) < _share_with_workload(other_key):
+        return f"uses less of its fair share than {other}"
+    return f"before {other} in the order of fair shares"
+
+
+def _number(key: Sequence[str], start: str) -> float:
+    """Return the number that follows `start` in its sentence, or 0."""
+    return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
+
+
+def _share_with_workload(key: Sequence[str]) -> float:
+    """Return the queue's dominant share including its next workload, or 0."""
+    sentence = next((each for each in key if each.startswith(SHARE_START)), "")
+    return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

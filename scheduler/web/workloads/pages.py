@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -114,6 +114,19 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     link = change_link(request.actor, workload, change) if change else None
     context = {"sentence": answer.sentence, "outcome": answer.outcome, "link": link}
     return render(request, "scheduler/workloads/smallest_change.html", context)
+
+
+@signed_in
+@require_GET
+def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Redirect to the page for making the smallest change, or to the workload if there is none."""
+    workload = find_workload(request.actor, workload_id)
+    try:
+        change = find_smallest_change(workload, viewer_for(request.actor)).change
+    except RateLimited:
+        change = None
+    link = change_link(request.actor, workload, change) if change else None
+    return redirect(link.url if link else reverse("workload", args=[workload.pk]))
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:

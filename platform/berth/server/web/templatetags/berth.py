@@ -33,6 +33,7 @@ from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason
 from scheduler.reports.queues.order_in_words import order_by_queue, order_in_words
+from scheduler.reports.queues.start_in_words import start_in_words
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -53,6 +54,7 @@ register.filter("predicted_evictions", summarize)
 register.filter("brief_reason", brief_reason)
 register.filter("order_by_queue", order_by_queue)
 register.filter("order_in_words", order_in_words)
+register.filter("start_in_words", start_in_words)
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
 register.filter("mark_words", mark_words)

@@ -1,0 +1,45 @@
+"""Short texts for unknown start times, for a column of a list."""
+
+from collections.abc import Mapping
+
+from scheduler.engine.forecast import (
+    CAPACITY_FREE,
+    NEVER_STARTS,
+    PARTLY_PLACED,
+    TOO_FAR_BACK,
+    UNKNOWN_START,
+)
+from scheduler.engine.plan import Reason
+
+BY_REASON: Mapping[Reason, str] = {
+    Reason.SUSPENDED: "after it is resumed",
+    Reason.DEPENDENCY_NOT_MET: "after its dependencies",
+    Reason.FETCHING_CODE: "after its code is fetched",
+    Reason.PROJECT_LIMIT: "when the project is below its limit",
+    Reason.DEPARTMENT_LIMIT: "when the department is below its limit",
+    Reason.CLUSTER_QUOTA: "when the cluster quota allows it",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "when the project's quota allows it",
+    Reason.DEPARTMENT_OVERSOLD: "when the department's quota allows it",
+    Reason.BEHIND_RESERVATION: "after the workload ahead",
+    Reason.WAITING_FOR_SCALE_UP: "when its nodes have booted",
+}
+SHORT: Mapping[str, str] = {
+    **{UNKNOWN_START[reason]: text for reason, text in BY_REASON.items()},
+    NEVER_STARTS: "never",
+    TOO_FAR_BACK: "too far back to estimate",
+    CAPACITY_FREE: "soon",
+    PARTLY_PLACED: "partly placed",
+}
+UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even if no workload ran, "
+
+
+def start_in_words(reason: str) -> str:
+    """Return a short text for a workload without an expected start.
+
+    `reason` is the stored sentence that says why the start time is unknown.
+    """
+    if reason.startswith(UNDECLARED):
+        return "when others end"
+    if reason.startswith(MISSING_NODES):
+        return "after nodes are added"
+    return SHORT.get(reason, "not known")

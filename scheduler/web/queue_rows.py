@@ -1,0 +1,111 @@
+"""Rows of the queue page: folded tasks, sections, and reasons for the order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from projects.models import Phase
+from scheduler.engine.plan import Reason
+from scheduler.reports.queues.order_in_words import WORKLOAD_START, order_difference
+
+# workload, expected start, whether it has been evaluated, nodes with reserved capacity
+QueueEntry = tuple[Any, datetime | None, bool, str]
+FOLDED_MIN = 2  # minimum number of equal tasks after the first one
+
+
+RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
+NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
+NOTES = {
+    RESERVED: "nodes are chosen, start before the queue",
+    NOT_READY: "last in the queue until the reason ends",
+    RESTARTING: "last in the queue until their restart delay ends",
+    NEW: "not evaluated yet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Part of a pool's queue under its own heading."""
+
+    title: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class _FoldedTasks:
+    """Consecutive tasks of an array that the page folds into one line, because their rows are equal."""
+
+    count: int
+    first: Any
+    last: Any
+    last_start: datetime | None
+
+
+def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
+    """Mark consecutive tasks of an array with the same reason, so that one line stands for them.
+
+    The first task of each series keeps its own row, to which the line belongs.
+    """
+    for row, *_ in entries:
+        row.folded_tasks, row.is_folded = None, False
+    if not fold:
+        return
+    for _, series in groupby(entries, lambda entry: _fold_key(entry[0])):
+        (first, *_), *others = series
+        if first.array_id is None or len(others) < FOLDED_MIN:
+            continue
+        for row, *_ in others:
+            row.is_folded = True
+        first.folded_tasks = _FoldedTasks(len(others), others[0][0], others[-1][0], others[-1][1])
+
+
+def _fold_key(row: Any) -> tuple[object, ...]:
+    if row.array_id is None:
+        return (row.pk,)
+    return row.array_id, row.queue_pool, row.phase, row.reason, row.gpu_milli_min, row.queue_position is None
+
+
+def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
+    """Set each row's section and the reason that it is ahead of a workload with a higher priority.
+
+    The first row of each section has the section, unless the queue is the only one. Other orders than the
+    queue's have neither sections nor reasons.
+    """
+    for row, *_ in entries:
+        row.section, row.ahead_of, row.ahead_because = None, None, ""
+    if not in_order:
+        return
+    sections = [(title, [row for row, *_ in rows]) for title, rows in groupby(entries, _section_title)]
+    for title, rows in sections:
+        if title == QUEUED:
+            _explain_priorities(rows)
+        if len(sections) > 1 or title != QUEUED:
+            is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
+            shown = RESTARTING if is_restarting else title
+            rows[0].section = Section(shown, NOTES.get(shown, ""))
+
+
+def _section_title(entry: QueueEntry) -> str:
+    row, _, is_evaluated, _ = entry
+    ordering = (row.explanation or {}).get("ordering") or [""]
+    if row.phase == Phase.RESERVED:
+        return RESERVED
+    if not is_evaluated:
+        return NEW
+    # The key of a workload that is not ready has no sentences about its queues.
+    return NOT_READY if ordering[0].startswith(WORKLOAD_START) else QUEUED
+
+
+def _explain_priorities(rows: Sequence[Any]) -> None:
+    """Explain each row that is ahead of a workload with a higher priority, for the next such workload."""
+    for index, row in enumerate(rows):
+        other = next((later for later in rows[index + 1 :] if later.priority > row.priority), None)
+        if other is not None:
+            row.ahead_of = other
+            row.ahead_because = order_difference(_ordering(row), _ordering(other))
+
+
+def _ordering(row: Any) -> Sequence[str]:
+    return (row.explanation or {}).get("ordering") or ()
