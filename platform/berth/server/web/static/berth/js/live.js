@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
-  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, focused = "";
+  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, focused = "", unfolded = [], popover;
   const due = new Map(); // kind -> Set of ids, or null for all ids
   const late = new Set(); // parts that changed again while they were being fetched
 
@@ -28,13 +28,7 @@
     if (part.querySelector("[data-editing]")) return;
     if (part.classList.contains("htmx-request")) return late.add(part);
     const url = part.dataset.liveUrl || location.pathname + location.search;
-    const open = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
-    const popover = part.querySelector("[popover]:popover-open")?.id;
-    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" })
-      .then(() => {
-        open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
-        if (popover) document.getElementById(popover)?.showPopover();
-      });
+    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" });
   }
 
   function flush() {
@@ -88,13 +82,20 @@
     if (!part.matches("[data-live]")) return;
     const active = document.activeElement;
     focused = part !== active && part.contains(active) ? nameOf(active) : "";
+    unfolded = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
+    popover = part.querySelector("[popover]:popover-open")?.id;
     if (!part.querySelector("[data-editing], .htmx-request:not([data-live])")) return;
     event.detail.shouldSwap = false;
     setTimeout(() => part.isConnected && fetchAnew(part), POLL / 10);
   });
-  document.addEventListener("htmx:afterSwap", (event) => { // keep the keyboard focus
+  document.addEventListener("htmx:afterSwap", (event) => { // keep open parts and the keyboard focus
     const part = event.detail.requestConfig?.elt;
-    if (!focused || !part?.matches("[data-live]")) return;
+    if (!part?.matches("[data-live]")) return;
+    unfolded.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+    if (popover) part.querySelector(`[popovertarget="${popover}"]`)?.click(); // opens at its button
+    unfolded = [];
+    popover = undefined;
+    if (!focused) return;
     const there = [...part.querySelectorAll("a, button, input, select, summary, [tabindex]")];
     there.find((element) => nameOf(element) === focused)?.focus({ preventScroll: true });
     focused = "";

@@ -1,0 +1,109 @@
+"""Tests for the order of the queue page: its sections, reasons for the order, and unknown starts in words."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from projects.models import Phase, Workload
+from scheduler.engine.forecast import UNKNOWN_START
+from scheduler.engine.plan import Reason
+from scheduler.reports.queues.order_in_words import order_difference
+from scheduler.reports.queues.start_in_words import start_in_words
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.test_queue_page import ADDRESS, OVER, WITHIN, key, queue
+
+
+def test_row_states_why_it_is_ahead_of_a_higher_priority(cast: Cast, sign_in: SignIn) -> None:
+    for position, (project, priority, quota) in enumerate(
+        [(cast.speech, 40, WITHIN), (cast.vision, 50, OVER), (cast.vision, 45, OVER)], start=1
+    ):
+        ordering = key(WITHIN, WITHIN)[:4] + key(quota, quota)[:4]
+        ordering[4] = f"{project.name}: {quota[0]}"
+        explanation = {"pool": "local", "queue_position": position, "ordering": ordering}
+        make.workload(
+            project, f"w{position}", priority=priority, reason="ProjectLimit", explanation=explanation
+        )
+    words = "before priority 50: within quota, unlike vision"
+    client = sign_in("alice")
+    page = client.get(ADDRESS).content.decode()
+    rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("w1", "w2", "w3")}
+    assert {name: words in row for name, row in rows.items()} == {"w1": True, "w2": False, "w3": False}
+    assert words not in client.get(f"{ADDRESS}&sort=name").content.decode()
+
+
+QUOTA = "within its quota", "over its quota"
+SHARE = "within its fair share", "over its fair share"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((QUOTA[0], 0, SHARE[1], 2.0), (QUOTA[1], 3, SHARE[0], 0.5), "within quota, unlike vision"),
+        ((QUOTA[1], 2, SHARE[1], 2.0), (QUOTA[1], 0, SHARE[0], 0.5), "higher rank than vision"),
+        ((QUOTA[1], 0, SHARE[0], 2.0), (QUOTA[1], 0, SHARE[1], 0.5), "within fair share, unlike vision"),
+        ((QUOTA[1], 0, SHARE[1], 1.1), (QUOTA[1], 0, SHARE[1], 1.2),
+         "uses less of its fair share than vision"),
+        ((QUOTA[1], 0, SHARE[1], 1.3), (QUOTA[1], 0, SHARE[1], 1.2),
+         "before vision in the order of fair shares"),
+    ],
+)  # fmt: skip
+def test_order_of_two_queues_is_explained_by_the_first_difference(
+    first: tuple[str, int, str, float], second: tuple[str, int, str, float], words: str
+) -> None:
+    keys = [
+        [
+            f"{name}: {quota}",
+            f"rank {rank}",
+            share,
+            f"dominant share 0.000, {with_workload} with this workload",
+        ]
+        for name, (quota, rank, share, with_workload) in (("speech", first), ("vision", second))
+    ]
+    assert order_difference(*keys) == words
+
+
+def test_workloads_that_cannot_start_yet_have_a_section(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "queued", "ProjectLimit")
+    unready = ["priority 50", "submitted 2026-11-28T11:51:03Z"]
+    for position, (name, reason) in enumerate(
+        [("restarts", "Backoff"), ("fetches", "FetchingCode")], start=2
+    ):
+        explanation = {"pool": "local", "queue_position": position, "ordering": unready}
+        make.workload(cast.vision, name, reason=reason, explanation=explanation)
+    client = sign_in("alice")
+    assert sections(client) == ["In queue order", "Cannot start yet"]
+    Workload.objects.filter(name="fetches").delete()
+    assert sections(client) == ["In queue order", "Waiting to restart"]
+    make.workload(cast.vision, "holds", phase=Phase.RESERVED, pools=["local"])
+    make.workload(cast.vision, "fresh", pools=["local"])
+    assert sections(client) == ["Reserved", "In queue order", "Waiting to restart", "New"]
+    assert sections(client, "&sort=name") == []
+    Workload.objects.exclude(name="queued").delete()
+    assert sections(client) == []
+
+
+def sections(client: Client, query: str = "") -> list[str]:
+    page = client.get(f"{ADDRESS}{query}").content.decode()
+    return re.findall(r'<tr class="section"><th[^>]*>([\w ]+?)\s*<', page)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (UNKNOWN_START[Reason.DEPENDENCY_NOT_MET], "after its dependencies"),
+        (UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP], "when its nodes have booted"),
+        ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
+         "when others end"),
+        ("even if no workload ran, the ready nodes of the pool would lack 6 GPUs", "after nodes are added"),
+        ("another reason", "not known"),
+    ],
+)  # fmt: skip
+def test_unknown_start_has_words(reason: str, words: str) -> None:
+    assert start_in_words(reason) == words
+
+
+def test_every_reason_without_an_estimate_has_words() -> None:
+    assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"not known"})
