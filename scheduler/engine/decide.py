@@ -31,7 +31,7 @@ def decide_with_layout(
     The next cycle passes the layout as `previous_layout`, so that only changed parts are rebuilt.
     """
     layout = prepare_layout(snapshot, previous_layout)
-    boards, choices = layout.quota_groups.boards_in_order(), range(layout.max_choices)
+    boards, choices = layout.quota_groups.boards_in_order(), range(layout.max_pool_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _run_actions(boards, chosen, choices, layout.quota_groups)
     for _ in range(MAX_ROUNDS):
@@ -39,7 +39,7 @@ def decide_with_layout(
         # A workload placed in one pool uses shared quota and requests nothing in other pools.
         # Repeat until nothing is left for the next cycle.
         refreshed = {
-            board.pool.name for board in boards if layout.max_choices > 1 and refresh_other_pools(board)
+            board.pool.name for board in boards if layout.max_pool_choices > 1 and refresh_other_pools(board)
         }
         for pool in layout.quota_groups.changed_pools():
             refreshed.add(pool)

@@ -75,7 +75,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
 def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     """Return the smallest amounts that the workload needs to run.
 
-    If only some groups are required, the smallest ones count.
+    If a group needs only some of its children, the smallest children count.
     """
     if isinstance(tree, Role):
         gpu, cpu, memory = tree.request.amounts
@@ -114,7 +114,7 @@ class _FutureCapacity:
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
         for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
-            self._take(workload, amounts, workload.started if workload.started is not None else self._now)
+            self._allocate(workload, amounts, workload.started if workload.started is not None else self._now)
         heapify(self._ends)
 
     def start(self, workload: Workload, earliest: int) -> Forecast:
@@ -128,10 +128,10 @@ class _FutureCapacity:
             _add_amounts(self._free, freed)
             _add_amounts(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
-        self._take(workload, requested, at)
+        self._allocate(workload, requested, at)
         return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
-    def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
+    def _allocate(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add_amounts(self._free, tuple(-amount for amount in amounts))
         if workload.max_runtime is None:
             _add_amounts(self._undeclared, amounts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.layout.layout import Layout
-from scheduler.engine.layout.quota_used import without_quota_used_in
+from scheduler.engine.layout.quota_used import with_reduced_group_quotas
 from scheduler.engine.model import Snapshot, Workload
 from scheduler.engine.plan import Plan
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
@@ -79,7 +79,7 @@ def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
         snapshot,
         pools=tuple(pool for pool in snapshot.pools if pool.name not in pools),
         nodes=tuple(node for node in snapshot.nodes if node.name not in nodes),
-        queues=without_quota_used_in(snapshot, pools),
+        queues=with_reduced_group_quotas(snapshot, pools),
         reservations=tuple(row for row in snapshot.reservations if row.workload not in reserved),
         workloads=tuple(
             _workload_without_pools(workload, pools, nodes, is_reserved=workload.name in reserved)

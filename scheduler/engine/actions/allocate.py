@@ -138,7 +138,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _horizons(board: Board) -> list[Horizon]:
-    """Return the horizons to try, earliest first."""
+    """Return the placement horizons to try, earliest first: now, after stopping pods, after booting nodes."""
     horizons = [Horizon.NOW]
     if board.nodes.leaving:
         horizons.append(Horizon.LEAVING)

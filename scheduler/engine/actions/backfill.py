@@ -214,7 +214,7 @@ class _HoldSearch:
                 self._board.drop(gang, part, pod)
 
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
-        """Return the nodes where the gang fits now, or None if it does not fit or was not tried."""
+        """Return the nodes where the gang fits now, or None. To save time, some attempts are skipped."""
         gang, requested = self._gang, self._gang.requested
         if self._usable < requested[self._kind] or not fits_within(
             gang.account.allocated, self._bound, requested

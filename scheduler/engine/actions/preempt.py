@@ -30,7 +30,7 @@ def reclaim_for_scale_up(board: Board, choice: int) -> None:
             steps = [
                 step
                 for step in scale_up_steps(gang, replicas)
-                if ReclaimForScaleUp.may_help(gang, total_request(step.arrangement))
+                if ReclaimForScaleUp.stays_within_quota(gang, total_request(step.arrangement))
             ]
             if not any(
                 preempt_for_scale_up(board, gang, step.arrangement, ReclaimForScaleUp) for step in steps

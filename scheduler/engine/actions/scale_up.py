@@ -187,7 +187,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each optional child that is not running although its parent group is, with the parent."""
+    """Yield each running group's optional children that are not running, as pairs of child and group."""
     if not section.meets_minimum:
         return
     for child in section.children:

@@ -182,7 +182,7 @@ class Board:
 
         return Fragmentation(self.nodes, self.mix)
 
-    def forget_fragmentation(self) -> None:
+    def discard_fragmentation_index(self) -> None:
         self.__dict__.pop("fragmentation", None)
         self.nodes.touched = None
 

@@ -1,4 +1,4 @@
-"""Select the workloads that may start, and find the bounds that block others."""
+"""Select the workloads that may start, and find the limits and quotas that block the rest."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at that position.
+    With `choice`, return only groups whose gangs list this pool at that position of their node pools.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -49,7 +49,7 @@ def first_pending(board: Board, group: PendingGroup) -> Gang | None:
 
 
 def remaining_preemption_delay(board: Board, workload: Workload) -> int:
-    """Return the seconds until the workload may evict others.
+    """Return the seconds until the workload may evict other workloads.
 
     The workload's own delay overrides the pool's, which applies only while the pool can add nodes.
     """
@@ -75,8 +75,8 @@ def exceeded_bound(
 ) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and a project's bounds before its department's. The default is the
-    gang's first arrangement.
+    Limits are checked before quotas, and a project's bounds before its department's. Without an arrangement,
+    the gang's first one is checked.
     """
     return next(exceeded_bounds(gang, requested, arrangement), None)
 
@@ -92,14 +92,14 @@ def exceeded_bounds(
             numbers = _bound_numbers(account, account.allocated, account.own_limit, kind, requested)
             yield reason, numbers if account.group is None else _limit_of_group(account.group, numbers, kind)
     if gang.account.entitlement.cluster_quotas:
-        exceeded = exceeded_load(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
+        exceeded = exceeded_load_quota(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
         if exceeded is not None:
             yield exceeded
     yield from _exceeded_non_preemptible_quotas(gang, requested)
 
 
-def exceeded_load(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the quota on resource limits or pod counts that the gang would exceed, or None.
+def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
+    """Return the reason if the gang would exceed a cluster's quota on limits or pod counts, else None.
 
     Evictions are not planned for these quotas.
     """
@@ -198,16 +198,18 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
-    return _in_group(numbers, sum(account.allocated[kind] for account in group.accounts.values()), bound)
+    return _with_group_numbers(
+        numbers, sum(account.allocated[kind] for account in group.accounts.values()), bound
+    )
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     """Return the numbers that explain an exceeded non-preemptible quota, for the entire quota group."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
-    return _in_group(numbers, allocated, group.entitlement.quota[kind] or 0)
+    return _with_group_numbers(numbers, allocated, group.entitlement.quota[kind] or 0)
 
 
-def _in_group(numbers: Numbers, allocated: int, bound: int) -> Numbers:
+def _with_group_numbers(numbers: Numbers, allocated: int, bound: int) -> Numbers:
     missing = allocated + int(numbers["requested"] or 0) - bound
     return {**numbers, "allocated": allocated, "bound": bound, "missing": missing}
 

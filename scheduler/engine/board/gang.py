@@ -98,7 +98,7 @@ class BoardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Topology constraint with its roles."""
+    """Topology constraint and the roles that it applies to."""
 
     constraint: TopologyConstraint
     parts: tuple[BoardRole, ...]
@@ -106,7 +106,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """Request for `count` more replicas of a role, subject to these scopes."""
+    """Request for `count` more replicas of a role, and the topology scopes that restrict their nodes."""
 
     part: BoardRole
     count: int

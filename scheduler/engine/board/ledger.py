@@ -148,7 +148,7 @@ class QueueAccount:
         self.limit = _limit_within(self.own_limit, entitlement)
 
     def change_entitlement(self, entitlement: Entitlement) -> None:
-        """Change the quota and limit during a cycle. The share becomes outdated."""
+        """Change the quota and limit during a cycle. The caller must recompute the share."""
         self._set_bounds(entitlement)
         self.deserved = [max(quota, part) for quota, part in zip(self.quota, self.share, strict=True)]
         self.version += 1
@@ -169,8 +169,8 @@ class QueueAccount:
         self.cache.clear()
         self.sibling_cache.clear()
 
-    def turn_queue(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns with other departments, either this project or its department."""
+    def queue_taking_turns(self, kind: int) -> "QueueAccount":
+        """Return the project if its department is divided, else the department. This queue takes turns."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 
@@ -224,7 +224,10 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue is below its share. If so, one workload may exceed the share."""
+        """Return whether the request fits within the share or the queue is still below it.
+
+        A queue below its share may exceed the share by one workload.
+        """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -267,7 +270,7 @@ def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int
 
 
 def replica_load(request: Request) -> dict[str, int]:
-    """Return the limits and the pod count of one replica, which cluster quotas may restrict."""
+    """Return the amounts that one replica adds to cluster quotas on limits and pod counts."""
     return {"limit_cpu": request.limit_cpu, "limit_memory_mib": request.limit_memory_mib, "pods": 1}
 
 

@@ -119,7 +119,7 @@ class Matcher:
         return self._masks[key]
 
     def avoid_mask(self, role: Role) -> bytes | None:
-        """Return a mask of the nodes to avoid while others fit, or None if there are none."""
+        """Return a mask of the nodes to use only if no other node fits, or None if there are none."""
         if self._has_no_taints:
             return None
         key = node_constraints(role)

@@ -22,9 +22,9 @@ class Slot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes held for one workload. Other workloads may use these nodes only if the workloads end by `until`.
+    """Nodes held for one workload. Another workload may use them only if it ends by `until`.
 
-    If `until` is None, the end of the hold is unknown, and no other workload may use the nodes.
+    If `until` is None, no other workload may use the nodes.
     """
 
     name: str
@@ -136,13 +136,13 @@ class Nodes:
         if devices:
             self._adjust_devices(i, devices, -milli)
 
-    def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
+    def block_devices(self, node: str, devices: Sequence[int], milli: int) -> None:
         """Allocate devices and a pod slot for a pod whose other requests are unknown."""
         self.add_missing_devices(self.index[node], devices)
         self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that the node no longer reports, with no free capacity."""
+        """Add devices that pods use but the node no longer reports. They have no free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

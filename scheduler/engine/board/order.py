@@ -27,7 +27,7 @@ def gang_sort_key(gang: Gang) -> GangKey:
 
 
 def _split_name(name: str) -> tuple[str, int]:
-    """Return the name without a number at its end, and that number, or -1 if there is none."""
+    """Split the name into its stem and final number. Without a number, return the name and -1."""
     stem, hyphen, number = name.rpartition("-")
     return (stem, int(number)) if hyphen and number.isascii() and number.isdigit() else (name, -1)
 
@@ -61,7 +61,7 @@ class PendingOrder:
             self._top.pop()
 
     def _fold_levels(self, members: "dict[QueueAccount | None, list[_Queue]]") -> "list[_Queue]":
-        """Combine the queues of each parent, deepest first, until only the top level is left."""
+        """Combine sibling queues into heaps, deepest level first. Return the queues of the top level."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
             members.setdefault(deepest.parent, []).append(_Level(deepest, members.pop(deepest)))
@@ -71,7 +71,7 @@ class PendingOrder:
 class _NextGangs:
     """The next gang of each group.
 
-    Projects refer to this object and not to their order. Otherwise, there would be a reference cycle.
+    Projects refer to this object instead of the `PendingOrder`, which avoids a reference cycle.
     """
 
     __slots__ = ("board", "skipped")

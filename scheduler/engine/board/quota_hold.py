@@ -37,7 +37,7 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
 
 
 class Release(NamedTuple):
-    """Amounts that a project's non-preemptible gangs will release until a gang can start.
+    """Amounts that a project's non-preemptible gangs will have released when a pending gang can start.
 
     `until` is None if the time depends on undeclared ends.
     """
@@ -66,11 +66,12 @@ class QuotaHold:
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
     def awaited(self) -> Release | None:
-        """Return what will be released until the gang can start, or None if it needs no held quota.
+        """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
-        A gang that fits in the unused quota needs it only while nodes are held for it. Otherwise, gangs of
-        lower priority that fit on other nodes could start, and the gang would no longer fit in the quota once
-        its nodes are free. A gang that waits for quota needs it only if the quota will suffice.
+        Quota is held for a gang that fits in the unused quota only while nodes are held for the gang.
+        Otherwise, gangs of lower priority that fit on other nodes could start, and the gang would no longer
+        fit in the quota once its nodes are free. Quota is held for a gang that waits for quota only if the
+        quota will suffice.
         """
         if self.gang.has_pods:
             return None
@@ -115,7 +116,7 @@ class QuotaHold:
 
 
 def _next_release(board: Board, gang: Gang) -> Release | None:
-    """Return the release after which the quota suffices, or None if it never will.
+    """Return the amounts to be released until the quota suffices for the gang, or None if it never will.
 
     Gangs are assumed to end in the order of their declared ends, then of their starts.
     """

@@ -34,7 +34,7 @@ FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` pending gangs of a group that need capacity, without excluded gangs."""
+    """The first `count` pending gangs of a group that need capacity, except excluded gangs."""
 
     group: PendingGroup
     first: Gang
@@ -115,7 +115,7 @@ def demand_within_bounds(
     excluded_counts = _count_excluded(board, excluded)
     for group, first in order:
         order.skip(group)
-        sums = list(_bounded_sums(first, allocated, non_preemptible, counted))
+        sums = list(_amounts_and_bounds(first, allocated, non_preemptible, counted))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
             fits = min(fits, _max_count(now, bound, first.requested))
@@ -126,11 +126,11 @@ def demand_within_bounds(
             served.append((first, fits))
             demand = GroupDemand(group, first, excluded, fits)
             counts.append(replace(demand, first=next(iter(demand))) if first.name in excluded else demand)
-    _count_in_groups(served, counted)
+    _add_to_group_sums(served, counted)
     return counts
 
 
-def _count_in_groups(served: Iterable[tuple[Gang, int]], counted: GroupSums) -> None:
+def _add_to_group_sums(served: Iterable[tuple[Gang, int]], counted: GroupSums) -> None:
     for gang, count in served:
         for account in gang.account.path:
             if account.group is not None:
@@ -139,10 +139,10 @@ def _count_in_groups(served: Iterable[tuple[Gang, int]], counted: GroupSums) -> 
                     total[kind] += gang.requested[kind] * count
 
 
-def _bounded_sums(
+def _amounts_and_bounds(
     gang: Gang, allocated: Sums, non_preemptible: Sums, counted: GroupSums
 ) -> Iterator[tuple[list[int], Sequence[int]]]:
-    """Yield (counted amounts, bound) for each bounded queue of the gang."""
+    """Yield the counted amounts and the bound for each limit and quota of the gang's queues."""
     for account in gang.account.path:
         other_pools = NOTHING if account.group is None else counted.get(account.group, NOTHING)
         if account.has_limit:
@@ -156,7 +156,7 @@ def _bounded_sums(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many excluded gangs of each group do not precede its first pending gang."""
+    """Return how many excluded gangs each group has at or after its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

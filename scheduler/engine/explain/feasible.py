@@ -258,7 +258,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return a resource that is insufficient even in the empty domain, with request and capacity, or None."""
+    """Return (resource, requested, capacity) if the empty domain has too little of a resource, else None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

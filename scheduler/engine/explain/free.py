@@ -66,7 +66,7 @@ class NodeView:
 
     def total(self, kind: int) -> int:
         if kind not in self._totals:
-            column = self._column(kind)
+            column = self._free_by_node(kind)
             self._totals[kind] = (
                 sum(self.free_on(i, kind) for i in self.usable)
                 if column is None
@@ -95,12 +95,12 @@ class NodeView:
         return self._elsewhere[kind]
 
     def free_on(self, i: int, kind: int) -> int:
-        column = self._column(kind)
+        column = self._free_by_node(kind)
         if column is None:
             return sum(self.device_memory(i, free) for free in self.nodes.devices[i])
         return max(0, column[i])
 
-    def _column(self, kind: int) -> Sequence[int] | None:
+    def _free_by_node(self, kind: int) -> Sequence[int] | None:
         """Return the free amount of each node, or None for GPU memory. Amounts can be negative."""
         nodes = self.nodes
         if kind == GPU:
@@ -250,7 +250,7 @@ def fits_now(board: Board, gang: Gang) -> bool:
     return fits
 
 
-def fits_anywhere(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
+def fits_without_topology(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     """Return whether the replicas fit if topology constraints are ignored."""
     start = board.mark()
     fits = find_room(

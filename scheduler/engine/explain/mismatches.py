@@ -1,4 +1,4 @@
-"""Obstacles that prevent a role from using nodes, with the number of nodes for each."""
+"""Count the nodes that a role cannot use, by obstacle."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
     exceeded_bounds,
-    exceeded_load,
+    exceeded_load_quota,
     exceeded_share_at_any_level,
     remaining_preemption_delay,
 )
@@ -46,7 +46,7 @@ class PendingReasons:
             return {reason: recorded[reason]}
         result: Reasons = dict(exceeded_bounds(gang, gang.requested))
         for reason in LIMITS:
-            if reason in result and not (reason is Reason.CLUSTER_QUOTA and exceeded_load(gang)):
+            if reason in result and not (reason is Reason.CLUSTER_QUOTA and exceeded_load_quota(gang)):
                 result |= self._insufficient_preemption(gang, result[reason])
         shortage = self._capacity_obstacle(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
@@ -135,7 +135,7 @@ class PendingReasons:
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting the project's own workloads is not enough to stay within a limit.
 
-        Return an empty mapping if preemption would not be enough even if no workload were protected.
+        Return an empty mapping if preemption could not be enough even without protected workloads.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

@@ -108,7 +108,7 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     match reason:
         case Reason.VICTIMS_PROTECTED:
             yield "reclaim", _reclaim_phrase(numbers)
-            yield "holders", _holders_phrase(numbers)
+            yield "holders", _protected_workloads_phrase(numbers)
             yield "more", "another " if numbers.get("reclaimable") else ""
         case Reason.NO_RECLAIMABLE_RESOURCES:
             yield "reclaim", _reclaim_phrase(numbers)
@@ -282,7 +282,7 @@ def _time_phrase(numbers: Numbers) -> str:
     return f"{datetime.fromtimestamp(_get_integer(numbers, 'until'), timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _holders_phrase(numbers: Numbers) -> str:
+def _protected_workloads_phrase(numbers: Numbers) -> str:
     runtime = "workloads within their minimum runtime" if numbers.get("by_runtime") else ""
     fixed = "non-preemptible workloads" if numbers.get("non_preemptible") else ""
     return " and ".join(part for part in (runtime, fixed) if part)

@@ -219,7 +219,7 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
-    """Convert counted gang amounts to units.
+    """Return the counted gang amounts as units.
 
     Most gangs are alike, so each distinct gang is converted only once.
     """
@@ -280,7 +280,9 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Add `amount` up to `count` times. Return the largest freed amount for each charged amount."""
+    """Return the states after adding `amount` up to `count` times: the largest freed amount by charged
+    amount.
+    """
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

@@ -69,7 +69,7 @@ class PoolRejections:
             yield self._rejection(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
-        """Yield the workload, queue position and blockers of each rejection that `expand` yields."""
+        """Yield the workload, queue position and blockers of each rejection, in the order of `expand`."""
         for _, gang, position, blockers in self._placed():
             yield gang.name, position, blockers
 
@@ -93,7 +93,7 @@ class PoolRejections:
             yield None, gang, position if is_queued else None, blockers
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the workloads that `expand` yields, much faster but in no particular order."""
+        """Yield the names of the rejected workloads in no particular order, much faster than `expand`."""
         for group in self.groups:
             for gang in group.gangs:
                 if gang.name not in self.served and (group.reasons or gang.name in self.own_reasons):
@@ -102,7 +102,7 @@ class PoolRejections:
             yield gang.name
 
     def __len__(self) -> int:
-        """Return the number of workloads that `expand` yields, without expanding them."""
+        """Return the number of rejected workloads without expanding the rejections."""
         explained = sum(group.count for group in self.groups if group.reasons)
         others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
         own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
@@ -287,7 +287,7 @@ class Rejections(Sequence[Rejection]):
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in order.
 
-        With one pool, this is faster than the rejections themselves unless these are expanded already.
+        With one pool, this is faster than iterating over the rejections, unless they are already expanded.
         """
         if len(self._pools) == 1 and "_expanded" not in vars(self):
             return self._pools[0].positions()

@@ -118,7 +118,9 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
 
 @contextmanager
 def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
-    """Yield a function that charges replicas to their queues. Undo all charges on exit."""
+    """Context manager that yields a function to charge replicas to their queues. All charges are undone on
+    exit.
+    """
     charged: list[UnplacedReplicas] = []
 
     def charge(unplaced: UnplacedReplicas, sign: int) -> None:

@@ -9,7 +9,7 @@ from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, arran
 from scheduler.engine.board.ledger import GPU, KINDS
 from scheduler.engine.board.matching import matches, meets_constraints, serves_project
 from scheduler.engine.explain.feasible import permanent_obstacle
-from scheduler.engine.explain.free import FreeCapacity, fits_anywhere
+from scheduler.engine.explain.free import FreeCapacity, fits_without_topology
 from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.pod_slots import pod_slot_obstacle
@@ -48,7 +48,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
         return Reason.WAITING_FOR_CAPACITY, {
             "resource": "replicas", "requested": replicas, "free": 0, "missing": replicas,
         }  # fmt: skip
-    if any(need.scopes for need in arrangement) and fits_anywhere(board, gang, arrangement):
+    if any(need.scopes for need in arrangement) and fits_without_topology(board, gang, arrangement):
         return Reason.TOPOLOGY, _domain_numbers(board, free)
     if trials := board.cycle.placement_attempts.attempts_if_exhausted(gang):
         return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {"attempts": trials, **_fragmentation_numbers(free)}
@@ -96,7 +96,7 @@ def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
 
 
 def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
-    """Return the free amount on ready, matching nodes that the workload avoids because it failed there."""
+    """Return the free amount on ready, matching nodes that the workload avoids after a failure."""
     roles = [need.part.role for need in free.arrangement if need.part.role.avoided_nodes]
     nodes = free.view.nodes
     return sum(

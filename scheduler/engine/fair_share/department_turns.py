@@ -59,7 +59,7 @@ def _divide_departments(board: Board) -> None:
         shares = shares_without_history(board.pool, roots, kind, capacity[kind])
         for department in departments:
             deserved = max(department.quota[kind], shares[department])
-            if _has_both_sizes(board, in_backoff, department, kind, deserved):
+            if _has_small_and_large_workloads(board, in_backoff, department, kind, deserved):
                 department.divided = (*department.divided[:kind], True, *department.divided[kind + 1 :])
 
 
@@ -71,7 +71,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
     return result
 
 
-def _has_both_sizes(
+def _has_small_and_large_workloads(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
     """Return whether some, but not all, of the department's workloads exceed the amount on their own."""

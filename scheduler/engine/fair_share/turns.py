@@ -68,7 +68,7 @@ class TurnTaking:
         """Return the pair of queues that take turns, given the diverging queues and the victim's project."""
         if own_queue.parent is not None:
             return own_queue, victim_queue
-        return self._gang.account.turn_queue(self.kind), project.turn_queue(self.kind)
+        return self._gang.account.queue_taking_turns(self.kind), project.queue_taking_turns(self.kind)
 
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue has used more and the preemptor may exceed its shares.

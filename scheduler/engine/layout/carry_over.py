@@ -75,7 +75,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     finished = {name for name, workload in now.items() if workload.pods and is_finished(workload)}
     if was.keys() != now.keys() or finished != layout.finished & was.keys():
         affected |= layout.with_dependencies
-    layout.quota_groups.start_adding()
+    layout.quota_groups.use_full_quotas()
     for board in layout.boards.values():
         board.nodes.touched = []
     again = {**_workloads_on_boards(layout, affected - was.keys()), **now}

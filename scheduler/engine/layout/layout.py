@@ -103,7 +103,7 @@ class Layout:
             self._classify(board, gang)
 
     @property
-    def max_choices(self) -> int:
+    def max_pool_choices(self) -> int:
         return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
 
     def remove(self, name: str) -> None:
@@ -143,7 +143,7 @@ class Layout:
         for pod in pods:
             board = self.boards.get(self.pool_by_node.get(pod.node, ""))
             if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
-                board.nodes.hold(pod.node, pod.devices, pod.milli)
+                board.nodes.block_devices(pod.node, pod.devices, pod.milli)
 
     def _reserved_pods(self, workload: Workload) -> list[Pod]:
         placed = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}

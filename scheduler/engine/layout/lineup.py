@@ -69,7 +69,7 @@ def start_cycle(board: Board, now: int) -> None:
     )
     for group in board.pending_groups.values():
         group.at, group.reasons = 0, {}
-    board.forget_fragmentation()
+    board.discard_fragmentation_index()
     board.pool = resolve_strategies(board)
     update_shares(board.pool, board.ledger, board.nodes.capacity())
     update_turns(board)

@@ -43,7 +43,7 @@ class QuotaGroups:
                 account.group = group
                 self._accounts[pool].append(account)
 
-    def start_adding(self) -> None:
+    def use_full_quotas(self) -> None:
         """Set every account to the group's entire quota and limit, ignoring all allocations.
 
         Requests are counted against these amounts, because a workload may start in any pool of the

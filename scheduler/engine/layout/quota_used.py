@@ -12,7 +12,7 @@ from scheduler.engine.model import PodState, Queue, Snapshot
 ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
-def without_quota_used_in(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
+def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
     """Return the queues with group quotas reduced by the allocations in these pools."""
     if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
         return snapshot.queues

@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes because it ends before the hold does, or owns the hold."""
+    """Return whether the gang may use held nodes: they are held for this gang, or the gang ends in time."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
@@ -142,7 +142,7 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each in its best slot. If that fails, some may remain on the board."""
+    """Place all replicas, each in its best slot. If that fails, some replicas may remain on the board."""
     return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 
 

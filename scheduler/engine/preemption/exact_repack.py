@@ -109,7 +109,7 @@ class _ExactSearch:
     def __init__(self, board: Board, items: Sequence[_Item], max_moves: int | None) -> None:
         self._board, self._items, self._max_moves = board, items, max_moves
         nodes = board.nodes
-        self._open = [self._open_nodes(item) for item in items]
+        self._open = [self._allowed_nodes(item) for item in items]
         kinds: dict[Hashable, int] = {}
         self._free = [
             _FreeResources(
@@ -128,7 +128,7 @@ class _ExactSearch:
         """Return a slot for each item, or None."""
         return self._slots if self._place(0, 0) else None
 
-    def _open_nodes(self, item: _Item) -> frozenset[int]:
+    def _allowed_nodes(self, item: _Item) -> frozenset[int]:
         """Return the nodes where the item may be placed."""
         nodes, mask = self._board.nodes, item.part.mask
         within = available_nodes(self._board, item.gang)
@@ -168,7 +168,7 @@ class _ExactSearch:
             if is_move and self._max_moves is not None and moves >= self._max_moves:
                 continue
             before = self._free[slot.node]
-            self._free[slot.node] = self._after_placing(before, self._items[number].part, slot)
+            self._free[slot.node] = self._free_after_placing(before, self._items[number].part, slot)
             self._slots.append(slot)
             if self._place(number + 1, moves + is_move):
                 return True
@@ -222,7 +222,7 @@ class _ExactSearch:
         )
 
     @staticmethod
-    def _after_placing(free: _FreeResources, part: BoardRole, slot: Slot) -> _FreeResources:
+    def _free_after_placing(free: _FreeResources, part: BoardRole, slot: Slot) -> _FreeResources:
         """Return the remaining free resources of the node after the placement."""
         devices = list(free.devices)
         for device in slot.devices:

@@ -3,7 +3,7 @@
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
     exceeded_bound,
-    exceeded_load,
+    exceeded_load_quota,
     exceeded_non_preemptible_quota,
     exceeded_share,
     remaining_preemption_delay,
@@ -66,7 +66,7 @@ def _bound_obstacle(
 ) -> Obstacle | None:
     if gang.non_preemptible and (quota := exceeded_non_preemptible_quota(gang, requested)) is not None:
         return quota
-    if (load := exceeded_load(gang)) is not None:
+    if (load := exceeded_load_quota(gang)) is not None:
         return load
     bound = exceeded_bound(gang, requested)
     if bound is not None and bound[0] not in policy.relievable_bounds:

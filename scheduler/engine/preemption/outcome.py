@@ -55,7 +55,7 @@ def resolve_outcome(
         if (
             moved is None
             or not (policy.moves_only or _would_meet_minimum(victims[0]))
-            or not _is_within_ceilings(selection)
+            or not _is_within_max_allocations(selection)
         ):
             board.rewind(mark)
             outcome.evicted += victims
@@ -63,7 +63,7 @@ def resolve_outcome(
                 stopped.add(gang)
         else:
             outcome.moved.extend(moved)
-    _avoid_moves(selection, outcome)
+    _evict_moved_replicas(selection, outcome)
     if outcome.exceeds_limits():
         return None
     moves = sum(not board.is_newly_placed(pod) for _, _, pod, _ in outcome.moved)
@@ -79,7 +79,7 @@ def resolve_outcome(
     return outcome
 
 
-def _avoid_moves(selection: VictimSelection, outcome: Outcome) -> None:
+def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
     """If a replica is evicted and another replica of its role moves, evict the moving replica instead."""
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
@@ -117,7 +117,7 @@ def _would_meet_minimum(victim: Victim) -> bool:
     return victim.is_gang or victim.is_group or part.count > part.role.min
 
 
-def _is_within_ceilings(selection: VictimSelection) -> bool:
+def _is_within_max_allocations(selection: VictimSelection) -> bool:
     requested = selection.policy.requested
     return all(
         account.allocated[kind] <= selection.policy.max_allocation(account)[kind]

@@ -266,7 +266,7 @@ def _allocated_amount(gang: Gang, kind: int) -> int:
 
 
 def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Evict victims from queues whose limit would be exceeded. Return whether all limits then hold."""
+    """Evict victims from queues whose limit would be exceeded. Return whether all limits are now met."""
     requested = total_request(arrangement)
     for account in selection.policy.gang.account.path:
         while not _fits_under_limit(selection, account, requested):

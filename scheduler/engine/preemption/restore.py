@@ -109,7 +109,7 @@ def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slo
 
 
 def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
-    """Return the horizons to try, in order. Try `NOW` first if this cycle placed any of the pods."""
+    """Return the placement horizons to try. `NOW` comes first if this cycle placed any of the pods."""
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
@@ -117,7 +117,7 @@ def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
     """Place all pods of a gang together, possibly in another domain. Return the moved pods.
 
-    Return None if they do not fit, or if other pods of the gang are still placed.
+    Return None if the pods do not fit together, or if other pods of the gang are still placed.
     """
     if gang.pod_count:
         return None

@@ -52,7 +52,7 @@ Value = int | str | None
 
 
 def as_integer(value: object) -> int:
-    """Return the value as an integer, which this kind of change or blocker requires."""
+    """Return the value after asserting that it is an integer."""
     assert isinstance(value, int)
     return value
 
@@ -78,7 +78,7 @@ Named = TypeVar("Named", Node, Pool, Queue, Workload)
 
 
 def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
-    """Return the changed snapshot. In the changed snapshot, the pending workload `name` may start."""
+    """Return the snapshot after a change that may let the pending workload `name` start."""
     match change.kind:
         case ChangeKind.WORKLOAD_ENDED | ChangeKind.DEPENDENCY_ENDED:
             return _without_workload(snapshot, change.subject)

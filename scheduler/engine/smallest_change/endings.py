@@ -45,7 +45,8 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return the amount by which bounds are still exceeded after a gang has ended.
+    """Return a function that computes by how much limits and quotas are still exceeded after a gang has
+    ended.
 
     Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """

@@ -50,8 +50,8 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the name and amount of the request or, if nodes lack capacity, of a higher limit.
+    """Return the request as (name, amount), or the limit if it is higher and nodes lack capacity.
 
-    Nodes are charged by limits.
+    A node needs room for the limits of its pods.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -1,4 +1,4 @@
-"""Other changes that the owner of the pending workload can make or wait for."""
+"""Propose changes that the owner of the pending workload can make, or events to wait for."""
 
 from collections.abc import Iterator
 
@@ -13,15 +13,15 @@ from scheduler.engine.smallest_change.proposals import Ladder, ladder_in_order, 
 MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
 
-def own_wait_end(case: PendingCase) -> Iterator[Ladder]:
+def end_of_own_wait(case: PendingCase) -> Iterator[Ladder]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.rejection.blockers:
-        change = _wait_end(blocker)
+        change = _end_of_wait(blocker)
         if change is not None:
             yield single_rung(change)
 
 
-def _wait_end(blocker: Blocker) -> Change | None:
+def _end_of_wait(blocker: Blocker) -> Change | None:
     numbers = blocker.numbers
     match blocker.reason:
         case Reason.SUSPENDED:
@@ -49,7 +49,7 @@ def other_pools(case: PendingCase) -> Iterator[Ladder]:
 def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
     """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
-        changes = [change for change in _constraints(case, role) if _admits_nodes(case, role, change)]
+        changes = [change for change in _constraints(case, role) if _admits_more_nodes(case, role, change)]
         for change in changes[:MAX_CHOICES]:
             yield single_rung(change)
     for level in sorted(set(_required_levels(case.workload.tree))):
@@ -71,8 +71,8 @@ def _constraints(case: PendingCase, role: Role) -> Iterator[Change]:
             yield Change(ChangeKind.GPU_MODEL_ALLOWED, role.name, before=models, after=model)
 
 
-def _admits_nodes(case: PendingCase, role: Role, change: Change) -> bool:
-    """Return whether the change makes the role match ready nodes that it currently excludes."""
+def _admits_more_nodes(case: PendingCase, role: Role, change: Change) -> bool:
+    """Return whether the changed role matches a ready node that the unchanged role excludes."""
     edited = edit_role(role, change)
     excluded = (
         node for node in case.nodes if node.state is NodeState.READY and not meets_constraints(role, node)

@@ -115,7 +115,7 @@ class PendingCase:
 
     @cached_property
     def short_resources(self) -> frozenset[str]:
-        """Return the resources that the blockers name, or all if several are short together."""
+        """Return the resources that the blockers name, or all resources if several are short together."""
         every = frozenset({*RESOURCES, "gpu_memory_mib"})
         numbers = [blocker.numbers for blocker in self.rejection.blockers]
         if any("also" in values or "beside" in values for values in numbers):

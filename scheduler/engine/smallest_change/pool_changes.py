@@ -38,7 +38,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
                 yield started + minimum - case.snapshot.now
 
 
-def open_nodes(case: PendingCase) -> Iterator[Ladder]:
+def uncordoned_nodes(case: PendingCase) -> Iterator[Ladder]:
     """Propose uncordoning a node or cancelling its drain."""
     if not case.capacity_may_help:
         return

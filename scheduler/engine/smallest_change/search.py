@@ -32,7 +32,7 @@ SCHEDULABLE_STAGES: tuple[Stage, ...] = (
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
 STAGES: tuple[Stage, ...] = (
     # changes that the owner of the workload can make
-    own_changes.own_wait_end,
+    own_changes.end_of_own_wait,
     own_changes.preemptible,
     own_changes.other_pools,
     own_changes.fewer_constraints,
@@ -44,7 +44,7 @@ STAGES: tuple[Stage, ...] = (
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
     pool_changes.minimum_runtime_end,
-    pool_changes.open_nodes,
+    pool_changes.uncordoned_nodes,
     pool_changes.consolidation,
     pool_changes.new_nodes,
     # changes that affect other tenants
@@ -110,7 +110,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
-    return () if case.is_blocked and stage is not own_changes.own_wait_end else stage(case)
+    return () if case.is_blocked and stage is not own_changes.end_of_own_wait else stage(case)
 
 
 def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:

@@ -141,7 +141,9 @@ class PreemptionPolicy:
         return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
 
     def queue_prefix(self, victim: Victim) -> Key | None:
-        """Return the part of `key` that a queue's victims may share, or None if no victim is allowed."""
+        """Return the first part of `key`, which depends on the victim's queue, or None if `key` would be
+        None.
+        """
         if self.rule(victim) is None:
             return None
         return (*self.worst_queue_stage((victim,)), *self.queue_key(victim.gang.account))

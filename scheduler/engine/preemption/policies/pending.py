@@ -252,7 +252,7 @@ class Reclaim(PreemptionPolicy):
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind
-        queue = victim_queue if victim_queue.parent else project.turn_queue(kind)
+        queue = victim_queue if victim_queue.parent else project.queue_taking_turns(kind)
         return -round(queue.relative_usage[kind].used, 1)
 
     def _current_stage(self, account: QueueAccount) -> int:

@@ -84,7 +84,7 @@ class ReclaimForScaleUp(Reclaim):
     eviction_kind = Kind.RECLAIM
 
     @classmethod
-    def may_help(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
+    def stays_within_quota(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
         """Return whether all queues of the gang would stay within their quotas."""
         return all(fits_within(account.allocated, account.quota, requested) for account in gang.account.path)
 

@@ -92,7 +92,9 @@ class NodeCosts:
                 self._price_node(i)
 
     def _share_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
-        """Share the offers with later proposals, which never have more nodes to choose from."""
+        """Store the first proposal's offers in the cache, or reuse the cached offers except those of banned
+        nodes.
+        """
         if offer_cache.offers is None:
             offer_cache.offers = {
                 name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
