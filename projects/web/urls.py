@@ -19,7 +19,7 @@ from projects.web.workloads import pages as workloads
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
-    re_path(r"^workloads/(?P<step>cancel|suspend|resume)$", bulk.act, name="workloads-step"),
+    re_path(r"^workloads/(?P<step>cancel|suspend|resume|retry|delete)$", bulk.act, name="workloads-step"),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),

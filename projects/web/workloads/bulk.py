@@ -1,53 +1,55 @@
-"""Cancel, suspend or resume several workloads after confirmation. Arrays can only be cancelled."""
+"""Cancel, suspend, resume, retry or delete several workloads and arrays after confirmation."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.server.web.pages import Request, done, page, signed_in
-from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import ArrayState, Phase, Workload, WorkloadArray
-from projects.models.workloads import ENDED_PHASES
+from projects.models import Workload, WorkloadArray
 from projects.selectors import arrays, workloads
 from projects.services import arrays as array_service
 from projects.services import workloads as service
+from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
+from projects.web.workloads.steps import obstacle
 
 MAX_SELECTED = 200
+MAX_NAMES = 5  # maximum number of unchanged rows that are listed for each reason
+Rows = Sequence[Workload | WorkloadArray]
+
+
+def _delete(*, actor: Actor, workload: Workload) -> Workload:
+    service.delete(actor=actor, workload=workload)
+    return workload
 
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """Action on several workloads, with the texts of its confirmation."""
+    """Action on several workloads and arrays, with the texts of its confirmation."""
 
     title: str
     done: str
     warning: str
     dismiss: str
-    change: service.Change
+    change_array: Callable[..., object]
+    change: service.Change | None = None  # of workloads, if they support it
     danger: bool = False
 
 
 STEPS: Mapping[str, BulkStep] = {
-    "cancel": BulkStep(
-        "Cancel",
-        "cancelled",
-        "The pods get the grace period to stop. Cancelled workloads cannot be resumed.",
-        "Keep running",
-        service.cancel,
-        danger=True,
-    ),
     "suspend": BulkStep(
         "Suspend",
         "suspended",
         "The pods get the grace period to stop. The workloads stay suspended until you resume them.",
         "Keep running",
+        array_service.suspend,
         service.suspend,
     ),
     "resume": BulkStep(
@@ -55,90 +57,148 @@ STEPS: Mapping[str, BulkStep] = {
         "queued again",
         "The workloads return to the queues of their projects.",
         "Keep suspended",
+        array_service.resume,
         service.resume,
     ),
+    "retry": BulkStep(
+        "Retry",
+        "queued again",
+        "The failed tasks are submitted again, with the next attempt number.",
+        "Close",
+        array_service.retry,
+    ),
+    "cancel": BulkStep(
+        "Cancel",
+        "cancelled",
+        "The pods get the grace period to stop. Cancelled workloads cannot be resumed.",
+        "Keep running",
+        array_service.cancel,
+        service.cancel,
+        danger=True,
+    ),
+    "delete": BulkStep(
+        "Delete",
+        "deleted",
+        "Their logs and files are deleted too. The events and evictions are kept in the history.",
+        "Keep",
+        array_service.delete,
+        _delete,
+        danger=True,
+    ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Selected rows to which the action does not apply, for one reason."""
+
+    reason: str
+    rows: Rows
+
+    @property
+    def names(self) -> str:
+        shown = [f"{row.project.name}/{row.name}" for row in self.rows[:MAX_NAMES]]
+        more = [f"{len(self.rows) - MAX_NAMES} more"] if len(self.rows) > MAX_NAMES else []
+        return ", ".join([*shown, *more])
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, step: str) -> HttpResponse:
-    """Ask for confirmation (GET), or change the selected workloads (POST).
+    """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
-    Skip workloads that the user may not change, and workloads whose state does not allow the action.
+    Rows to which the action does not apply stay unchanged. The confirmation names them with the reason.
     """
     query = request.POST if request.method == "POST" else request.GET
-    selected: list[Workload | WorkloadArray] = [
-        *_visible_workloads(request, query.getlist("w"), step),
-        *(_visible_arrays(request, query.getlist("a")) if step == "cancel" else ()),
-    ]
-    allowed = [row for row in selected if may(request.actor, Action.OPERATE, row)]
-    chosen_workloads = [row for row in allowed if isinstance(row, Workload)]
-    chosen_arrays = [row for row in allowed if isinstance(row, WorkloadArray)]
+    selected = _selected(request.actor, query.getlist("w"), query.getlist("a"))
+    counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
+    chosen, unchanged = _split(request.actor, step, selected, counts)
     action = STEPS[step]
     if request.method == "POST":
-        message = _change(request.actor, action, chosen_workloads, chosen_arrays)
-        return done(request, message, to=reverse("workloads"))
-    excluded_count = len(selected) - len(allowed)
-    warning = action.warning
-    if excluded_count:
-        warning += (
-            f" Your role does not allow you to {step} {format_count(excluded_count, 'other workload')}."
-        )
+        return done(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     context = {
-        "title": f"{action.title} {_describe(chosen_workloads, chosen_arrays)}?"
-        if allowed
-        else f"Nothing to {step}",
-        "warning": warning if allowed else _nothing_text(step),
-        "label": f"{action.title} workloads",
-        "dismiss": action.dismiss,
+        "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
+        "warning": action.warning if chosen else "" if selected else _nothing_text(step),
+        "label": f"{action.title} {_describe(chosen)}",
+        "dismiss": action.dismiss if chosen else "Close",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": action.danger,
-        "workloads": chosen_workloads,
-        "arrays": chosen_arrays,
+        "workloads": [row for row in chosen if isinstance(row, Workload)],
+        "arrays": [
+            (row, _describe_tasks(step, counts[row.pk])) for row in chosen if isinstance(row, WorkloadArray)
+        ],
+        "unchanged": unchanged,
+        "unchanged_text": _unchanged_text([row for each in unchanged for row in each.rows]),
     }
     return page(request, "projects/workloads/bulk.html", context, inner="projects/workloads/bulk_form.html")
 
 
+def _split(
+    actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
+) -> tuple[Rows, list[Unchanged]]:
+    """Return the rows to which the action applies, and the others by reason."""
+    by_reason = dict[str, list[Workload | WorkloadArray]]()
+    for row in selected:
+        by_reason.setdefault(obstacle(actor, step, row, counts.get(row.pk, TaskCounts())), []).append(row)
+    chosen = by_reason.pop("", [])
+    return chosen, [Unchanged(reason, rows) for reason, rows in by_reason.items()]
+
+
 def _nothing_text(step: str) -> str:
-    kind = "suspended" if step == "resume" else "live"
-    return f"Select {kind} workloads that your role allows you to {step}."
+    kind = {"resume": "suspended workloads", "retry": "arrays with failed tasks", "delete": "ended workloads"}
+    return f"Select {kind.get(step, 'live workloads')} that your role allows you to {step}."
 
 
-def _change(
-    actor: Actor, step: BulkStep, rows: Sequence[Workload], chosen_arrays: Sequence[WorkloadArray]
-) -> str:
+def _change(actor: Actor, step: BulkStep, rows: Rows) -> str:
     """Change the rows, and return a message."""
-    outcome = bulk_change(actor=actor, workloads=rows, change=step.change)
-    for array in chosen_arrays:
-        array_service.cancel(actor=actor, array=array)
-    message = f"{_describe(outcome.changed, chosen_arrays)} {step.done}."
-    if outcome.rejected:
-        message += " " + "; ".join(f"{each.name}: {reason}" for each, reason in outcome.rejected[:3])
+    changed, rejected = list[Workload | WorkloadArray](), list[tuple[str, str]]()
+    if step.change:
+        chosen = [row for row in rows if isinstance(row, Workload)]
+        outcome = bulk_change(actor=actor, workloads=chosen, change=step.change)
+        changed += outcome.changed
+        rejected += [(row.name, reason) for row, reason in outcome.rejected]
+    for array in rows:
+        if isinstance(array, WorkloadArray):
+            try:
+                step.change_array(actor=actor, array=array)
+                changed.append(array)
+            except BerthError as rejection:
+                rejected.append((array.name, rejection.detail))
+    message = f"{_describe(changed)} {step.done}."
+    if rejected:
+        message += " " + "; ".join(f"{name}: {reason}" for name, reason in rejected[:3])
     return message
 
 
-def _describe(rows: Sequence[object], chosen_arrays: Sequence[WorkloadArray]) -> str:
-    counts = [format_count(len(rows), "workload")] if rows or not chosen_arrays else []
-    counts += [format_count(len(chosen_arrays), "array")] if chosen_arrays else []
+def _describe(rows: Rows) -> str:
+    array_count = sum(isinstance(row, WorkloadArray) for row in rows)
+    workload_count = len(rows) - array_count
+    counts = [format_count(workload_count, "workload")] if workload_count or not array_count else []
+    counts += [format_count(array_count, "array")] if array_count else []
     return " and ".join(counts)
 
 
-def _visible_workloads(request: Request, ids_as_text: Iterable[str], step: str) -> list[Workload]:
-    """Return the visible workloads with these IDs whose state allows the action."""
-    rows = workloads(request.actor).filter(pk__in=_parse_ids(ids_as_text)).exclude(phase__in=ENDED_PHASES)
-    if step == "suspend":
-        rows = rows.exclude(phase=Phase.SUSPENDED)
-    elif step == "resume":
-        rows = rows.filter(phase=Phase.SUSPENDED)
-    return list(rows.order_by("project__name", "name"))
+def _describe_tasks(step: str, counts: TaskCounts) -> str:
+    """Return which tasks of an array an action changes."""
+    if step == "retry":
+        return format_count(counts.failed, "failed task")
+    if step == "resume":
+        return format_count(counts.suspended, "suspended task")
+    return format_count(counts.total if step == "delete" else counts.live, "task")
 
 
-def _visible_arrays(request: Request, ids_as_text: Iterable[str]) -> list[WorkloadArray]:
-    """Return the active arrays with these IDs that the user may see."""
-    rows = arrays(request.actor).filter(pk__in=_parse_ids(ids_as_text), state=ArrayState.ACTIVE)
-    return list(rows.order_by("project__name", "name"))
+def _unchanged_text(rows: Rows) -> str:
+    return f"{_describe(rows)} {'stays' if len(rows) == 1 else 'stay'} unchanged:"
+
+
+def _selected(actor: Actor, workload_ids: Iterable[str], array_ids: Iterable[str]) -> Rows:
+    """Return the visible workloads and arrays with these IDs."""
+    by_name = ("project__name", "name")
+    return [
+        *workloads(actor).filter(pk__in=_parse_ids(workload_ids)).order_by(*by_name),
+        *arrays(actor).filter(pk__in=_parse_ids(array_ids)).order_by(*by_name),
+    ]
 
 
 def _parse_ids(ids_as_text: Iterable[str]) -> list[uuid.UUID]:

@@ -15,11 +15,12 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
 from berth.server.web.pages import Request, done, page, signed_in
-from projects.access import Action, require, visible_pools
+from projects.access import Action, may, require, visible_pools, with_roles
+from projects.actor import Actor
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
-from projects.services.arrays import failure_causes, failures_by_array
+from projects.services.arrays import TaskCounts, failure_causes, failures_by_array
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
@@ -41,10 +42,10 @@ from projects.web.workloads.filters import (
     unknown_names,
 )
 from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
 CSV_CHUNK = 500
-BULK_STEPS = ("suspend", "resume", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_runtimes(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     activity = load_activity(row_slice.rows) if "status" in columns else {}
+    actor = with_roles(request.actor)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
         cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
         cast("Any", row).activity = activity.get(row.pk, "")
-        cast("Any", row).bulk_steps = " ".join(step for step in steps_for(row) if step in BULK_STEPS)
+        _load_bulk_steps(actor, row)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
@@ -163,10 +165,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
         "started_choices": STARTED,
-        "bulk_steps": [(step, STEPS[step].title) for step in BULK_STEPS],
+        "bulk_steps": [(step, step.capitalize()) for step in BULK_STEPS],
         "unmeasured_since": common_end(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
+
+
+def _load_bulk_steps(actor: Actor, row: Workload) -> None:
+    """Set the actions that the bar of selected rows offers for this row, and whether it can be cloned."""
+    target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
+    target.project = row.project
+    cast("Any", row).bulk_steps = " ".join(bulk_steps(actor, target, counts))
+    cast("Any", row).is_operable = may(actor, Action.OPERATE, target)
+    cast("Any", row).is_clonable = may(actor, Action.SUBMIT, row.project)
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
@@ -213,12 +224,3 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
 def step_for(workload: Workload, step: str) -> Step:
     """Return the action with the texts that fit the workload's phase."""
     return PENDING_STEPS.get(step, STEPS[step]) if workload.phase == "pending" else STEPS[step]
-
-
-def steps_for(workload: Workload) -> list[str]:
-    """Return the names of the actions that the workload's phase allows."""
-    if workload.phase in ("completed", "failed", "cancelled"):
-        return ["delete"]
-    if workload.phase == "suspended" or workload.next_phase == "suspended":
-        return ["resume", "cancel"]
-    return ["suspend", "cancel"]

@@ -29,8 +29,8 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import is_editable, ports
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
-from projects.web.workloads.pages import steps_for
 from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.steps import steps_for
 from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome

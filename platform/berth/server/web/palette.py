@@ -28,7 +28,7 @@ from projects.actor import Actor
 from projects.models import Schedule, Workload
 from projects.selectors import projects, schedules, workloads
 from projects.services.schedules import may_change
-from projects.web.workloads.pages import steps_for
+from projects.web.workloads.steps import steps_for
 
 MIN_VERB_LETTERS = 3
 VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend")

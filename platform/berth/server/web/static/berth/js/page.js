@@ -138,18 +138,36 @@
   let picked = new Set();
   function pick() {
     const boxes = [...document.querySelectorAll("input[form=bulk]")];
-    const count = boxes.filter((box) => box.checked).length;
+    const chosen = boxes.filter((box) => box.checked), count = chosen.length;
     const counter = document.querySelector("[data-picked]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
-    const possible = new Set(boxes.filter((box) => box.checked).flatMap((box) => box.dataset.steps.split(" ")));
-    for (const button of document.querySelectorAll("#bulk [data-step]")) button.hidden = !possible.has(button.dataset.step);
+    offer(chosen);
     if (counter) counter.textContent = count ? `${count} selected` : "None selected";
     for (const all of document.querySelectorAll("[data-pick-all]")) {
       all.checked = count > 0 && count === boxes.length;
       all.indeterminate = count > 0 && count < boxes.length;
     }
-    picked = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+    picked = new Set(chosen.map((box) => box.value));
   }
+
+  /** Offer the actions that apply to selected rows, with their number if it is not all, or say that none applies. */
+  function offer(chosen) {
+    let offered = 0;
+    for (const button of document.querySelectorAll("#bulk [data-step]")) {
+      const suitable = chosen.filter((box) => box.dataset.steps.split(" ").includes(button.dataset.step)).length;
+      button.hidden = !suitable;
+      button.querySelector("[data-share]").textContent = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : "";
+      offered += suitable;
+    }
+    const clone = document.querySelector("[data-clone-selected]"), none = document.querySelector("[data-no-step]");
+    if (!clone) return;
+    clone.hidden = chosen.length !== 1 || !("clone" in chosen[0].dataset);
+    if (!clone.hidden) clone.href = clone.dataset.cloneSelected + chosen[0].value;
+    none.hidden = Boolean(offered) || !clone.hidden;
+    const mayAct = chosen.some((box) => !("denied" in box.dataset));
+    none.textContent = mayAct ? "No action applies to the selected workloads." : "Your role does not allow you to change the selected workloads.";
+  }
+
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-pick-all]")) {
       for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;

@@ -1,0 +1,73 @@
+"""Actions that apply to a workload or array, and the reasons for which others do not."""
+
+from projects.access import Action, may
+from projects.actor import Actor
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES
+from projects.services.arrays import TaskCounts
+
+BULK_STEPS = ("suspend", "resume", "retry", "cancel", "delete")
+ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
+NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
+NOT_AN_ARRAY, NO_FAILURES = "Not an array, clone it instead", "No failed tasks"
+NOT_ALLOWED = "Not allowed by your role"
+
+
+def steps_for(workload: Workload) -> list[str]:
+    """Return the names of the actions that the workload's phase allows."""
+    if workload.phase in ENDED_PHASES:
+        return ["delete"]
+    if _is_suspended(workload):
+        return ["resume", "cancel"]
+    return ["suspend", "cancel"]
+
+
+def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
+    """Return the actions on several rows of the workload list that apply to this one.
+
+    `counts` are those of the array's tasks.
+    """
+    return [step for step in BULK_STEPS if not obstacle(actor, step, row, counts)]
+
+
+def obstacle(actor: Actor, step: str, row: Workload | WorkloadArray, counts: TaskCounts) -> str:
+    """Return why an action does not apply to a workload or array, or an empty string if it does."""
+    reason = (
+        _workload_obstacle(step, row) if isinstance(row, Workload) else _array_obstacle(step, row, counts)
+    )
+    return reason or ("" if may(actor, Action.OPERATE, row) else NOT_ALLOWED)
+
+
+def _workload_obstacle(step: str, workload: Workload) -> str:
+    if step == "retry":
+        return NOT_AN_ARRAY
+    has_ended = workload.phase in ENDED_PHASES
+    if step == "delete":
+        return "" if has_ended else LIVE
+    if step == "resume":
+        return "" if _is_suspended(workload) else NOT_SUSPENDED
+    if has_ended:
+        return ENDED
+    if workload.phase == Phase.STOPPING and workload.next_phase in ENDED_PHASES:
+        return STOPPING
+    return SUSPENDED if step == "suspend" and _is_suspended(workload) else ""
+
+
+def _array_obstacle(step: str, array: WorkloadArray, counts: TaskCounts) -> str:
+    if step == "retry":
+        return "" if counts.failed else NO_FAILURES
+    has_ended = array.state != ArrayState.ACTIVE
+    if step == "delete":
+        return "" if has_ended else LIVE
+    if step == "resume":
+        return "" if counts.suspended else NOT_SUSPENDED
+    if has_ended:
+        return ENDED
+    if step == "suspend" and counts.live == counts.suspended + counts.stopping:
+        return SUSPENDED if counts.suspended else STOPPING
+    return ""
+
+
+def _is_suspended(workload: Workload) -> bool:
+    """Return whether the workload is suspended, or will be once it has stopped."""
+    return Phase.SUSPENDED in (workload.phase, workload.next_phase)
