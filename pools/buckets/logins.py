@@ -28,13 +28,11 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
         return BucketLogin()
     secret = _s3_keys(pool).filter(name=volume.secret).first()
     if secret is None:
-        raise Conflict(f"The secret with its credentials, {volume.secret}, is missing. Contact an admin.")
+        raise Conflict(f"The volume's secret, {volume.secret}, is missing. Contact an admin.")
     try:
         return BucketLogin(secret.username, unseal(secret.sealed))
     except UnsealError as error:
-        raise Conflict(
-            f"The secret with its credentials cannot be used: {error}. Contact an admin."
-        ) from None
+        raise Conflict(f"The volume's secret cannot be used: {error}. Contact an admin.") from None
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:

@@ -332,7 +332,7 @@ class KubernetesRuntime(ReadsCopies):
         """Return the client for the pod's cluster, and the pod's path. Raises ChannelRejected."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
-            raise ChannelRejected("it is not running")
+            raise ChannelRejected("the pod is not running")
         return self._entry_access(entry).cluster.api, api_path(entry, pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

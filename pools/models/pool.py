@@ -279,7 +279,7 @@ class NodePool(ChecksTogether, FastRows):
         return self.name
 
     @property
-    def described(self) -> str:
+    def kind_and_name(self) -> str:
         return f"pool {self.name}"
 
     @property

@@ -27,5 +27,5 @@ class QuotaGroup(FastRows):
         return self.name
 
     @property
-    def described(self) -> str:
+    def kind_and_name(self) -> str:
         return f"quota group {self.name}"

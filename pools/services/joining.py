@@ -199,7 +199,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     if has_reported and former.last_seen_at > at - SILENT_AFTER:
         wait = f"{SILENT_AFTER.total_seconds():.0f} s"
         reason = f"This machine still reports as {former.name}"
-        raise Conflict(f"{reason}. It can join again {wait} after its last report.")
+        raise Conflict(f"{reason}. The machine can join again {wait} after its last report.")
     return former
 
 

@@ -195,7 +195,7 @@ class Quota(FastRows):
         return place
 
     def __str__(self) -> str:
-        return f"{self.owner} in {self.place.described}"
+        return f"{self.owner} in {self.place.kind_and_name}"
 
 
 class RemovedQuota(models.Model):

@@ -265,12 +265,12 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
 def test_python_that_runs_something_else_is_rejected(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
-        ("print('hello' * 9)", "could not run Berth's helper"),
+        ("print('hello' * 9)", "could not run Berth's program"),
         ("import sys; sys.exit('broken')", "cannot be copied to or from this pod: broken."),
         ("raise SystemExit(3)", "Berth's program ended with 3."),
         (f"import os; os.write(1, {encode_frame(OUTPUT)!r})", "unexpected frame of kind 1"),
         (f"import os; os.write(1, {encode_credit(1)!r})", "unexpected frame of kind 6"),
-        (f"import os; os.write(1, {encode_frame(STATUS, infinite)!r})", "could not run Berth's helper"),
+        (f"import os; os.write(1, {encode_frame(STATUS, infinite)!r})", "could not run Berth's program"),
     ):
         container.options = [script]
         frames = exchange(container.open("p-1"), {"copy_from": "x"}, b"")

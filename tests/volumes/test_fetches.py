@@ -122,7 +122,7 @@ def test_prefix_without_objects_fails_the_start(stage: LocalStage, server: Signi
     server.volume = replace(server.volume, source=f"{server.volume.source}-misspelt")
     report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert report.message.endswith("it has no objects. Ask an admin to check the source of the volume")
+    assert report.message.endswith("the volume has no objects. Ask an admin to check its source")
 
 
 def test_volume_larger_than_its_limit_is_rejected_before_anything_is_fetched(

@@ -55,7 +55,7 @@ project_names = _make_completer("project", "projects")
 department_names = _make_completer("department", "departments")
 
 
-def place_names(incomplete: str) -> list[str]:
+def pool_and_group_names(incomplete: str) -> list[str]:
     return sorted({*pool_names(incomplete), *quota_group_names(incomplete)})
 
 
@@ -98,7 +98,7 @@ OptionalPoolArgument = Annotated[
     str | None, typer.Argument(metavar="[POOL]", help="Node pool.", autocompletion=pool_names)
 ]
 PlaceOption = Annotated[
-    str | None, typer.Option("--pool", help="Node pool or quota group.", autocompletion=place_names)
+    str | None, typer.Option("--pool", help="Node pool or quota group.", autocompletion=pool_and_group_names)
 ]
 PoolOption = Annotated[str | None, typer.Option(help="Node pool.", autocompletion=pool_names)]
 ProjectOption = Annotated[

@@ -385,7 +385,10 @@ FLAGS_BY_PATH = {
 
 
 def flag_for_path(path: str) -> str:
-    """Return the option that sets the value at `path` in the document, with the key of a retry rule."""
+    """Return the option that sets the value at `path` in the document.
+
+    For a value of a retry rule, the key of the rule follows the option.
+    """
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
     flag = FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)
     key = path.rpartition("].")[2] if flag == "--retry" and "]." in path else ""

@@ -76,15 +76,15 @@ def _print_plan_changes(impact: "QuotaImpact | QuotaGroupImpact") -> None:
         print(f"\nWorkloads that are not visible to you: {message}")
 
 
-def quota_place(quota: "QuotaEdit | ChangedQuota") -> str:
-    """Return the quota's owner and place, such as "vision in pool local"."""
+def quota_owner_and_pool(quota: "QuotaEdit | ChangedQuota") -> str:
+    """Return the quota's owner and its pool or quota group, such as "vision in pool local"."""
     return f"{quota.name} in {'quota group' if quota.group else 'pool'} {quota.pool}"
 
 
 def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     """Return a line such as "vision in pool local: gpu 4 -> 8"."""
     before, after = quota.before, quota.after
-    name = quota_place(quota)
+    name = quota_owner_and_pool(quota)
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
     old_values = _flatten(before or {})

@@ -28,7 +28,7 @@ class CopyResult:
 class ErrorLines:
     """Lines that a program in the pod has written to standard error. Long lines are truncated.
 
-    Only the first lines and the last line are kept, because a pod can write without end.
+    Only the first lines and the last line are kept, because the output of a pod can be unlimited.
     """
 
     def __init__(self) -> None:

@@ -35,10 +35,10 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """Collect recent objects if collections are deferred and there are many. Return whether it ran.
+    """Collect recent objects if collections are deferred and many objects are new.
 
-    Call this between steps. Otherwise, Python collects after five times as many new objects, in the middle of
-    a step, for up to half a second.
+    Return whether garbage was collected. Call this between steps. Otherwise, Python collects after five times
+    as many new objects, in the middle of a step, for up to half a second.
     """
     new_objects, young, _ = gc.get_count()
     if not _state["deferred"] or new_objects < RECENT_OBJECTS:
@@ -48,7 +48,7 @@ def collect_recent_garbage() -> bool:
 
 
 def collect_deferred_garbage() -> bool:
-    """Run a full collection if collections are deferred and garbage may exist. Return whether it ran."""
+    """Run a full collection if collections are deferred and garbage may exist. Return whether one ran."""
     if not _state["deferred"] or not gc.get_count()[2]:
         return False
     gc.collect()

@@ -134,7 +134,7 @@ def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
         containers = api.get(pod)["spec"]["containers"]
     except ApiError as error:
         if error.status == 404:
-            raise ChannelRejected("it is not running") from None
+            raise ChannelRejected("the pod is not running") from None
         raise RuntimeFailure(error.message) from None
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None

@@ -119,7 +119,7 @@ class Program:
             try:
                 received = frames.feed(data)
             except BrokenFrames as error:
-                raise ChannelRejected(f"its Python could not run Berth's helper program: {error}") from None
+                raise ChannelRejected(f"the pod's Python could not run Berth's program: {error}") from None
             for kind, payload in received:
                 self._check_frame(kind, payload)
                 if kind == CREDIT:
@@ -143,7 +143,7 @@ class Program:
             is_valid = kind == STATUS or (kind in (OUTPUT, ERRORS) and bool(payload))
         if not is_valid:
             raise ChannelRejected(
-                f"its Python could not run Berth's helper program: unexpected frame of kind {kind}"
+                f"the pod's Python could not run Berth's program: unexpected frame of kind {kind}"
             )
 
     def _accept(self, count: int) -> None:
@@ -183,4 +183,4 @@ def _parse_status(payload: bytes) -> dict[str, object]:
             return {**error, "exit_code": int(status["exit_code"])}
         return {**error, "status": 422}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ChannelRejected("its Python could not run Berth's helper program") from None
+        raise ChannelRejected("the pod's Python could not run Berth's program") from None

@@ -257,7 +257,7 @@ def _check(session: Session, errors: str, *, is_complete: bool) -> None:
         raise _Interrupted("the connection to the pod was lost")
     code = status.get("exit_code")
     if code == MISSING:
-        raise _Failed(f"its image has no `tar`. {NEEDS}")
+        raise _Failed(f"the pod's image has no `tar`. {NEEDS}")
     if code == EMPTY or is_complete:
         return
     text = " ".join(errors.split())[-TEXT_MAX:] or str(status.get("error") or f"tar ended with {code}")

@@ -53,5 +53,5 @@ def _converted_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         if "unknown request" in str(error):
-            raise RuntimeFailure("the node's agent is too old to read files. Upgrade it") from error
+            raise RuntimeFailure("the node's agent is too old to read files. Upgrade the agent") from error
         raise FilesGone(str(error)) from error

@@ -133,7 +133,7 @@ class QuotaDetail(ApiView):
 
 
 def _missing_quota_error(owner: Tenant, pool: PoolOrGroup) -> NotFound:
-    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in {pool.described}.")
+    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in {pool.kind_and_name}.")
 
 
 class DepartmentQuota(QuotaDetail):

@@ -264,7 +264,7 @@ def _conflict_error(drafted: Sequence[DraftedChange], expected: str) -> Precondi
     ]
     changed = [_last_change(item) for item in outdated]
     names = ", ".join(
-        f"{entry['name']} in {item.change.pool.described} (by {entry['by']})"
+        f"{entry['name']} in {item.change.pool.kind_and_name} (by {entry['by']})"
         for item, entry in zip(outdated, changed, strict=True)
     )
     return PreconditionFailed(
@@ -280,7 +280,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
         last = rows.filter(object_id=str(item.before.pk)).first()
     else:
         last = rows.filter(
-            object_name=f"{owner} in {item.change.pool.described}", action="remove_quota"
+            object_name=f"{owner} in {item.change.pool.kind_and_name}", action="remove_quota"
         ).first()
     return {
         "kind": owner_kind(owner),

@@ -28,7 +28,7 @@ def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[Poo
     """Return a validation error that lists the owner's other quotas for the same pools."""
     return Problem(
         path,
-        f"overlaps with {owner.name}'s quota in {' and '.join(other.described for other in others)}",
+        f"overlaps with {owner.name}'s quota in {' and '.join(other.kind_and_name for other in others)}",
         place.name,
         "one quota for each pool. Remove the other one in the same change with `berth quota apply`",
     )

@@ -35,7 +35,7 @@ def set_quota(
     require_set_quota(actor, owner)
     columns = parse_columns(values)
     place = {**place_columns(pool), **owner_columns(owner)}
-    with checked_references(f"{owner.name} or the {pool.described}", created="this quota"):
+    with checked_references(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
         lock_places()
         quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
         check_version(quota, expected_version, quota_values)

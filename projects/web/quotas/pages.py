@@ -40,7 +40,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
             return _show_conflict(request, owner, node_pool, form)
         else:
             return done(
-                request, f"Quota of {owner} in {node_pool.described} saved.", to=_quotas_url(node_pool)
+                request, f"Quota of {owner} in {node_pool.kind_and_name} saved.", to=_quotas_url(node_pool)
             )
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
 
@@ -55,10 +55,12 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         remove_quota(actor=request.actor, quota=quota)
-        return done(request, f"Quota of {owner} in {node_pool.described} deleted.", to=_quotas_url(node_pool))
+        return done(
+            request, f"Quota of {owner} in {node_pool.kind_and_name} deleted.", to=_quotas_url(node_pool)
+        )
     return confirm_page(
         request,
-        title=f"Delete the quota of {owner} in {node_pool.described}?",
+        title=f"Delete the quota of {owner} in {node_pool.kind_and_name}?",
         warning="The owner's workloads will then all be over quota, so other queues can reclaim them.",
         label="Delete quota",
         back=_quotas_url(node_pool),

@@ -116,7 +116,7 @@ def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dic
             "owner": edited.key,
             "pool": edited.pool.name,
             "field": name,
-            "cell": f"{FIELDS[name].head} of {edited.owner.name} in {edited.pool.described}",
+            "cell": f"{FIELDS[name].head} of {edited.owner.name} in {edited.pool.kind_and_name}",
             "message": message[:1].upper() + message[1:],
         }
 

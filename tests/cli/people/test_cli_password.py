@@ -89,5 +89,5 @@ def test_missing_terminal_is_an_error_that_names_the_options(
     )  # fmt: skip
     assert (rejected.returncode, rejected.stdout.strip()) == (2, "")
     *_, message = rejected.stderr.splitlines()
-    assert message == f"berth: {label}: there is no terminal to ask on. {instead}"
+    assert message == f"berth: {label}: the command cannot prompt for it without a terminal. {instead}"
     assert "Warning" not in rejected.stderr and "Traceback" not in rejected.stderr

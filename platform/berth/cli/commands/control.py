@@ -30,7 +30,7 @@ Targets = Annotated[
     ),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
+    bool, typer.Option("--dry-run", help="Print the effects without making any changes.")
 ]
 
 
@@ -109,7 +109,7 @@ def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
     task = target.workload.array
     if task is None:
         raise BadInput(
-            f"{target.workload.handle} is not an array. To submit it again, run: "
+            f"{target.workload.handle} is not an array. To submit the workload again, run: "
             f"berth describe {target.workload.handle} --spec | berth submit -f -"
         )
     return task.id, [task.index]

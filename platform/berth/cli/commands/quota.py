@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, place_names
+from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, pool_and_group_names
 from berth.cli.commands import quota_groups
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import BadInput, ExitCode, invalid_value
 from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
-from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_place
+from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_owner_and_pool
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, print_message
@@ -117,7 +117,7 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
 def set_quota(
     *,
     owner: OwnerArgument,
-    pool: Annotated[str, typer.Option(help="Node pool or quota group.", autocompletion=place_names)],
+    pool: Annotated[str, typer.Option(help="Node pool or quota group.", autocompletion=pool_and_group_names)],
     department: Annotated[bool, typer.Option("--department", help="Treat NAME as a department.")] = False,
     gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed GPUs.")] = None,
     cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Guaranteed CPU cores.")] = None,
@@ -321,7 +321,7 @@ def apply(
         result = client.quotas.apply(draft, impact.tag)
     missing = [quota for quota in impact.quotas if quota.before is None and quota.after is None]
     for quota in missing:
-        print_message(f"{quota_place(quota)}: there was no quota to remove")
+        print_message(f"{quota_owner_and_pool(quota)}: there was no quota to remove")
     if result is None:
         detail = "" if missing else ": all quotas already have these values"
         print_message(f"nothing changed{detail}")

@@ -4,8 +4,9 @@ The key's row and the change itself are written in one transaction. A second req
 at the unique index until the first request has finished, and then receives the stored response. If the first
 request failed, and therefore changed nothing, the second request runs.
 
-A handler that stores the response with the statement that makes its change needs no row before. A second
-request with the same key then fails at the unique index, and receives the stored response.
+Some handlers make the change and store the response with a single statement. No row is written for their keys
+beforehand. A second request with the same key fails at the unique index, and then receives the stored
+response.
 """
 
 import json

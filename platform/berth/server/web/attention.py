@@ -32,9 +32,10 @@ SHORTFALL_MIN = timedelta(minutes=5)  # workloads of a queue below its fair shar
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Line with a coloured label, a linked name and a text about it.
+    """Line with a coloured label, a linked name and a text.
 
-    The text continues the name as a sentence, or is a sentence of its own. `at` is when it began, if known.
+    The text completes a sentence that begins with the name or, with `is_sentence`, is a full sentence. `at`
+    is when the problem began or was noticed, if known.
     """
 
     label: str
@@ -57,15 +58,16 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[Item]:
-    """Return a user's items, faults before warnings.
+    """Return a user's items: first all faults, then all warnings.
 
-    Otherwise, platform items come first for platform admins, and own workloads for others.
+    Within each group, platform items come first for platform admins, and own workloads for other users.
 
-    `unschedulable` counts all visible workloads of the `pools` that can never start, an array once. `pool` is
-    the name of the only one of them, or empty. Without a scheduler, all pools are behind for this reason.
+    `unschedulable` is the number of visible workloads and arrays in `pools` that can never start. `pool` is
+    the name of the pool if there is only one, otherwise empty. With `no_scheduler`, errors of pools that are
+    caused by the missing scheduler are omitted.
     """
     own = _own_workloads(actor)
-    impossible = list(_unschedulable(own))
+    impossible = list(_select_unschedulable(own))
     names = {each.name for each in pools}
     in_pools = [workload for workload in impossible if not names.isdisjoint(workload.pools)]
     if len(in_pools) > UNSCHEDULABLE_MAX:  # many similar rows are replaced by their number
@@ -77,21 +79,22 @@ def attention_items(
         *_failed_items(actor, now), *map(_unschedulable_item, impossible),
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
-    below_share = _below_share(islice(_lasting(actor, shortfalls, now), SHORTFALLS_MAX))
-    of_all = [*below_share, *_all_unschedulable(unschedulable - listed, pool)]
+    below_share = _below_share(islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX))
+    of_all = [*below_share, *_unlisted_unschedulable(unschedulable - listed, pool)]
     items = [*of_own, *of_all]
     if is_admin:
         of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
         items = [
-            *of_platform, *of_all, *_failed_deliveries(now), *of_own, *_all_idle(actor, pools, pool, now),
+            *of_platform, *of_all, *_failed_deliveries(now), *of_own,
+            *_platform_idle_items(actor, pools, pool, now),
         ]  # fmt: skip
     return sorted(items, key=lambda item: item.tone != "bad")
 
 
 def _own_workloads(actor: Actor) -> list[Workload]:
-    """Return the user's latest workloads that run or can never start, and the first such task of each array.
+    """Return the user's latest running and unschedulable workloads.
 
-    Running tasks of arrays are left out.
+    An array is represented by its first unschedulable task. Its running tasks are omitted.
     """
     if actor.user is None:
         return []
@@ -126,7 +129,10 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
-    """Yield an item for each of the latest arrays that contain these failed tasks, once for each name."""
+    """Yield an item for each array that contains one of these failed tasks, latest first.
+
+    Of several arrays with one name, only the latest is included.
+    """
     ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")
     if not (latest := dict(ends[: OF_EACH_MAX * OF_EACH_MAX])):
         return
@@ -141,7 +147,7 @@ def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
         yield Item("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
 
 
-def _unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
+def _select_unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
     return (row for row in own if row.phase == Phase.PENDING and row.reason == UNSCHEDULABLE)
 
 
@@ -161,8 +167,8 @@ def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
         yield Item("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
 
 
-def _all_idle(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime) -> Iterator[Item]:
-    """Yield an item for other users' workloads whose GPUs are idle: the only one, or their number."""
+def _platform_idle_items(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime) -> Iterator[Item]:
+    """Yield an item about other users' workloads with idle GPUs. Several workloads share one item."""
     rows = workloads(actor).filter(phase=Phase.RUNNING, pool__in=pools, gpu_milli_now__gt=0)
     if actor.user is not None:
         rows = rows.exclude(submitted_by=actor.user)
@@ -181,11 +187,12 @@ def _all_idle(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime)
         yield Item("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
 
 
-def _lasting(actor: Actor, shortfalls: Sequence[Shortfall], now: datetime) -> Iterator[Shortfall]:
-    """Yield the shortfalls except those of projects whose workloads are all pending since a few minutes ago.
+def _lasting_shortfalls(actor: Actor, shortfalls: Sequence[Shortfall], now: datetime) -> Iterator[Shortfall]:
+    """Yield the shortfalls that have probably lasted for several minutes.
 
-    The next cycles of the scheduler often resolve a shortfall that a new workload causes. If no workload is
-    pending, elastic ones wait to scale up.
+    A shortfall is omitted if all of the project's pending workloads in the pool are more recent, because the
+    next cycles often resolve it. Without pending workloads, elastic workloads wait to scale up, and the
+    shortfall is included.
     """
     if not shortfalls:
         return
@@ -212,7 +219,7 @@ def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
         yield Item("Below fair share", "warn", shortfall.project, path, text)
 
 
-def _all_unschedulable(count: int, pool: str) -> Iterator[Item]:
+def _unlisted_unschedulable(count: int, pool: str) -> Iterator[Item]:
     if count > 0:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."

@@ -24,7 +24,7 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
         form.add_error(None, error.detail)
         return
     for problem in error.problems:
-        name, subpath = _renamed(problem.path, fields or {})
+        name, subpath = _form_field(problem.path, fields or {})
         if name not in form.fields and (head := _containing_field(name, form.fields)):
             name, subpath = head, name.partition(head)[2].removeprefix(".")
         text = f"{subpath}: " * bool(subpath) + problem.message
@@ -33,8 +33,8 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
         form.add_error(name if name in form.fields else None, sentence)
 
 
-def _renamed(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Find the longest prefix of the path in `fields`. Return its form field and the rest of the path."""
+def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
+    """Return the form field for the longest prefix of the path in `fields`, and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

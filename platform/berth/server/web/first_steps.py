@@ -1,6 +1,6 @@
 """First steps of a new installation or user, shown on the overview until they are done.
 
-They fold once the installation runs workloads, or the user has submitted one.
+The steps are collapsed once the installation has run a workload, or the user has submitted one.
 """
 
 from dataclasses import dataclass
@@ -46,8 +46,9 @@ class FirstSteps:
 def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
     """Return the steps of the user's role.
 
-    A platform admin sees the steps of the installation, which fold when the first workload has started. A
-    user who may submit workloads sees their own steps, which fold when they have submitted one.
+    A platform admin sees the steps of the installation, which are collapsed once the first workload has
+    started. A user who may submit workloads sees their own steps, which are collapsed once they have
+    submitted one.
     """
     if may(actor, Action.ADMINISTER):
         return _installation_steps(actor)

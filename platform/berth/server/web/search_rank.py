@@ -16,8 +16,9 @@ PARTS = re.compile(r"[\s\-_./]+")
 def rank(hit: Hit, words: Sequence[str]) -> int:
     """Return the hit's rank for these words. Better matches have lower ranks.
 
-    The visible title counts most: equal to the words, starting with them, one of its words starting with each
-    of them, or containing them. Hits whose project, pool or hidden keywords match come last.
+    The ranks are, best first: the title equals the words, the title starts with the words, each word starts a
+    word of the title, each word occurs in the title, and a word occurs only in the project, pool or hidden
+    keywords.
     """
     title, text = hit.title.lower(), " ".join(words).lower()
     if title == text:

@@ -52,10 +52,12 @@ class Listing:
             self.objects.append(entry)
             self.size += entry.size
             if len(self.objects) > FILES_MAX:
-                raise UnusableListing(f"it has more than {FILES_MAX:,} objects; use a narrower prefix")
+                raise UnusableListing(
+                    f"the volume has more than {FILES_MAX:,} objects; use a narrower prefix"
+                )
             if self.size > self._size_max:
                 raise UnusableListing(
-                    f"its objects exceed the volume's limit of {self._size_max / GIB:g} GiB. Raise the "
+                    f"the objects exceed the volume's limit of {self._size_max / GIB:g} GiB. Raise the "
                     "volume's max_gib, or use a narrower prefix"
                 )
 
@@ -67,7 +69,7 @@ class Listing:
         Only a volume that the pod may write to can be empty.
         """
         if not self.objects and not self._may_be_empty:
-            raise UnusableListing("it has no objects. Ask an admin to check the source of the volume")
+            raise UnusableListing("the volume has no objects. Ask an admin to check its source")
         files = {entry.path for entry in self.objects}
         if len(files) < len(self.objects):
             raise UnusableListing("the object store listed an object twice")

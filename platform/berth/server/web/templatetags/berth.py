@@ -302,7 +302,7 @@ def column_head(context: Context, pool: Any, name: str, field: Any) -> dict[str,
     scale = MILLI if field.kind == "amount" else 1
     data = {
         "pool": pool.name,
-        "place": pool.described,
+        "place": pool.kind_and_name,
         "field": name,
         "kind": field.kind,
         "scale": scale,
@@ -331,8 +331,8 @@ def runtime_end(workload: Any) -> datetime | None:
 
 
 @register.filter
-def owner_kind_label(row: Model) -> str:
-    """Return the type of an object in words, such as "quota"."""
+def model_label(row: Model) -> str:
+    """Return the label of an object's type, such as "quota"."""
     return str(row._meta.verbose_name)
 
 
