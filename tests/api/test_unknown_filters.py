@@ -137,7 +137,7 @@ def test_unknown_id_in_a_filter_is_rejected(objects: Cast, dave: Caller) -> None
 
 
 @pytest.mark.heavy
-def test_few_names_are_listed_and_many_are_described(objects: Cast, dave: Caller, alice: Caller) -> None:
+def test_error_lists_valid_names_only_if_there_are_few(objects: Cast, dave: Caller, alice: Caller) -> None:
     assert problem(dave.get("workloads", project="zzz"))["allowed"] == "vision"
     for number in range(9):
         make.pool(f"pool-{number}")

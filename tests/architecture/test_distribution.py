@@ -117,7 +117,7 @@ def test_failures_and_ended_processes_fail_the_run(tmp_path: Path) -> None:
     assert "The process that ran this test ended. The tests that it had taken did not run." in result.stdout
 
 
-def test_killed_process_fails_the_run_although_its_child_lives_on(tmp_path: Path) -> None:
+def test_killed_process_fails_the_run_even_if_its_child_is_still_running(tmp_path: Path) -> None:
     try:
         result = run_tests(tmp_path, "-n", "2", one=KILLED)
     finally:

@@ -85,7 +85,7 @@ def test_browser_sends_the_same_files_as_the_command_line(form: Page, tmp_path: 
 
 
 @pytest.mark.heavy
-def test_directory_without_git_is_sent_by_its_ignore_files(form: Page, tmp_path: Path) -> None:
+def test_upload_of_a_directory_without_git_follows_its_ignore_files(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "plain", GIT_RULES)
     choose(form, tmp_path / "plain")
     send(form)
@@ -238,7 +238,7 @@ def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Pa
 
 
 @pytest.mark.heavy
-def test_code_part_works_by_keyboard_and_fits_a_phone(opened: Open, tmp_path: Path) -> None:
+def test_code_section_works_by_keyboard_and_fits_a_phone_screen(opened: Open, tmp_path: Path) -> None:
     write(tmp_path / "line", {f"a/rather/long/path/to/some/module_{number}.py": "" for number in range(30)})
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/submit?kind=single&project=vision")

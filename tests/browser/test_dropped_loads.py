@@ -37,7 +37,7 @@ def test_page_with_a_dropped_script_is_loaded_again(opened: Open, monkeypatch: p
         assert faults == []
 
 
-def test_other_script_failures_are_faults(opened: Open) -> None:
+def test_script_that_fails_for_another_reason_is_a_fault(opened: Open) -> None:
     with opened("ada") as (page, faults):
         requests = drop(page, loads=1)
         page.goto("/account")

@@ -22,7 +22,7 @@ WIDE = {"width": 1440, "height": 1000}
 
 
 @pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
-def test_form_names_a_repository(opened: Open, viewport: Any) -> None:
+def test_repository_is_entered_in_the_submission_form(opened: Open, viewport: Any) -> None:
     with opened("dave", viewport=viewport) as (page, faults):
         page.goto("/submit?kind=single&project=vision")
         expect(page.get_by_label("Repository URL")).to_be_hidden()

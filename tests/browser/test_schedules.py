@@ -9,7 +9,7 @@ from tests.browser.data.scene import Scene
 
 
 @pytest.mark.heavy
-def test_templates_to_choose_from_follow_the_project(opened: Open, scene: Scene) -> None:
+def test_offered_templates_depend_on_the_selected_project(opened: Open, scene: Scene) -> None:
     with_templates, without = (
         scene.projects["vision"],
         next(each for each in scene.projects.values() if not each.templates.exists()),

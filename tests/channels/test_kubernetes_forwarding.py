@@ -183,7 +183,7 @@ async def test_named_port_is_the_one_in_the_pods_variables(tmp_path: Path) -> No
             await find_port(api, pod, "web")
 
 
-def test_known_ports_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_is_remembered_as_open_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = KnownPorts()
     ports.add("p-1", 80)
     assert (ports.has("p-1", 80), ports.has("p-2", 80)) == (True, False)

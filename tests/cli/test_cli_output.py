@@ -245,7 +245,7 @@ def test_quota_history_shows_when_a_change_expires(terminal: Terminal) -> None:
     assert lines[2].endswith("n, reverted by 3")
 
 
-def test_rejected_cancellation_does_not_stop_the_others(terminal: Terminal) -> None:
+def test_rejected_cancellation_does_not_prevent_further_cancellations(terminal: Terminal) -> None:
     looked_up = [
         answer for name in ("theirs", "mine")
         for answer in (page([workload(name=name)]), httpx.Response(200, json=workload(name=name)))

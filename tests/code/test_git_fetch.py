@@ -104,7 +104,7 @@ def ssh_url(server: SshServer, repository: Repository) -> str:
     return f"ssh://root@{server.address}:{server.port}{repository.path}"
 
 
-def test_branch_tag_commit_and_default_branch_lead_to_their_commits(
+def test_branches_tags_commits_and_the_default_branch_resolve_to_commits(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     first = git(repository.checkout, "rev-parse", "HEAD")
@@ -122,7 +122,7 @@ def test_branch_tag_commit_and_default_branch_lead_to_their_commits(
     ]  # fmt: skip
 
 
-def test_directory_is_the_top_of_the_tree(over_https: Fetcher, https: HttpsServer) -> None:
+def test_git_directory_becomes_the_root_of_the_tree(over_https: Fetcher, https: HttpsServer) -> None:
     commit = over_https(https.url(), directory="jobs")
     assert over_https.contents(commit) == {"a/run.sh": b"#!/bin/sh\n", "b.txt": b"b"}
     for directory in ("jobs/none", "train.py"):
@@ -193,7 +193,7 @@ def test_limits_on_files_size_and_transfer_name_their_settings(
     assert_nothing_is_left(tmp_path / "scratch")
 
 
-def test_unknown_names_are_rejected_with_a_remedy(
+def test_unknown_repository_or_ref_is_rejected_with_a_remedy(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     with pytest.raises(GitRejection, match="has no branch or tag nightly"):
@@ -283,7 +283,9 @@ def test_checked_address_is_used_although_the_name_resolves_differently_later(
 
 
 @needs_sshd
-def test_deploy_key_fetches_over_ssh(over_ssh: Fetcher, ssh: SshServer, repository: Repository) -> None:
+def test_repository_is_fetched_over_ssh_with_a_deploy_key(
+    over_ssh: Fetcher, ssh: SshServer, repository: Repository
+) -> None:
     commit = over_ssh(ssh_url(ssh, repository), ssh.private_key, host_key=ssh.host_key)
     assert over_ssh.contents(commit)["train.py"] == b"print(1)\n"
     assert "Accepted publickey" in ssh.log
@@ -333,7 +335,7 @@ def test_connection_to_a_silent_server_times_out(tmp_path: Path) -> None:
     assert_nothing_is_left(tmp_path / "scratch")
 
 
-def test_settings_and_hooks_of_the_machine_do_not_apply(
+def test_git_settings_and_hooks_of_the_machine_are_ignored(
     tmp_path: Path, over_https: Fetcher, https: HttpsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker, home = tmp_path / "ran", tmp_path / "home"

@@ -135,7 +135,7 @@ def start_noticing(stage: Stage) -> None:
         poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data, lambda data: b"ready" in data)
 
 
-def test_pod_receives_the_notice_and_continues_until_the_lead_ends(stage: Stage) -> None:
+def test_pod_receives_the_notice_and_continues_until_the_end_of_the_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     for _ in range(2):
         stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
@@ -158,7 +158,7 @@ def test_sigterm_follows_the_notice_after_its_lead_time(stage: Stage) -> None:
     assert b"noticed" in stage.runtime.read_log("p-1", 0, 100).data
 
 
-def test_command_that_ends_during_the_lead_ends_the_pod(stage: Stage) -> None:
+def test_command_that_ends_during_the_lead_time_ends_the_pod(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
     stage.finish_noticing("p-1")

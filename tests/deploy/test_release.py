@@ -54,7 +54,7 @@ def list_wheel(file: Path) -> set[str]:
         return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
-def test_wheels_share_no_file_and_together_contain_every_tracked_one(dist: Path) -> None:
+def test_wheels_share_no_file_and_together_contain_every_tracked_file(dist: Path) -> None:
     client, server = (list_wheel(next(dist.glob(f"{name}-*.whl"))) for name in WHEELS)
     folders = ("platform", "pools", "projects", "scheduler", "templates")
     command = ["git", "ls-files", "-co", "--exclude-standard", *folders]

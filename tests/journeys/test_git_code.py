@@ -40,7 +40,7 @@ def log_of(client: Client, name: str) -> str:
     return client.workloads.log(workload.id).data.decode()
 
 
-def test_first_example_of_the_guide_runs_the_named_tag(
+def test_first_example_of_the_guide_runs_the_code_of_its_tag(
     admin: Terminal, https: HttpsServer, repository: Repository, tmp_path: Path
 ) -> None:
     (repository.checkout / "train.py").write_text("import os; print('tagged', os.path.exists('.git'))\n")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.heavy
-def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
+def test_guide_commands_show_metrics_and_the_best_task(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
@@ -44,9 +44,7 @@ def test_metrics_of_the_guide_are_shown_and_name_the_best_task(
 
 
 @pytest.mark.heavy
-def test_outputs_of_the_guide_are_stored_and_downloaded(
-    dave_on_shared_berth: Terminal, tmp_path: Path
-) -> None:
+def test_guide_commands_store_and_download_outputs(dave_on_shared_berth: Terminal, tmp_path: Path) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()
     submit, download = guide_examples("Keep results")
     run_as_written(dave, submit, tmp_path)
@@ -77,7 +75,7 @@ def test_guide_example_keeps_shows_and_deletes_files_of_a_failed_pod(
 
 
 @pytest.mark.heavy
-def test_stop_rule_of_the_guide_cancels_the_worst_tasks(
+def test_stop_rule_in_the_guide_cancels_the_worst_tasks(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

@@ -29,7 +29,9 @@ def test_member_with_write_access_gets_an_audited_link(port_setup: PortSetup) ->
     assert Audit.objects.filter(action="open_port", after={"port": "lab"}).count() == 4
 
 
-def test_viewer_cannot_create_a_link_and_others_do_not_see_the_workload(offline_setup: PortSetup) -> None:
+def test_viewer_cannot_create_a_link_and_non_members_do_not_see_the_workload(
+    offline_setup: PortSetup,
+) -> None:
     with pytest.raises(Forbidden):
         offline_setup.link(offline_setup.cast.erin)
     with pytest.raises(NotFound):

@@ -236,7 +236,7 @@ def test_history_keeps_the_newest_runs(cast: Cast, monkeypatch: pytest.MonkeyPat
     assert [run.due_at for run in schedule.runs.order_by("due_at")] == [NOON + h * HOUR for h in (3, 4, 5)]
 
 
-def test_broken_schedule_does_not_stop_the_others(cast: Cast) -> None:
+def test_broken_schedule_does_not_stop_other_schedules(cast: Cast) -> None:
     broken = make_schedule(cast, "broken")
     Schedule.objects.filter(pk=broken.pk).update(time_zone="Nowhere/Else")
     make_schedule(cast)

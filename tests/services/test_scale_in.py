@@ -64,7 +64,7 @@ def test_engine_drains_before_its_removal_unless_it_is_forced_or_times_out(stage
 
 
 @pytest.mark.shows("RLX-10", "RLX-42", "RLX-44", "RLX-46", "RLX-58")
-def test_scale_in_removes_listed_urls_except_initial_engines_and_dry_run_nothing(
+def test_scale_in_by_url_keeps_initial_engines_and_its_dry_run_removes_nothing(
     stage: ServiceStage, dave: Caller
 ) -> None:
     service = scaled_out_service(stage)

@@ -197,7 +197,7 @@ def test_new_service_form_starts_with_a_valid_document(
     assert service.autoscaler.settings["max_engines"] == 4
 
 
-def test_viewer_sees_a_service_without_buttons_and_others_get_404(
+def test_viewer_sees_a_service_without_buttons_and_non_members_get_404(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service = stage.submit()

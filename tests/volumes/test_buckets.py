@@ -67,7 +67,7 @@ def test_error_of_the_store_is_explained_without_its_address(
     assert "secret-" not in rejected.value.detail
 
 
-def test_store_that_hangs_or_is_absent_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_or_missing_object_store_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "READ_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -77,7 +77,9 @@ def test_store_that_hangs_or_is_absent_is_unavailable(monkeypatch: pytest.Monkey
         open_bucket(url).list_page()
 
 
-def test_server_without_an_identity_asks_for_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_error_asks_for_a_secret_if_the_server_has_no_identity(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):

@@ -23,7 +23,9 @@ def attention(client: Client, query: str = "") -> list[tuple[str, str]]:
     return re.findall(r'<li><span class="chip \w+">([^<]+)</span>.*?<a [^>]*>([^<]+)</a>', lines)
 
 
-def test_nothing_needs_attention_while_all_is_well(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_healthy_installation_has_no_items_that_need_attention(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     assert attention(sign_in("dave")) == []
 
 
@@ -123,7 +125,7 @@ def test_queue_below_its_share_needs_attention_after_five_minutes(cast: Cast, si
     assert attention(client) == [("Below fair share", "vision")], "elastic workloads wait to scale up"
 
 
-def test_more_than_two_unschedulable_workloads_are_counted(cast: Cast, sign_in: SignIn) -> None:
+def test_more_than_two_unschedulable_workloads_share_one_item(cast: Cast, sign_in: SignIn) -> None:
     for number in range(3):
         name, at = f"too-large-{number}", make.ago(hours=number + 1)
         make.workload(cast.vision, name, reason="Unschedulable", by=cast.dave.user, submitted_at=at)
@@ -133,7 +135,7 @@ def test_more_than_two_unschedulable_workloads_are_counted(cast: Cast, sign_in: 
     assert listed == [("Unschedulable", "3 pending workloads")]
 
 
-def test_attention_of_a_pool_leads_to_the_workloads_of_the_pool(cast: Cast, sign_in: SignIn) -> None:
+def test_attention_item_of_a_pool_links_to_the_pools_workloads(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
     client = sign_in("alice")
     for query, address in (
@@ -164,7 +166,7 @@ def test_own_idle_gpus_need_attention(
     assert attention(sign_in("carol")) == []
 
 
-def test_platform_admins_see_idle_gpus_of_others_in_one_line(
+def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user, gpu_milli_now=2000)

@@ -130,7 +130,7 @@ def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: C
 
 
 @pytest.mark.heavy
-def test_submit_page_without_pools_tells_a_member_whom_to_ask(cast: Cast, sign_in: SignIn) -> None:
+def test_submit_page_without_pools_shows_a_member_whom_to_contact(cast: Cast, sign_in: SignIn) -> None:
     cast.pool.delete()
     text = sign_in("dave").get("/submit").content.decode()
     assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text
@@ -205,7 +205,7 @@ def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
     assert "My workloads" not in sign_in("alice").get("/").content.decode()
 
 
-def test_an_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: SignIn) -> None:
+def test_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/").content.decode()
     assert "First steps" in text
     for title in ("GPUs allocated", "GPUs by project", "Pending reasons", "Devices", "Recent evictions"):
@@ -217,6 +217,6 @@ def test_an_empty_installation_shows_only_the_first_steps(empty: Cast, sign_in: 
 
 
 @pytest.mark.heavy
-def test_a_new_member_sees_the_overview_below_their_first_steps(cast: Cast, sign_in: SignIn) -> None:
+def test_new_member_sees_the_overview_below_their_first_steps(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("dave").get("/").content.decode()
     assert "Submit your first workload" in text and "GPUs by project" in text

@@ -31,7 +31,9 @@ def figure(client: Client, title: str) -> tuple[str, str]:
 
 
 @pytest.mark.heavy
-def test_every_figure_leads_to_the_rows_behind_it(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_every_number_links_to_the_rows_that_it_counts(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     make.workload(cast.vision, "never-started")
     make.workload(
         cast.vision, "long-ago", submitted_at=make.ago(hours=60), first_started_at=make.ago(hours=50)
@@ -110,7 +112,9 @@ def test_columns_of_the_overview_end_close_together(own: int, maps: int, expecte
     assert balance_columns([None] * own, [], [reason] * 3, [node] * maps) == expected  # type: ignore[list-item]
 
 
-def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_pending_times_are_sorted_longest_first_and_exported(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     make.workload(
         cast.vision,
         "waited",
@@ -135,7 +139,7 @@ def test_waits_are_listed_longest_first_and_exported(cast: Cast, sign_in: SignIn
 
 
 @pytest.mark.heavy
-def test_long_waits_are_paginated(cast: Cast, sign_in: SignIn) -> None:
+def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -> None:
     for number in range(60):
         make.workload(
             cast.vision,
@@ -243,7 +247,7 @@ def test_marks_of_the_utilization_chart_are_whole_gpus() -> None:
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]
 
 
-def test_amount_over_quota_in_one_of_several_pools_explains_itself(
+def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     """The quota of another pool is unused, so the total quota says nothing about the amount."""

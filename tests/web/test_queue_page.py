@@ -295,7 +295,7 @@ def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
         ([], ""),
     ],
 )  # fmt: skip
-def test_queue_page_describes_the_order_in_words(
+def test_queue_page_and_its_export_explain_the_order_of_the_queue(
     ordering: list[str], words: str, cast: Cast, sign_in: SignIn
 ) -> None:
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
@@ -311,6 +311,6 @@ def test_queue_page_describes_the_order_in_words(
     assert line["Queue"] == words
 
 
-def test_stored_queue_key_has_words() -> None:
+def test_stored_queue_key_is_described_as_text() -> None:
     queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
     assert order_in_words(queue_key.sentences("vision")) == "exceeds quota"

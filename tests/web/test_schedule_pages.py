@@ -163,7 +163,7 @@ def test_page_shows_next_and_last_runs(cast: Cast, sign_in: SignIn) -> None:
         ("0 3,15 * * *", ""),
     ],
 )
-def test_cron_expressions_are_described_in_words(expression: str, words: str) -> None:
+def test_cron_expressions_are_translated_to_plain_english(expression: str, words: str) -> None:
     assert describe_cron(expression) == words
 
 

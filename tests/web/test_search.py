@@ -106,7 +106,7 @@ def test_search_finds_schedules_and_quota_groups(cast: Cast, sign_in: SignIn) ->
 
 
 @pytest.mark.heavy
-def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: SignIn) -> None:
+def test_words_of_pages_and_actions_can_be_combined_with_names(cast: Cast, sign_in: SignIn) -> None:
     make.pool("spare")
     alice, dave = sign_in("alice"), sign_in("dave")
     assert "Edit the quota of vision in local" in titles(alice, "quota vision")
@@ -123,7 +123,7 @@ def test_words_of_pages_and_actions_combine_with_names(cast: Cast, sign_in: Sign
 
 
 @pytest.mark.heavy
-def test_without_words_actions_come_before_pages(cast: Cast, sign_in: SignIn) -> None:
+def test_empty_search_lists_actions_before_pages(cast: Cast, sign_in: SignIn) -> None:
     text = sign_in("alice").get("/search", {"q": ""}, headers=HTMX).content.decode()
     assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Actions", "Pages"]
 

@@ -60,7 +60,7 @@ def test_usage_is_compared_with_the_previous_period(cast: Cast, sign_in: SignIn)
 
 
 @pytest.mark.usefixtures("used")
-def test_measured_use_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in: SignIn) -> None:
+def test_measured_usage_and_idle_hours_cover_only_visible_projects(cast: Cast, sign_in: SignIn) -> None:
     for project, busy in ((cast.vision, 25), (cast.ads, 50)):
         work = make.workload(project, f"run-{project.name}", phase="running", run=1)
         pod = make.place(work, make.node(cast.pool), [0])

@@ -109,7 +109,7 @@ def test_agent_of_a_free_machine_upgrades_automatically(host: Host) -> None:
     poll_until(lambda: Machine.objects.get().inventory.get("agent_version") == agent_version())
 
 
-def test_upgrade_is_offered_only_to_outdated_agents_of_free_machines_and_requested_nodes(
+def test_outdated_agent_is_offered_an_upgrade_if_its_machine_is_free_or_on_request(
     alice: Caller, metal_pool: NodePool
 ) -> None:
     def offer(version: str) -> Any:

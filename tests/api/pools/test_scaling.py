@@ -167,7 +167,7 @@ def test_maximum_below_the_ready_threshold_is_rejected(cast: Cast, alice: Caller
 
 
 @pytest.mark.heavy
-def test_edit_and_its_preview_are_rejected_alike(alice: Caller, nodes: list[Node]) -> None:
+def test_invalid_edit_and_its_preview_return_the_same_error(alice: Caller, nodes: list[Node]) -> None:
     for changes, status in (
         ({"volumes": [{"name": "data", "source": "/data", "projects": ["visionx"]}]}, 422),
         ({"provider": "local", "runtime": "local"}, 409),

@@ -119,7 +119,7 @@ def test_repeated_batch_is_stored_once(dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_dry_run_checks_without_storing(cast: Cast, dave: Caller) -> None:
+def test_dry_run_validates_a_batch_without_storing_it(cast: Cast, dave: Caller) -> None:
     dave.post("workloads", training("b", project="vision"))
     result = dave.post(f"{PATH}?dry_run=true", {"items": bad_and_good(cast)}).json()
     assert (result["stored"], result["rejected"]) == (0, 5)

@@ -6,7 +6,7 @@ from tests.api.conftest import Caller
 from tests.cast import Cast
 
 
-def test_failed_cancellation_does_not_stop_the_others(cast: Cast, dave: Caller) -> None:
+def test_failed_cancellation_does_not_prevent_further_cancellations(cast: Cast, dave: Caller) -> None:
     mine = make.workload(cast.vision, "mine", by=cast.dave.user)
     carols = make.workload(cast.vision, "carols", by=cast.carol.user)
     ended = make.workload(cast.vision, "ended", by=cast.dave.user, phase="failed")

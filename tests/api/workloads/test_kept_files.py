@@ -93,7 +93,7 @@ def test_truncated_file_ends_the_download(dave: Caller, pod: Pod, runtime: FakeR
 
 
 @pytest.mark.heavy
-def test_missing_files_pods_and_nodes_are_named(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
+def test_error_names_the_missing_file_pod_or_node(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
     assert "no file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]
     assert files(dave, pod, path="none").status_code == 404
     answer = files(dave, pod, pod="worker-7", run=2)

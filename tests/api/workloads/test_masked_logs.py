@@ -97,7 +97,7 @@ def test_log_of_a_workload_with_many_secrets_needs_one_more_query(
         assert log.read_chunk(0).data == log.read_large_chunk(0, 100).data == b"******* *******\n"
 
 
-def test_parts_of_any_size_are_masked_like_the_entire_log() -> None:
+def test_chunks_of_any_size_are_masked_like_the_entire_log() -> None:
     rng = random.Random(7)
     for _ in range(300):
         values = ["".join(rng.choice("ab") for _ in range(rng.randint(6, 9))) for _ in range(3)]

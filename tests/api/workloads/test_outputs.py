@@ -55,7 +55,9 @@ def pods(cast: Cast) -> list[Pod]:
     return pods
 
 
-def test_outputs_are_listed_by_pod_with_the_reasons_for_missing_ones(dave: Caller, pods: list[Pod]) -> None:
+def test_outputs_are_listed_by_pod_with_the_reasons_for_missing_outputs(
+    dave: Caller, pods: list[Pod]
+) -> None:
     path = f"workloads/{pods[0].workload_id}/outputs"
     listed = {item["pod"]: item for item in dave.get(path).json()["items"]}
     stored, failed = listed["worker-0"], listed["worker-1"]
@@ -102,7 +104,7 @@ def test_directory_is_downloaded_as_an_archive(dave: Caller, pods: list[Pod]) ->
 
 
 @pytest.mark.heavy
-def test_missing_files_and_pods_are_named(cast: Cast, dave: Caller, pods: list[Pod]) -> None:
+def test_error_names_the_missing_file_or_pod(cast: Cast, dave: Caller, pods: list[Pod]) -> None:
     assert download(dave, pods[0], path="results/none").status_code == 404
     assert download(dave, pods[0], path="../etc").status_code == 404
     assert (

@@ -234,7 +234,7 @@ def test_manifest_warns_about_limits_that_are_not_enforced(cast: Cast, dave: Cal
 
 
 @pytest.mark.heavy
-def test_enforced_limits_give_no_warning(cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enforced_limits_cause_no_warning(cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
     answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
     assert not [warning for warning in answer["warnings"] if "limits" in warning]

@@ -30,7 +30,7 @@ def test_token_commands_in_the_guides_work_after_a_login(berth: Berth, cast: Cas
         assert done.returncode == 0, (command, done.stderr)
 
 
-def test_nodes_of_an_unknown_pool_are_an_error(berth: Berth, cast: Cast) -> None:
+def test_listing_nodes_of_an_unknown_pool_is_an_error(berth: Berth, cast: Cast) -> None:
     token = token_of(cast.alice)
     missing = berth("node", "list", "--pool", "metal", BERTH_TOKEN=token)
     assert (missing.returncode, missing.stdout) == (2, "")
@@ -39,6 +39,6 @@ def test_nodes_of_an_unknown_pool_are_an_error(berth: Berth, cast: Cast) -> None
     assert empty.returncode == 0, empty.stderr
 
 
-def test_titles_of_a_described_pool_are_separated_from_their_values(berth: Berth, cast: Cast) -> None:
+def test_pool_description_separates_titles_from_values(berth: Berth, cast: Cast) -> None:
     lines = berth("pool", "describe", cast.pool.name, BERTH_TOKEN=token_of(cast.alice)).stdout.splitlines()
     assert lines and all(re.match(r"[A-Z][A-Za-z ]*: +\S", line) for line in lines)

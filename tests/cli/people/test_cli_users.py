@@ -56,7 +56,7 @@ def test_client_deactivates_and_activates(cast: Cast, environment: dict[str, str
         assert client.users.activate("dave").active is True
 
 
-def test_unknown_role_suggests_the_nearest(berth: Berth) -> None:
+def test_error_for_an_unknown_role_suggests_the_nearest_role(berth: Berth) -> None:
     rejected = berth("member", "add", "dave", "--role", "membr", "--project", "vision")
     assert rejected.returncode == 2
     assert "'membr' is not one of" in rejected.stderr and "Did you mean `member`?" in rejected.stderr
@@ -86,7 +86,7 @@ def test_duplicate_department_name_is_reported_as_an_error_in_the_name(berth: Be
         ),
     ],
 )
-def test_missing_file_is_named_once_and_without_an_error_number(
+def test_error_names_a_missing_file_once_without_an_error_number(
     berth: Berth, words: str, message: str
 ) -> None:
     rejected = berth(*words.split())

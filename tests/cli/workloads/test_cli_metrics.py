@@ -32,7 +32,7 @@ def test_metrics_of_a_workload_are_shown_with_a_trend(terminal: Terminal) -> Non
     assert server.requests[-1].url.params["points"] == "20"
 
 
-def test_compared_workloads_need_a_metric(terminal: Terminal) -> None:
+def test_comparison_of_workloads_requires_a_metric(terminal: Terminal) -> None:
     other = workload("other")
     lookups = (page([TRAIN]), json_answer(TRAIN), page([other]), json_answer(other))
     result = terminal.run("metrics", "train", "other", server=StubServer(*lookups))
@@ -64,7 +64,7 @@ def test_best_task_of_an_array_is_named(terminal: Terminal) -> None:
     assert server.requests[-2].url.params["goal"] == "max"
 
 
-def test_array_with_several_metrics_needs_a_name(terminal: Terminal) -> None:
+def test_metric_name_is_required_if_an_array_has_several_metrics(terminal: Terminal) -> None:
     result = terminal.run("metrics", "sweep", server=array_server(json_answer({"names": ["a", "b"]})))
     assert (result.exit_code, "The tasks report a, b." in result.stderr) == (2, True)
     result = terminal.run("metrics", "sweep", server=array_server(json_answer({"names": []})))

@@ -175,7 +175,7 @@ def test_node_change_is_noticed_before_the_pools_next_tick(users: Users, prod: P
         users.admin.berth("pool", "edit", "prod", "--set", "reconcile_tick=1")
 
 
-def test_workload_moves_so_that_a_larger_one_fits_on_its_node(
+def test_workload_is_moved_so_that_a_larger_workload_fits_on_its_node(
     users: Users, prod: Prod, client: Client
 ) -> None:
     cordon(prod, "node-2")

@@ -142,7 +142,7 @@ def test_only_pods_with_files_to_copy_have_a_second_container(stage: FakeKuberne
     assert {mount["mountPath"] for mount in keeper["volumeMounts"]} == {"/berth/pod", "/berth/workspace"}
 
 
-def test_cluster_quota_blocks_a_pod_with_outputs_like_any_other(stage: FakeKubernetesStage) -> None:
+def test_cluster_quota_blocks_a_pod_with_outputs_like_any_other_pod(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "train"))
     stage.cluster.set_quota(stage.namespace, "team", hard={"requests.cpu": "15m"})
     with pytest.raises(StartRejected, match="quota team"):
@@ -179,7 +179,7 @@ def unpack(target: Path, content: bytes, part: int = 1000) -> Unpacker:
     return unpacker
 
 
-def test_script_follows_no_link_to_a_path(berth: Path) -> None:
+def test_packing_script_does_not_follow_symbolic_links(berth: Path) -> None:
     (berth / "pod" / "root").symlink_to("/")
     (berth / "pod" / "-x y").write_text("odd")
     assert packed(berth, "pod/root/etc", "pod/missing") == (EMPTY, b"", b"")

@@ -69,7 +69,7 @@ def test_pod_that_ends_while_the_watch_is_expired_is_reported(stage: FakeKuberne
     assert final_report(stage, "p-1").exit_code == 4
 
 
-def test_lost_connections_do_not_take_reports_back_in_time(stage: FakeKubernetesStage) -> None:
+def test_lost_connections_do_not_revert_reports_to_an_earlier_state(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("goes-on"))
     running(stage.runtime, "goes-on")
     stage.runtime.start(stage.long("done"))
@@ -151,7 +151,7 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
         ("PreemptionByScheduler", "the pod was preempted in Kubernetes for a pod with a higher priority"),
     ],
 )
-def test_only_pods_deleted_by_others_report_the_deletion(
+def test_only_pods_deleted_by_other_clients_report_the_deletion(
     stage: FakeKubernetesStage, reason: str, message: str
 ) -> None:
     for pod_id in ("drained", "stopped"):
@@ -207,7 +207,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: Fak
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
-def test_pod_that_starts_after_berth_gave_up_can_be_evicted_by_others(
+def test_pod_that_starts_after_berth_gave_up_can_be_evicted_by_other_clients(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

@@ -287,7 +287,7 @@ def test_failed_listing_does_not_mark_nodes_lost() -> None:
     assert stage.history()[-1] == "error"
 
 
-def test_clock_set_back_stops_no_node() -> None:
+def test_setting_the_clock_back_stops_no_node() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
     stage.reconcile()

@@ -70,7 +70,9 @@ def tree(root: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_target_is_a_name_a_directory_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_target_may_be_a_new_name_or_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("content")
     Path("directory/sub").mkdir(parents=True)

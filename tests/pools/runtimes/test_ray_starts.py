@@ -41,7 +41,7 @@ def pod(pod_id: str) -> PodSpec:
     return order(pod_id, "true", instance_id="i-0")
 
 
-def test_starts_that_begin_together_overlap(
+def test_pods_requested_together_start_concurrently(
     runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_sent = threading.Barrier(3)

@@ -120,7 +120,7 @@ def test_submission_whose_response_was_lost_is_not_repeated(server: SlurmRestSer
     proxy.close()
 
 
-def test_further_options_reach_slurm(server: SlurmRestServer) -> None:
+def test_additional_options_are_passed_to_slurm(server: SlurmRestServer) -> None:
     server.cluster.run(
         "scontrol", "create", "reservation=week", "StartTime=now", "Duration=300", "Nodes=n1,n3", "Users=root"
     )

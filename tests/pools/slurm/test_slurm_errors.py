@@ -21,7 +21,7 @@ def test_missing_configuration_is_explained_without_function_names() -> None:
     )
 
 
-def test_other_errors_keep_slurms_words_but_not_function_names() -> None:
+def test_other_errors_contain_slurms_message_without_function_names() -> None:
     errors = "squeue: error: fetch_config: DNS SRV lookup failed\nslurm_load_jobs error: Invalid user id\n"
     assert str(failure("squeue", CommandResult(1, "", errors), "here")) == (
         "DNS SRV lookup failed; Invalid user id"

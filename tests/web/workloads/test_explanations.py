@@ -229,7 +229,7 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
-def test_header_of_each_tab_states_a_wait_once(cast: Cast, sign_in: SignIn) -> None:
+def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() + timedelta(minutes=5)
     message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     blockers = [{"reason": "Backoff", "message": message, "numbers": {}}]
@@ -276,7 +276,7 @@ def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -
     assert text.count("Waiting for resources") == 1, "the reason stands in one place"
 
 
-def test_queue_order_without_a_standing_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_order_without_a_quota_comparison_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
     explanation = {"queue_position": 1, "ordering": ["rank 1"], "blockers": blockers}
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation, priority=50)

@@ -20,7 +20,7 @@ def end(pod: Pod, seconds: int, **columns: object) -> None:
     Pod.objects.filter(pk=pod.pk).update(ended_at=ended, **columns)
 
 
-def test_page_of_a_failed_workload_leads_with_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
+def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(
         cast, "Pod worker-1 ended with exit code 3. A retry rule ends the workload after exit code 3."
     )

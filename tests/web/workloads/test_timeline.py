@@ -114,7 +114,7 @@ def test_events_show_the_time_of_day_with_seconds(cast: Cast, sign_in: SignIn) -
         assert f'data-style="event" title="{event.at:%Y-%m-%d %H:%M:%S} UTC"' in text
 
 
-def test_events_with_the_same_message_state_it_once(cast: Cast, sign_in: SignIn) -> None:
+def test_repeated_message_of_consecutive_events_is_shown_once(cast: Cast, sign_in: SignIn) -> None:
     failed = make.workload(cast.vision, "failed", phase="failed", ended_at=make.ago(), run=1)
     record_event(failed, "running", "All pods run.", 10)
     for kind in ("stopping", "failed"):

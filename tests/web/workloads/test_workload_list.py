@@ -182,7 +182,7 @@ def test_running_workload_rows_name_their_pods_nodes(cast: Cast, sign_in: SignIn
 
 
 @pytest.mark.heavy
-def test_failing_and_pending_workloads_can_come_first(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_list_can_show_failing_and_pending_workloads_first(cast: Cast, sign_in: SignIn) -> None:
     all_run = "All required pods of the gang are running."
     for name, phase, message in (
         ("ended", "completed", "All pods succeeded."), ("running", "running", all_run),
@@ -210,7 +210,7 @@ def array_of_two(cast: Cast, name: str, *phases: str) -> WorkloadArray:
     return array
 
 
-def test_rows_name_the_bulk_actions_that_apply_to_them(cast: Cast, sign_in: SignIn) -> None:
+def test_each_row_lists_the_bulk_actions_that_apply_to_it(cast: Cast, sign_in: SignIn) -> None:
     for phase in ("running", "suspended", "completed"):
         make.workload(cast.vision, phase, phase=phase, by=cast.dave.user)
     make.workload(cast.vision, "carols", by=cast.carol.user)
@@ -282,7 +282,7 @@ def test_rejected_bulk_actions_do_not_affect_other_rows(cast: Cast, sign_in: Sig
     assert not Workload.objects.filter(array=first, attempt=2).exists()
 
 
-def test_statement_count_of_the_list_does_not_grow(cast: Cast, sign_in: SignIn) -> None:
+def test_statement_count_does_not_depend_on_the_number_of_workloads(cast: Cast, sign_in: SignIn) -> None:
     client, counts = sign_in("dave"), []
     for number in (1, 20):
         for place in range(number):
@@ -296,7 +296,7 @@ def test_statement_count_of_the_list_does_not_grow(cast: Cast, sign_in: SignIn) 
     assert counts[0] == counts[1]
 
 
-def test_common_end_of_measurements_is_stated_once() -> None:
+def test_common_time_of_the_last_measurements_is_stated_once() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_end(rows) == rows[0].measured_at
@@ -333,7 +333,9 @@ def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in:
     assert badge not in client.get(f"/workloads/{waiting.pk}").content.decode()
 
 
-def test_live_rows_show_for_how_long_they_are_in_their_state(cast: Cast, sign_in: SignIn) -> None:
+def test_rows_of_live_workloads_show_how_long_they_have_been_in_their_state(
+    cast: Cast, sign_in: SignIn
+) -> None:
     started = make.ago(minutes=3)
     make.workload(cast.vision, "w", phase="running", submitted_at=started, since=started)
     document = {**training("grid", array={"tasks": 3}), "project": "vision"}
