@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from berth.server.web.charts.bars import stacked_bar
 from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
+from pools.models import NodePool
 from projects.models import Quota, Workload, WorkloadArray
 from projects.services import arrays
 from scheduler.reports.utilization.over_time import MeanGpus
@@ -78,7 +79,7 @@ def test_allocated_gpus_bar_uses_the_scale_of_its_number(
 ) -> None:
     make.node(cast.pool, gpus=4, state="booting")
     client = sign_in("dave")
-    assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4"]
+    assert figure(client, "GPUs allocated")[1].split()[:3] == ["2", "of", "4"]
     parts = client.get("/").context["capacity"].ready_bar.parts
     assert [(part.kind, part.width) for part in parts] == [("used", 500), ("track", 500)]
 
@@ -89,13 +90,43 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
     assert "3 GPUs pending" in sign_in("dave").get("/").content.decode()
 
 
-@pytest.mark.heavy
-def test_legend_explains_truncated_bars(cast: Cast, sign_in: SignIn, running: Workload) -> None:
-    make.quota(cast.vision, cast.pool, 2)
-    client = sign_in("dave")
-    assert ">bar truncated</span>" not in client.get("/").content.decode()
+def test_bars_of_projects_have_at_most_four_encodings(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    make.quota(cast.vision, cast.pool, 1)
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
-    assert ">bar truncated</span>" in client.get("/").content.decode()
+    page = sign_in("dave").get("/").content.decode()
+    card = page.partition('id="queues-title"')[2].partition("</section>")[0]
+    encodings = {"used": "within quota", "over": "over quota", "reserved": "reserved", "quota": "quota"}
+    assert dict(re.findall(r'<i class="([\w-]+)"></i>([\w ]+)', card)) == encodings
+    bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
+    assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {"track", "used", "over", "quota"}
+    assert "100 GPUs pending" in card
+
+
+def test_gpus_add_up_while_nodes_start(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    booting = make.node(cast.pool, gpus=4, state="booting")
+    client = sign_in("dave")
+    assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4", "4", "ready,", "4", "starting"]
+    assert figure(client, "GPUs free")[1].split() == ["2", "on", "ready", "nodes"]
+    card = client.get("/").content.decode().partition('id="map-title"')[2].partition("</section>")[0]
+    assert "4 ready, 4 starting" in card
+    text = " ".join(re.sub(r"<[^>]+>", " ", card.partition('class="legend"')[2].partition(">")[2]).split())
+    assert text == "starting 4 vision 2 free 2"
+    assert card.count('class="device') - card.count('class="devices') == 8
+    booting.delete()
+    assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4"]
+    assert "starting" not in client.get("/").content.decode()
+
+
+@pytest.mark.parametrize(("hours", "is_shown"), [(0.5, False), (3.5, True)])
+def test_utilization_of_a_new_installation_is_a_sentence(
+    hours: float, is_shown: bool, cast: Cast, sign_in: SignIn
+) -> None:
+    node = make.node(cast.pool, gpus=4, created_at=make.ago(hours=hours), since=make.ago(hours=hours))
+    NodePool.objects.update(created_at=make.ago(hours=hours))
+    make.scaling(cast.pool, "ready", "ready", at=make.ago(hours=hours), node=node)
+    page = sign_in("dave").get("/").content.decode()
+    assert ('id="course-table"' in page) is is_shown
+    assert ("once nodes have been ready for two hours" in page) is not is_shown
 
 
 @pytest.mark.parametrize(
@@ -259,4 +290,4 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} of quota 9 {held - 1} over in {cast.pool.name} ({held} of 1)" in words
+    assert f"{held} allocated {held - 1} over in {cast.pool.name} ({held} of 1)" in words

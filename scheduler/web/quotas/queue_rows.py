@@ -53,6 +53,24 @@ class QuotaLine:
             label=_line_label(self),
         )
 
+    @cached_property
+    def held_bar(self) -> Bar:
+        """Bar of the allocated and reserved GPUs, without pending ones and without a mark at the fair share.
+
+        GPUs over the quota of one pool start at the quota's mark, even if quota of other pools is unused.
+        """
+        over = self.over_quota
+        return quota_bar(
+            allocated=self.allocated,
+            reserved=self.reserved,
+            quota=self.held - over if over else self.gpus,
+            share=None,
+            requested=0,
+            over=over,
+            scale=self.scale,
+            label=_line_label(self),
+        )
+
     @property
     def held(self) -> int:
         """Allocated and reserved GPUs. Both count towards quota and fair share."""

@@ -52,8 +52,8 @@ def test_department_totals_include_its_projects(cast: Cast, held: None) -> None:
 def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
-    assert "vision 3 reserved 2 of quota 4 1 over quota (5 of 4)" in overview
-    assert "3 reserved GPUs free 3" in overview
+    assert "vision 3 reserved 2 allocated 1 over quota (5 of 4)" in overview
+    assert "3 reserved GPUs free 3 and 3 reserved" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated , 3 reserved" in quotas
     assert "2 3 reserved 1 over quota" in quotas

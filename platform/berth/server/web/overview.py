@@ -53,11 +53,14 @@ NO_POSITION = 2**31  # sorts after all positions
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
-SHORT_HISTORY = 3  # hours; the chart of a new installation does not grow
+# Hours of data: a chart of fewer hours is replaced by a sentence, and one of few hours does not grow.
+MIN_HISTORY, SHORT_HISTORY = 2, 3
 OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
-# Approximate heights in pixels of a card's head and rows, of a department's line, and of the chart's card.
+# Approximate heights in pixels: of a card's head and rows, a department's line, and the chart's card with and
+# without a chart.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
+NO_CHART_HEIGHT = 110
 REASON_HEIGHT = 36
 FEW_DEVICES = 4  # nodes with at most this many devices are drawn in two columns
 EMPTY_HEIGHT = 220  # height of an empty card
@@ -114,6 +117,7 @@ def index(request: Request) -> HttpResponse:
     small = sum(len(node_map.devices) for node_map in maps) <= DEVICES_MAX
     now = timezone.now()
     hourly_means = [mean_gpus(hour, now) for hour in hourly_utilization(shown, now, HOURS)]
+    hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
@@ -128,7 +132,6 @@ def index(request: Request) -> HttpResponse:
         "unknown": describe_unknown(unknown_pool(actor, name)),
         "capacity": capacity,
         "queues": queues,
-        "has_torn_bars": any(line.bar.continues for _, lines, _ in queues for line in lines),
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
         "maps": shown_maps,
@@ -165,8 +168,11 @@ def index(request: Request) -> HttpResponse:
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
         "is_guided": bool(first.steps) and not first.is_folded,
         "is_new": bool(first.steps) and not first.is_folded and is_admin,
-        "has_short_history": sum(hour.total > 0 for hour in hourly_means) <= SHORT_HISTORY,
-        **balance_columns(mine, queues, reasons[:REASONS_MAX], shown_maps),
+        "has_history": hours_with_nodes > MIN_HISTORY,  # the first and the last hour are incomplete
+        "has_short_history": hours_with_nodes <= SHORT_HISTORY,
+        **balance_columns(
+            mine, queues, reasons[:REASONS_MAX], shown_maps, has_chart=hours_with_nodes > MIN_HISTORY
+        ),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
 
@@ -182,6 +188,8 @@ def balance_columns(
     queues: Sequence[tuple[QuotaLine, list[QuotaLine], int]],
     reasons: Sequence[ReasonCount],
     maps: Sequence[NodeMap],
+    *,
+    has_chart: bool = True,
 ) -> dict[str, bool]:
     """Assign the chart and the pending reasons to columns so that both columns end close together.
 
@@ -193,8 +201,10 @@ def balance_columns(
     right = _card_height(maps[::2] if has_two_columns else maps, EMPTY_HEIGHT)
     reasons_height = HEAD_HEIGHT + REASON_HEIGHT * len(reasons) if reasons else EMPTY_HEIGHT
 
+    chart_height = UTILIZATION_HEIGHT if has_chart else NO_CHART_HEIGHT
+
     def cost(utilization_right: bool, reasons_left: bool) -> int:
-        with_chart = UTILIZATION_HEIGHT + (right if utilization_right else left)
+        with_chart = chart_height + (right if utilization_right else left)
         other = left if utilization_right else right
         if utilization_right != reasons_left:
             with_chart += reasons_height
