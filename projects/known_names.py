@@ -28,7 +28,7 @@ def unknown_pool(actor: Actor, name: str | None, *history: Names) -> Problem | N
     return unknown_name("pool", name, "a node pool", [Names(visible_pools(actor)), *history])
 
 
-def unknown_place(actor: Actor, name: str | None) -> Problem | None:
+def unknown_pool_or_group(actor: Actor, name: str | None) -> Problem | None:
     """Return a problem if no visible pool or quota group has this name."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
     return unknown_pool(actor, name, Names(groups))

@@ -42,7 +42,7 @@ def explain_missing_platform_role() -> str:
 
 
 def role_title(role: str) -> str:
-    """Return a role's name in words, such as "platform admin"."""
+    """Return a role's display name, such as "platform admin"."""
     return role.replace("_", " ")
 
 

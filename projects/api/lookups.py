@@ -11,7 +11,7 @@ from projects import selectors
 from projects.actor import Actor
 from projects.models import Department, Project
 from projects.models.tenants import PoolOrGroup
-from projects.services.quotas.places import find_place
+from projects.services.quotas.places import find_pool_or_group
 
 
 def resolve_pool(name: str) -> NodePool:
@@ -30,7 +30,7 @@ def resolve_place(name: str) -> PoolOrGroup:
 
     Permissions are not checked here. The caller must check access to the quota's owner first.
     """
-    place = find_place(name)
+    place = find_pool_or_group(name)
     if place is None:
         raise NotFound(f"There is no node pool or quota group named {format_value(name)}.")
     return place

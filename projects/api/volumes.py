@@ -107,8 +107,8 @@ class PodVolumeUrls(TokenlessView):
 def _pending_changes(pod_id: UUID, volume: Volume) -> str:
     """Return why a pod has to wait before it fetches a volume, or an empty string.
 
-    A pod sees everything that earlier pods of its project have stored in the volume. Raises
-    Unavailable if this cannot be stored for now.
+    A pod sees everything that earlier pods of its project have stored in the volume. Raises Unavailable if
+    these changes cannot be stored now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
     project = Pod.objects.filter(pk=pod_id).values("workload__project")

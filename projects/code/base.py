@@ -53,6 +53,6 @@ class ChunkStore(Protocol):
         """Yield the keys of all chunks written before this time. Raises StoreFailure."""
         ...
 
-    def delete_drafts(self, *, before: datetime) -> None:
+    def delete_partial_writes(self, *, before: datetime) -> None:
         """Delete the remains of writes that were interrupted before this time."""
         ...

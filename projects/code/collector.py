@@ -76,7 +76,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
     """Delete chunks without a row. Such chunks remain after a crash or after a project is deleted."""
-    store.delete_drafts(before=before)
+    store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
     while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:
         names = [name for name in batch.values() if name is not None]

@@ -55,7 +55,7 @@ class DiskStore:
                 if not path.name.endswith(DRAFT):
                     yield str(path.relative_to(self._root))
 
-    def delete_drafts(self, *, before: datetime) -> None:
+    def delete_partial_writes(self, *, before: datetime) -> None:
         with _failures("deleted"):
             for path in self._files(before):
                 if path.name.endswith(DRAFT):

@@ -65,7 +65,7 @@ class S3Store:
                     if entry["LastModified"] < before:
                         yield entry["Key"].removeprefix(self._prefix)
 
-    def delete_drafts(self, *, before: datetime) -> None:
+    def delete_partial_writes(self, *, before: datetime) -> None:
         """Do nothing, because S3 has no partly written objects."""
 
     @contextmanager

@@ -90,7 +90,7 @@ def _is_ip_literal(host: str) -> bool:
 
 
 def describe_rejection(host: str, address: str, reason: str) -> str:
-    """Return the reason of `find_rejection`, such as "which is …", as a sentence without a full stop."""
+    """Convert a reason from `find_rejection`, such as "which is …", to a sentence without a full stop."""
     if host.strip("[]") == address:
         return f"{host} {reason.removeprefix('which ')}"
     return f"{host} resolves to {address}, {reason}"

@@ -56,7 +56,7 @@ class ServiceLoop(LeaderLoop):
         """Start a pass over each service that is due. Return the seconds until the next one is due."""
         assert self._threads is not None
         services = live_services()
-        self._forget_ended({service.pk for service in services})
+        self._discard_ended({service.pk for service in services})
         for service in services:
             running = self._passes.get(service.pk)
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
@@ -90,10 +90,10 @@ class ServiceLoop(LeaderLoop):
             self._due.clear()  # a request has arrived, so check every service
         return super(ServiceLoop, self).trigger(waiter, woken)
 
-    def _forget_ended(self, live_ids: Collection[int]) -> None:
+    def _discard_ended(self, live_ids: Collection[int]) -> None:
         """Remove the due times of ended services without a pass in progress.
 
-        Otherwise, these services would stay due indefinitely.
+        Otherwise, these services would remain due.
         """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]

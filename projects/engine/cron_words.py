@@ -1,10 +1,10 @@
-"""Cron expressions in words."""
+"""Describe cron expressions in English."""
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def describe_cron(expression: str) -> str:
-    """Return when a cron expression fires, such as "Weekdays at 03:00", or "" for less common patterns."""
+    """Return a description such as "Weekdays at 03:00", or "" for less common expressions."""
     fields = expression.split()
     if len(fields) != 5 or fields[3] != "*":
         return ""

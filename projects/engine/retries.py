@@ -77,7 +77,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
     rule, kind = facts.rules[number], format_failure(failure.kind)
     if rule.action == "fail":
         return NoRetry(f"A retry rule ends the workload after {kind}.")
-    restarts = sum(count for each, count in facts.counts.items() if _rule_of(facts.rules, each) == number)
+    restarts = sum(count for each, count in facts.counts.items() if _rule_index(facts.rules, each) == number)
     if rule.max is not None and restarts >= rule.max:
         return NoRetry(f"No restart is left: the rule for {kind} allows {format_count(rule.max, 'restart')}.")
     memory = _larger_memory(rule, facts.memory.get(failure.role, 0))
@@ -93,7 +93,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
     )
 
 
-def _rule_of(rules: Sequence[RetryRule], kind: str) -> int | None:
+def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
     """Return the index of the rule that counts restarts after this kind of failure, or None.
 
     A `pod_failed` rule counts failed image pulls, unless an earlier rule lists `image_pull`.

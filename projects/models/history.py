@@ -57,7 +57,7 @@ class Audit(models.Model):
 
 
 class QuotaChange(models.Model):
-    """Quotas set or removed together. Each of them also has an audit entry."""
+    """Change that sets or removes one or more quotas. Each quota also has an audit entry."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)

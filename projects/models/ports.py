@@ -25,7 +25,7 @@ class PortLink(models.Model):
     )  # fmt: skip
     session_key = models.CharField(
         max_length=40, blank=True, default="", editable=False,
-        help_text="Browser session that requested the link. The port session ends when it ends.",
+        help_text="Browser session that requested the link. The port session ends with this browser session.",
     )  # fmt: skip
     issued_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(help_text="Expiry of the link.")

@@ -102,7 +102,9 @@ class Call(models.Model):
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
     error = models.JSONField(default=dict, blank=True, help_text="Type, message and traceback.")
     attempts = models.PositiveIntegerField(default=0)
-    delivered = models.BooleanField(default=False, help_text="Delivered to the worker that leased it.")
+    delivered = models.BooleanField(
+        default=False, help_text="Whether the worker that leased the call has received it."
+    )
     worker = models.ForeignKey(
         SessionWorker, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls"
     )

@@ -89,14 +89,14 @@ def owner_ids(owner: Tenant) -> dict[str, Any]:
 PoolOrGroup = NodePool | QuotaGroup  # a quota applies to a pool or to all pools of a group
 
 
-def place_columns(place: PoolOrGroup) -> dict[str, Any]:
+def pool_or_group_columns(place: PoolOrGroup) -> dict[str, Any]:
     """Return the columns that refer to the pool or the quota group, for filters and new rows."""
     if isinstance(place, QuotaGroup):
         return {"pool": None, "group": place}
     return {"pool": place, "group": None}
 
 
-def counts_in(pools: Iterable[NodePool]) -> Q:
+def applies_to_any(pools: Iterable[NodePool]) -> Q:
     """Return a filter for the quotas that apply to any of these pools or to their groups."""
     members = list(pools)
     return Q(pool__in=members) | Q(group__in={pool.quota_group_id for pool in members} - {None})

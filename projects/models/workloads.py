@@ -56,7 +56,7 @@ HAS_LABELS = ~Q(labels={})  # condition of the index on labels, which filters by
 
 
 class Workload(FastRows):
-    """`spec` is the parsed document. Filters and the scheduler use the other columns."""
+    """Workload. `spec` is the parsed document. Filters and the scheduler use the other columns."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # No separate index: `workload_project_newest` covers this column, and every index slows down writes.
@@ -135,8 +135,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Runs since the last one with progress that ended because a pod failed after its gang had "
-        "lost another.",
+        help_text="Runs that ended because a pod failed after its gang had lost another pod, since the last "
+        "run with progress.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
@@ -322,7 +322,9 @@ class Pod(FastRows):
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)
     address = models.CharField(
-        max_length=64, blank=True, help_text="The pod's own network address; empty if it uses its node's."
+        max_length=64,
+        blank=True,
+        help_text="The pod's own network address; empty if the pod uses its node's address.",
     )
     endpoint = models.JSONField(null=True, blank=True, help_text="Address and port for serving.")
     ports = models.JSONField(

@@ -227,7 +227,8 @@ class _TooManyRequests(Exception):
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:
     """Return whether Berth may call the address.
 
-    Cloud metadata addresses and Berth's own ports are forbidden. A tunnel ends in its pod.
+    Cloud metadata addresses and Berth's own ports are forbidden. Tunnels are always allowed, because they
+    lead only to their pod.
     """
     if address.tunnel_pod:
         return True

@@ -25,7 +25,7 @@ def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
 
 
 def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
-    """Return a failed pod whose files are kept, by default the pod of the latest run with the lowest rank.
+    """Return a failed pod whose files are kept, by default the lowest-ranked such pod of the latest run.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
     """

@@ -115,7 +115,7 @@ def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
 
 
 def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOutputs:
-    """Return the stored outputs of one pod, by default the pod of the latest run with the lowest rank.
+    """Return the stored outputs of one pod, by default the lowest-ranked pod of the latest run.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
     """
@@ -135,7 +135,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
 
 
 def require_stored_changes(workloads: Iterable[Workload]) -> None:
-    """Raise Conflict if their pods' changes to volumes in S3 are not stored yet and would be lost."""
+    """Raise Conflict if the workloads' pods have changes to S3 volumes that are not stored yet."""
     rows = PodOutputs.objects.filter(pod__workload__in=workloads, state=OutputState.WAITING)
     row = rows.exclude(volume="").select_related("pod").order_by("pk").first()
     if row is not None:

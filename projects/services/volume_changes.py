@@ -68,7 +68,7 @@ class Transfer:
         listed = {entry.path: entry for entry in _list_all(bucket)}
         self._deleted = sorted(changes.deleted)
         self.skipped = dict(changes.skipped)
-        self._files = list(self._usable(changes.files, listed))
+        self._files = list(self._storable_files(changes.files, listed))
         if progress == Progress():
             self._check_size(listed)
 
@@ -97,8 +97,8 @@ class Transfer:
                     return False
         return True
 
-    def _usable(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be objects, sorted by path, and record why others cannot."""
+    def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
+        """Yield the files that can be objects, sorted by path, and record why the other files cannot."""
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):
@@ -141,7 +141,7 @@ class Transfer:
             try:
                 return self._store_parts(file, part_bytes, is_time_up)
             except UploadGone:
-                self._forget_parts(file, part_bytes)
+                self._discard_parts(file, part_bytes)
         raise Unavailable("The object store keeps deleting uploads before they are complete.")
 
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
@@ -160,7 +160,7 @@ class Transfer:
         self._writer.complete(file.path, upload.id, upload.etags)
         return True
 
-    def _forget_parts(self, file: PodFile, part_bytes: int) -> None:
+    def _discard_parts(self, file: PodFile, part_bytes: int) -> None:
         if self.progress.upload is not None:
             self.progress.size -= min(len(self.progress.upload.etags) * part_bytes, file.size)
         self.progress.upload = None

@@ -60,7 +60,7 @@ class ExplanationResponse(ResponseModel):
 
 
 class SingleChangeResponse(ResponseModel):
-    """One change, in GPUs, CPU cores, MiB, seconds or a count."""
+    """One change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
 
     kind: ChangeKind
     subject: str = Field(

@@ -26,7 +26,7 @@ class LeftoversCollector(LeasedThread):
     def _ttl(self) -> float:
         return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
 
-    def _waiting(self, now: datetime) -> QuerySet[PodOutputs]:
+    def _due_outputs(self, now: datetime) -> QuerySet[PodOutputs]:
         """Return the rows of ended pods whose files may be copied now."""
         rows = PodOutputs.objects.filter(state=OutputState.WAITING, pod__ended_at__isnull=False)
         rows = rows.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))

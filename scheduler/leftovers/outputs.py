@@ -21,7 +21,7 @@ class OutputsCollector(LeftoversCollector):
     subject: ClassVar[str] = "the collection of outputs"
 
     def work(self, held: HeldLease) -> None:
-        rows = self._waiting(self._clock.now()).filter(volume="")
+        rows = self._due_outputs(self._clock.now()).filter(volume="")
         for outputs in rows.order_by("retry_at", "pod__ended_at")[:PODS_PER_ROUND]:
             self._collect(outputs, held)
 

@@ -43,14 +43,14 @@ class VolumesCollector(LeftoversCollector):
     subject: ClassVar[str] = "the storing of changes to volumes"
 
     def work(self, held: HeldLease) -> None:
-        waiting = self._waiting(self._clock.now()).exclude(volume="")
+        waiting = self._due_outputs(self._clock.now()).exclude(volume="")
         projects = waiting.order_by("pod__workload__project").values_list("pod__workload__project", flat=True)
         for project in list(projects.distinct()):
             deadline = time.monotonic() + TURN_SECONDS
             rows = waiting.filter(pod__workload__project=project)
             for outputs in rows.order_by("pod__ended_at", "pk"):
                 if time.monotonic() < deadline:
-                    self._collect(outputs, held, partial(_is_over, deadline))
+                    self._collect(outputs, held, partial(_has_passed, deadline))
 
     def _collect(self, outputs: PodOutputs, held: HeldLease, is_time_up: Callable[[], bool]) -> None:
         assert_no_transaction()
@@ -86,7 +86,7 @@ class VolumesCollector(LeftoversCollector):
         return Transfer(
             changes, Progress.from_json(outputs.progress), volume, bucket, writer,
             read=lambda path, offset, limit: self._read(runtime, outputs, held, path, offset, limit),
-            save=self._saver(outputs, held),
+            save=self._progress_saver(outputs, held),
         )  # fmt: skip
 
     def _read(
@@ -95,7 +95,7 @@ class VolumesCollector(LeftoversCollector):
         self._renew(held)
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
-    def _saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
+    def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
         """Return a function that stores the progress. Raises LeadershipLost."""
         due = 0.0
 
@@ -163,7 +163,7 @@ class VolumesCollector(LeftoversCollector):
             log.warning("parts of an upload to the volume %s could not be deleted: %s", outputs.volume, error)
 
 
-def _is_over(deadline: float) -> bool:
+def _has_passed(deadline: float) -> bool:
     return time.monotonic() >= deadline
 
 
@@ -173,7 +173,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
         raise OutputsRejected(
-            f"Pool {pool.name} no longer has the volume {outputs.volume} for project {project} to write to."
+            f"Pool {pool.name} no longer allows project {project} to write to the volume {outputs.volume}."
         )
     return volume
 

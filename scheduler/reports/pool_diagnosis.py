@@ -203,7 +203,7 @@ def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, Fix | None]:
     return f"See `berth pool history {pool}` for the events of its nodes.", None
 
 
-def _lost_capacity(facts: PoolFacts) -> Iterator[Finding]:
+def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
     if lost_nodes := facts.in_states(NodeState.LOST):
         yield Finding(
             Severity.WARNING,
@@ -286,7 +286,7 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
             )
 
 
-def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
+def _cluster_quota_findings(facts: PoolFacts) -> Iterator[Finding]:
     if obstacle := facts.pool.cluster_quotas_obstacle:
         yield Finding(
             Severity.WARNING,
@@ -297,7 +297,7 @@ def _cluster_quotas(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _gpu_models(facts: PoolFacts) -> Iterator[Finding]:
+def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
     """Report nodes with another GPU model than their pool's quota group. The model may become known after the
     pool joins the group.
     """
@@ -313,7 +313,7 @@ def _gpu_models(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _slurm_token(facts: PoolFacts) -> Iterator[Finding]:
+def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
     """Report when the token for slurmrestd expires, as far in advance as possible."""
     pool = facts.pool
     try:
@@ -335,7 +335,7 @@ def _slurm_token(facts: PoolFacts) -> Iterator[Finding]:
     )
 
 
-def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
+def _ssh_host_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
     rows = SshHost.objects.filter(pool=pool).select_related("machine").order_by("name")
     by_message: dict[tuple[str, str], list[str]] = {}
@@ -361,15 +361,15 @@ def _ssh_hosts(facts: PoolFacts) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     _provider_findings,
-    _slurm_token,
-    _ssh_hosts,
+    _slurm_token_findings,
+    _ssh_host_findings,
     _boot_findings,
     _queue_findings,
     _size_findings,
-    _lost_capacity,
+    _lost_capacity_findings,
     _isolation_findings,
-    _cluster_quotas,
-    _gpu_models,
+    _cluster_quota_findings,
+    _gpu_model_findings,
     check_quotas,
     check_starts,
     check_pending,

@@ -7,7 +7,7 @@ from django.db.models import Sum
 from berth.core.words import format_count, format_gpus, to_words
 from pools.models.node import PENDING
 from projects.models import Phase, Pod, PodState, Quota, Workload
-from projects.models.tenants import counts_in
+from projects.models.tenants import applies_to_any
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, Fix, PoolFacts, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
@@ -15,7 +15,7 @@ START_FAILED = "could not be started yet: "  # message prefix written by the sch
 
 
 def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
-    departments = Quota.objects.filter(counts_in([facts.pool]), department__isnull=False)
+    departments = Quota.objects.filter(applies_to_any([facts.pool]), department__isnull=False)
     if not departments.exists():
         yield Finding(
             Severity.WARNING,
@@ -70,7 +70,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
     yield Finding(
         Severity.NOTE,
         "pending workloads",
-        f"{format_count(counts.total, 'workload')} {_is(counts.total)} pending{shown}.",
+        f"{format_count(counts.total, 'workload')} {_is_or_are(counts.total)} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
         Fix.QUEUE,
     )
@@ -90,8 +90,8 @@ def _starting_clause(facts: PoolFacts) -> str:
     count = len(facts.in_states(*PENDING))
     if not count:
         return ""
-    return f"; {count} of them {_is(count)} starting"
+    return f"; {count} of them {_is_or_are(count)} starting"
 
 
-def _is(count: int) -> str:
+def _is_or_are(count: int) -> str:
     return "is" if count == 1 else "are"

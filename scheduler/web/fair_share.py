@@ -65,7 +65,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the hidden columns, each with the default value of all queues as text."""
+    """Return the columns to hide because all queues have the default value, with that value as text."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),

@@ -92,9 +92,9 @@ def test_partially_written_chunk_is_never_read_or_listed_and_is_deleted(tmp_path
     with pytest.raises(MissingChunk):
         store.read(name)
     assert len(list(store.keys(before=LATER))) == 1
-    store.delete_drafts(before=datetime.now(UTC) - timedelta(hours=1))
+    store.delete_partial_writes(before=datetime.now(UTC) - timedelta(hours=1))
     assert draft.exists(), "the write may still be in progress"
-    store.delete_drafts(before=LATER)
+    store.delete_partial_writes(before=LATER)
     assert not draft.exists()
 
 

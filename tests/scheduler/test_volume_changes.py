@@ -288,7 +288,7 @@ def test_project_that_may_no_longer_write_is_rejected(writer: Writer, changes: d
     writer.define(**changes)
     row = writer.collect()
     assert row.state == "failed"
-    assert row.message == "Pool local no longer has the volume results for project vision to write to."
+    assert row.message == "Pool local no longer allows project vision to write to the volume results."
     assert writer.objects() == {"results/old": b"old"}
 
 

@@ -31,14 +31,14 @@ from projects.api.quotas.schemas import (
     StoredQuotaResponse,
     serialize_quota,
 )
-from projects.known_names import unknown_department, unknown_place, unknown_project
+from projects.known_names import unknown_department, unknown_pool_or_group, unknown_project
 from projects.models import Department, Project, Quota
 from projects.models.tenants import (
     PoolOrGroup,
     Tenant,
     owner_columns,
     owner_kind,
-    place_columns,
+    pool_or_group_columns,
 )
 from projects.services import quotas
 
@@ -57,7 +57,7 @@ class Quotas(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
         check_names(
-            unknown_place(self.actor, query.pool),
+            unknown_pool_or_group(self.actor, query.pool),
             unknown_department(self.actor, query.department),
             unknown_project(self.actor, query.project),
         )
@@ -129,7 +129,7 @@ class QuotaDetail(ApiView):
 
     def _find_quota(self, owner: Tenant, pool: PoolOrGroup) -> Quota | None:
         rows = prefetch_queue_statuses(selectors.quotas(self.actor))
-        return rows.filter(**place_columns(pool), **owner_columns(owner)).first()
+        return rows.filter(**pool_or_group_columns(pool), **owner_columns(owner)).first()
 
 
 def _missing_quota_error(owner: Tenant, pool: PoolOrGroup) -> NotFound:

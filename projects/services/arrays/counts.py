@@ -38,7 +38,7 @@ class TaskCounts:
 
     @property
     def outcome(self) -> str:
-        """Outcome in words, such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
+        """Outcome as a sentence, such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
         parts = [f"{self.completed:,} of {self.total:,} tasks completed"]
         parts += [f"{self.failed:,} failed"] if self.failed else []
         verb = "was" if self.cancelled == 1 else "were"

@@ -25,7 +25,7 @@ class FailureGroup:
 
     @property
     def cause(self) -> str:
-        """Cause in words, such as "exit code 1", "SIGKILL" or "out of memory"."""
+        """Cause as text, such as "exit code 1", "SIGKILL" or "out of memory"."""
         if self.reason not in GENERAL_REASONS:
             return to_words(self.reason).lower()
         if self.exit_code is None:

@@ -106,7 +106,8 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
 
 
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
-    """Queue deliveries in the transaction that marks the workloads. Return the number of deliveries.
+    """Queue deliveries in the transaction that marks the workloads as unschedulable. Return the number of
+    deliveries.
 
     Each report is a workload with a message. Addresses subscribed to failures are also notified, because the
     workload will neither fail nor complete. If there is no address, the submitter is notified by email. An

@@ -64,7 +64,7 @@ def subscribe(
 
 
 def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
-    require_change(actor, subscription)
+    require_may_change(actor, subscription)
     with transaction.atomic():
         _audit_change(actor, "unsubscribe", subscription, None)
         subscription.delete()
@@ -75,7 +75,7 @@ def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Del
 
     Raises Conflict if the last test message is less than a minute old, to avoid flooding the address.
     """
-    require_change(actor, subscription)
+    require_may_change(actor, subscription)
     with transaction.atomic():
         Subscription.objects.select_for_update(no_key=True).get(pk=subscription.pk)
         recent = Delivery.objects.filter(
@@ -103,7 +103,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
     failed, and Forbidden if the subscriber can no longer see its project.
     """
-    require_change(actor, subscription)
+    require_may_change(actor, subscription)
     if subscription.user_id is not None and not _may_see_project(actor, delivery):
         raise Forbidden("This notification is about a project that you can no longer see.")
     with transaction.atomic():
@@ -122,7 +122,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     return delivery
 
 
-def require_change(actor: Actor, subscription: Subscription) -> None:
+def require_may_change(actor: Actor, subscription: Subscription) -> None:
     _require_permission(actor, subscription.user or subscription.project or subscription.department)
 
 

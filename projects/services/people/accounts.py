@@ -105,7 +105,7 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
 def _sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the values of each session of the user.
 
-    Sessions do not name their users in the database, so this reads all of them.
+    Sessions do not name their users in the database, so this function reads all sessions.
     """
     for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         values = row.get_decoded()

@@ -24,10 +24,10 @@ from projects.models.tenants import (
     Tenant,
     owner_columns,
     owner_kind,
-    place_columns,
+    pool_or_group_columns,
 )
 from projects.services.quotas.changes import WrittenQuota, record
-from projects.services.quotas.places import overlap, overlap_problem, places_overlap
+from projects.services.quotas.places import is_pool_of_group, overlap, overlap_problem
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_set_quota
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def place(self) -> dict[str, Any]:
-        return {**place_columns(self.pool), **owner_columns(self.owner)}
+        return {**pool_or_group_columns(self.pool), **owner_columns(self.owner)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
     for change in added:
         owner = change.owner
         others = [
-            other.pool for other in added if other.owner == owner and places_overlap(other.pool, change.pool)
+            other.pool
+            for other in added
+            if other.owner == owner and is_pool_of_group(other.pool, change.pool)
         ]
         mine = {place for removed_owner, place in removed if removed_owner == owner}
         if others:
@@ -143,7 +145,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
     """
     changes, versions = [], []
     for number, entry in enumerate(change.written):
-        owner, pool = _load_owner(entry), _load_place(entry)
+        owner, pool = _load_owner(entry), _load_pool_or_group(entry)
         if owner is None or pool is None:
             missing = entry["pool"] if pool is None else entry["name"]
             raise Conflict(f"Change {change.pk} cannot be reverted: {missing} has been deleted.")
@@ -207,7 +209,7 @@ def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | Non
 def stored_quotas(
     places: Sequence[tuple[Tenant, PoolOrGroup]], *, lock: bool = False
 ) -> dict[QuotaKey, Quota]:
-    """Return the stored quotas of these owners and places, optionally locked in a fixed order."""
+    """Return the stored quotas by key. With `lock`, lock their rows in a fixed order."""
     requested = {quota_key(owner, place) for owner, place in places}
     departments, projects, pools, groups = ({key[part] for key in requested} - {None} for part in range(4))
     candidates = Quota.objects.filter(Q(pool__in=pools) | Q(group__in=groups)).filter(
@@ -292,7 +294,7 @@ def _last_change(item: DraftedChange) -> dict[str, Any]:
     }
 
 
-def _load_place(entry: Mapping[str, Any]) -> PoolOrGroup | None:
+def _load_pool_or_group(entry: Mapping[str, Any]) -> PoolOrGroup | None:
     if entry["pool_id"] is None:
         return QuotaGroup.objects.filter(pk=entry["group_id"]).first()
     return NodePool.objects.filter(pk=entry["pool_id"]).first()

@@ -10,7 +10,7 @@ from projects.models import Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns
 
 
-def find_place(name: str) -> PoolOrGroup | None:
+def find_pool_or_group(name: str) -> PoolOrGroup | None:
     """Return the pool or the quota group with this name, which is unique among both."""
     return NodePool.objects.filter(name=name).first() or QuotaGroup.objects.filter(name=name).first()
 
@@ -34,8 +34,8 @@ def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[Poo
     )
 
 
-def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
-    """Return whether one place is a pool of the other place. Two pools or two groups never overlap."""
+def is_pool_of_group(one: PoolOrGroup, other: PoolOrGroup) -> bool:
+    """Return whether one argument is a quota group and the other is one of its pools."""
     pool, group = (one, other) if isinstance(one, NodePool) else (other, one)
     if not isinstance(pool, NodePool) or not isinstance(group, QuotaGroup):
         return False
@@ -43,7 +43,7 @@ def places_overlap(one: PoolOrGroup, other: PoolOrGroup) -> bool:
 
 
 def overlapping_quotas(place: PoolOrGroup) -> QuerySet[Quota]:
-    """Return the stored quotas of other places that apply to any of this place's pools."""
+    """Return the quotas of the group's pools or, for a pool, the quotas of its group."""
     rows = Quota.objects.select_related("pool", "group", "department", "project").order_by("pk")
     if isinstance(place, QuotaGroup):
         return rows.filter(pool__quota_group=place)

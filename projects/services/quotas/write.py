@@ -11,7 +11,7 @@ from pools.place_lock import lock_places
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Quota
-from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, place_columns
+from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.services.quotas.changes import WrittenQuota, record
 from projects.services.quotas.places import overlap_problem
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
@@ -34,7 +34,7 @@ def set_quota(
     """
     require_set_quota(actor, owner)
     columns = parse_columns(values)
-    place = {**place_columns(pool), **owner_columns(owner)}
+    place = {**pool_or_group_columns(pool), **owner_columns(owner)}
     with checked_references(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
         lock_places()
         quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()

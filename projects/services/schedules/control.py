@@ -49,7 +49,7 @@ def set_schedule(
         if stored is None and Schedule.objects.filter(project=project).count() >= MAX_PER_PROJECT:
             raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
         if stored is not None:
-            require_change(actor, stored)
+            require_may_change(actor, stored)
         before = schedule_values(stored) if stored else None
         schedule = stored or Schedule(project=project, name=name, version=0)
         schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
@@ -138,7 +138,7 @@ def may_change(actor: Actor, schedule: Schedule) -> bool:
     return may_change_row(actor, schedule.project, schedule.owner_id)
 
 
-def require_change(actor: Actor, schedule: Schedule) -> None:
+def require_may_change(actor: Actor, schedule: Schedule) -> None:
     require(actor, Action.VIEW, schedule.project)
     if not may_change(actor, schedule):
         raise Forbidden("Only the owner of this schedule and admins of its project may change it.")
@@ -155,7 +155,7 @@ def _lock(actor: Actor, schedule: Schedule) -> Schedule:
     locked = rows.filter(pk=schedule.pk).first()
     if locked is None:
         raise NotFound("This schedule has been deleted.")
-    require_change(actor, locked)
+    require_may_change(actor, locked)
     return locked
 
 

@@ -96,7 +96,7 @@ def submit_with_warnings(
     live workload already has the name.
     """
     spec = parse_workload(document)
-    is_alone = not connection.in_atomic_block and is_one_statement(spec)
+    is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
     with _detect_deleted_project() if is_alone else join_transaction():
         view = SubmissionView(actor, locks=not is_alone)
         draft = prepare(view, document, spec, project=project, now=now)
@@ -107,7 +107,7 @@ def submit_with_warnings(
     return submission
 
 
-def is_one_statement(spec: WorkloadSpec) -> bool:
+def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
     """Return whether one statement stores everything that the document describes.
 
     Such a statement is a transaction of its own, which saves two round trips. It also checks that the project

@@ -187,7 +187,7 @@ class SubmissionView:
         return self._code[key]
 
     def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
-        """Return the fetch of this code. Documents of a request with the same section share the fetch."""
+        """Return the fetch of this code. Documents with the same `code.git` section share one fetch."""
         key = (project.pk, spec.model_dump_json())
         if key not in self._code_fetches:
             user_id = None if self.actor.user is None else self.actor.user.pk

@@ -40,7 +40,7 @@ def pools_with_volumes(
         if mount.read_only is False and readable:
             message = f"is not allowed: the volume is read-only in pool {readable[0]}"
             raise Invalid([Problem(f"volumes[{number}].read_only", message, "False", "true")])
-    if absent := list(_absent_problems(spec, [view.pools[pool] for pool in capable], usable)):
+    if absent := list(_missing_volume_problems(spec, [view.pools[pool] for pool in capable], usable)):
         raise Invalid(absent)
     return capable
 
@@ -67,7 +67,7 @@ def _capable_pools(
     return capable
 
 
-def _absent_problems(
+def _missing_volume_problems(
     spec: WorkloadSpec, pools: Sequence[NodePool], usable: Mapping[str, Mapping[str, Volume]]
 ) -> Iterator[Problem]:
     """Yield a problem for each volume that no existing or new node of any pool has."""

@@ -1,4 +1,4 @@
-"""Fold rows of array tasks that have the same state and reason."""
+"""Collapse rows of array tasks that have the same state and reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class FoldedTasks:
 
 
 def fold_tasks(tasks: Sequence[Workload], *, fold: bool, only_held: bool) -> None:
-    """Mark the folded tasks, and add a line about them to the preceding row.
+    """Mark the tasks to collapse, and add a summary of these tasks to the preceding row.
 
-    Tasks with parameters are not equal, so `only_held` folds only those that wait for earlier tasks.
+    With `only_held`, as for tasks with parameters, only tasks that wait for earlier tasks are collapsed.
     """
     for task in tasks:
         cast("Any", task).is_folded, cast("Any", task).folded_tasks = False, None

@@ -286,7 +286,7 @@ def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: P
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending.
 
-    Failed tasks are part of the ended ones.
+    Failed tasks also count as ended.
     """
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [

@@ -30,7 +30,7 @@ class ArrayProgress:
 
     @property
     def state(self) -> str:
-        """State in lists: the outcome of an ended array, and otherwise what its tasks do."""
+        """State shown in lists: the outcome of an ended array, else a state that summarizes its tasks."""
         if self.outcome != ArrayState.ACTIVE:
             return self.outcome
         if self.is_unschedulable:

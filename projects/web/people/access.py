@@ -34,8 +34,8 @@ from projects.web.people.rows import (
     COLUMNS,
     ROLE_FILTERS,
     PersonRow,
-    limit_to_first_rows,
     list_people,
+    offer_deactivation_once,
 )
 
 PLATFORM = "platform"
@@ -87,7 +87,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "people": people,
         "members": [
             (row, row.membership is not None and _may_revoke(request, row))
-            for row in limit_to_first_rows(people.rows)
+            for row in offer_deactivation_once(people.rows)
         ],
         "role": role,
         "role_filters": ROLE_FILTERS if administers else ROLE_FILTERS[: len(Role)],

@@ -91,7 +91,7 @@ def list_people(actor: Actor) -> list[PersonRow]:
     return rows
 
 
-def limit_to_first_rows(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
+def offer_deactivation_once(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
     """Yield the rows of a page. Only the first row of each user still offers to deactivate the user."""
     users_before: set[int] = set()
     for row in rows:

@@ -8,10 +8,10 @@ from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from projects.models import Audit, Quota
-from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, place_columns
+from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.selectors import find_owner
 from projects.services.quotas import remove_quota, require_set_quota, set_quota
-from projects.services.quotas.places import find_place
+from projects.services.quotas.places import find_pool_or_group
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values, list_differences, merge_stored
 
 
@@ -109,12 +109,12 @@ def _show_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: Quo
 
 
 def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:
-    return Quota.objects.filter(**place_columns(pool), **owner_columns(owner)).first()
+    return Quota.objects.filter(**pool_or_group_columns(pool), **owner_columns(owner)).first()
 
 
 def get_pool_or_group_or_404(name: str) -> PoolOrGroup:
     """Return the pool or quota group with this name."""
-    place = find_place(name)
+    place = find_pool_or_group(name)
     if place is None:
         raise Http404
     return place

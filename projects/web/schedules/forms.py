@@ -123,7 +123,9 @@ class ScheduleForm(Form):
     )
     time_zone = forms.CharField(label="Time zone", max_length=64, widget=forms.Select)
     overlap = forms.ChoiceField(
-        label="Overlap", choices=OVERLAPS, help_text="If the previous run has not ended."
+        label="Overlap",
+        choices=OVERLAPS,
+        help_text="Treatment of a run that is due before the previous run has ended.",
     )
     source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
     template = forms.ChoiceField(
@@ -143,7 +145,7 @@ class ScheduleForm(Form):
         for source in MISSING:
             self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
 
-    def offer(self, choices: Sequence[tuple[str, str]]) -> None:
+    def set_template_choices(self, choices: Sequence[tuple[str, str]]) -> None:
         """Set the templates to choose from."""
         cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
@@ -221,7 +223,7 @@ def add(request: Request) -> HttpResponse:
     initial["source"] = TEMPLATE if len(choices) > 1 else DOCUMENT
     form = NewScheduleForm(request.POST or None, auto_id="schedule_%s", initial=initial)
     cast("forms.ChoiceField", form.fields["project"]).choices = [(name, name) for name in offered]
-    form.offer(choices)
+    form.set_template_choices(choices)
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             values = form.cleaned_data
@@ -246,9 +248,9 @@ def add(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, project: str, name: str) -> HttpResponse:
     schedule = find_schedule(request, project, name)
-    schedules.require_change(request.actor, schedule)
+    schedules.require_may_change(request.actor, schedule)
     form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial_values(schedule))
-    form.offer(_template_choices(request.actor, project, schedule.template))
+    form.set_template_choices(_template_choices(request.actor, project, schedule.template))
     back = reverse("schedule", args=[project, name])
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
@@ -276,7 +278,7 @@ def template_options(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def preview_times(request: Request) -> HttpResponse:
-    """Return the times of a cron expression in words, with the next runs, or its first error."""
+    """Show when a cron expression fires and its next runs, or its first error."""
     cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
     values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
     context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}

@@ -39,7 +39,7 @@ class Row:
         return self.runs[0] if self.runs else None
 
     @property
-    def dots(self) -> list[tuple[str, str]]:
+    def run_states(self) -> list[tuple[str, str]]:
         """Return the state and the time of each run, oldest first."""
         return [(run_state(run), self._in_zone(run.due_at)) for run in reversed(self.runs)]
 
@@ -185,7 +185,7 @@ def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
     if step == "run":
         request.require("submit", schedule.project)
     else:
-        schedules.require_change(request.actor, schedule)
+        schedules.require_may_change(request.actor, schedule)
     chosen = STEPS[step]
     back = reverse("schedule", args=[project, name])
     if request.method == "POST":

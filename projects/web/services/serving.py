@@ -1,4 +1,4 @@
-"""Describe the states of services: how many inference engines are serving, and why others are not."""
+"""Describe the states of services: how many inference engines are serving, and why the rest are not."""
 
 from collections import Counter
 from collections.abc import Sequence

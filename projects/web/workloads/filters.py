@@ -141,9 +141,8 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
-    Each workload or array has one state: pending, running and suspended ones add up to the live ones, and
-    live and ended ones to all. Unschedulable ones are part of the pending ones, and left out if there are
-    none.
+    Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
+    live. Unschedulable rows also count as pending. That state is left out if it has no rows.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():
@@ -162,7 +161,7 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 def state_condition(state: str) -> Q:
     """Return a condition for workloads in a state, and for all tasks of arrays in this state.
 
-    An active array is running if any of its tasks is, otherwise pending if any of its tasks is. Of a pending
+    An active array is running if any task is running, otherwise pending if any task is pending. In a pending
     array, only tasks that can never start are unschedulable.
     """
     if state == "all":

@@ -28,12 +28,12 @@ class KeptFiles:
     def list(self, path: str = "") -> PodFiles:
         """Return the files at and below a path such as `pod/results`, or all files."""
         with _converted_errors():
-            return self.runtime.list_kept_files(*self._place, path)
+            return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
 
     def read_start(self, file: PodFile, size: int) -> bytes:
         """Return the first bytes of a file."""
         with _converted_errors():
-            return self.runtime.read_kept_file(*self._place, file.path, 0, size)
+            return self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, 0, size)
 
     def read(self, file: PodFile) -> Iterator[bytes]:
         """Yield the content of a file, up to its listed size. Raises NotFound if the file was truncated."""
@@ -41,7 +41,7 @@ class KeptFiles:
         while offset < file.size:
             with _converted_errors():
                 size = min(PART_BYTES, file.size - offset)
-                part = self.runtime.read_kept_file(*self._place, file.path, offset, size)
+                part = self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, offset, size)
             if not part:
                 raise NotFound(f"{file.path} was truncated while it was being read.")
             offset += len(part)
@@ -55,14 +55,14 @@ class KeptFiles:
         return archive_size(entries, mtime), archive_parts(entries, mtime, contents)
 
     @property
-    def _place(self) -> tuple[str, str]:
+    def _pod_and_workload_ids(self) -> tuple[str, str]:
         return str(self.pod.pk), str(self.pod.workload_id)
 
 
 def find_kept_files(
     actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime
 ) -> KeptFiles:
-    """Return the files of a failed pod, by default the pod of the latest run with the lowest rank.
+    """Return the files of a failed pod, by default the lowest-ranked failed pod of the latest run.
 
     Raises NotFound, Forbidden or Unavailable.
     """

@@ -84,7 +84,7 @@ class NewRows:
             self.add_move(Move(workload, [Phase.RESERVED], Phase.PENDING, reason, message, data))
 
     def insert(self) -> None:
-        """Write and clear the changes.
+        """Write the collected changes, then clear them.
 
         Moves come before new reservations, because a move may delete reservations.
         """

@@ -21,7 +21,7 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and pods that are live or have just failed.
+    """A workload's pods that the cluster has evicted, and its pods that are live or have just failed.
 
     `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
     true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
@@ -105,7 +105,9 @@ def _find_evictions(
 def _cluster_eviction(
     pods: Sequence[Pod], evicted_ids: Collection[uuid.UUID], *, is_on_record: bool
 ) -> ClusterEviction:
-    """Sort the pods of a workload. Replacements of evicted pods do not count as other pods."""
+    """Divide a workload's pods into evicted and other pods. Replacements of evicted pods are in neither
+    group.
+    """
     evicted = [pod for pod in pods if pod.pk in evicted_ids]
     replicas = {(pod.role, pod.index) for pod in evicted}
     others = [pod for pod in pods if (pod.role, pod.index) not in replicas]
@@ -116,7 +118,7 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     """Write an audit record for each workload, after it was evaluated.
 
     If the evictions have ended the workload's run, the record counts all of its pods. Records are immutable:
-    if the evicted pods are already on record, a second record counts the others.
+    if the evicted pods are already on record, a second record counts the workload's other pods.
     """
     if not evictions:
         return

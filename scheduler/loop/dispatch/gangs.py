@@ -114,7 +114,7 @@ def recount_gpus(workloads: Iterable[Workload], specs: SpecCache) -> None:
 class Gang:
     """A workload with the pods of its current run.
 
-    `evictions` says as a clause why the cluster is stopping pods that are still live.
+    `evictions` contains clauses that explain why the cluster is stopping live pods.
     """
 
     workload: Workload

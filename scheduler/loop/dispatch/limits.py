@@ -107,7 +107,7 @@ class IdleTracker:
 
 
 class DueLimits(NamedTuple):
-    """For each limit, whether any workload exceeds it. For idle timeouts, whether any workload has one."""
+    """Whether any workload exceeds each kind of limit. `idle` is True if any workload has an idle timeout."""
 
     start: bool
     runtime: bool

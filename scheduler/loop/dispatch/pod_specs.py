@@ -181,14 +181,14 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
     These secrets are derived and never stored.
     """
     values = port_secret_env(pod)
-    if not _is_always_alone(spec):
+    if not _has_single_pod(spec):
         values["BERTH_GANG_SECRET"] = secrets.for_gang(str(pod.workload_id), pod.run)
     if getattr(pod.workload, "session", None) is not None:
         values["BERTH_SESSION_SECRET"] = secrets.for_pod(str(pod.pk))
     return values
 
 
-def _is_always_alone(spec: WorkloadSpec) -> bool:
+def _has_single_pod(spec: WorkloadSpec) -> bool:
     """Return whether the workload always has a single pod, which needs no gang secret.
 
     On Kubernetes, a pod without secrets starts with one call instead of two.

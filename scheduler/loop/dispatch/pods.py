@@ -75,8 +75,8 @@ NODES = compiled_once(lambda keys: Node.objects.filter(pk__any=keys).select_rela
 def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows = PROJECTS) -> list[str]:
     """Start the pods in state `starting`. `projects` returns project rows by ID.
 
-    Some may be left for the next tick. A starting workload that lacks a secret fails. Return a note for each
-    failure.
+    Some pods may be left for the next tick. A starting workload that lacks a secret fails. Return a note for
+    each failure.
     """
     assert_no_transaction()
     starting_pods = _starting_pods(projects)
@@ -130,7 +130,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
 
 
 @dataclass(slots=True)
-class _Attempts:
+class _StartResults:
     """Results of starting pods.
 
     `failures` contains the failure of each pod, or an empty string. `missing_secrets` is keyed by workload,
@@ -144,9 +144,9 @@ class _Attempts:
     rejected: dict[uuid.UUID, str] = field(default_factory=dict)
 
 
-def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _Attempts:
+def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _StartResults:
     """Start the pods until this process no longer leads. Log one warning for all pods with the same error."""
-    attempts = _Attempts()
+    attempts = _StartResults()
     _try_each(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
         first, count = failed[0], len(failed) - 1
@@ -157,7 +157,7 @@ def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _
     return attempts
 
 
-def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attempts: _Attempts) -> None:
+def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attempts: _StartResults) -> None:
     for pod, pod_spec in starts:
         if not context.leads():
             attempts.notes.append("This scheduler lost leadership while starting pods.")
@@ -270,10 +270,10 @@ Starts = Iterator[tuple[Pod, PodSpec | Exception]]
 def _begin_starts(
     pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodSpec], context: SchedulerContext
 ) -> Starts:
-    """Yield each pod with its spec, or with the error that prevents one.
+    """Start pods in the background. Yield each pod with its spec, or with the error that prevents one.
 
-    While the caller handles one pod, the runtimes start the following pods. They start the pods of the next
-    tick while this tick does its other work. The next tick reads their results.
+    Up to STARTS_AHEAD pods start while the caller handles an earlier pod. The pods in `next_pods` also begin
+    to start, but are not yielded, because the next tick reads their results.
     """
     ahead: deque[tuple[Pod, PodSpec | Exception]] = deque()
     for pod in pods:

@@ -19,7 +19,7 @@ from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
 from scheduler.loop.dispatch.gangs import ACTOR, START_REJECTED, Gang, gang_facts, load_gangs, move_and_stop
-from scheduler.loop.dispatch.verdict import is_whole
+from scheduler.loop.dispatch.verdict import meets_all_minimums
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _scale_down(
     for gang in gangs:
         workload, rejected = gang.workload, [pod for pod in gang.pods if _is_rejected(pod, sent)]
         others = Gang(workload, [pod for pod in gang.pods if not _is_rejected(pod, sent)], gang.spec)
-        if not rejected or not is_whole(gang.spec.tree, gang_facts(others).pods):
+        if not rejected or not meets_all_minimums(gang.spec.tree, gang_facts(others).pods):
             continue
         until = _backoff_end(workload, now, sent)
         Workload.objects.filter(pk=workload.pk).update(backoff_until=until)

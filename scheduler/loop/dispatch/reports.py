@@ -89,7 +89,7 @@ def record_reports(
 ) -> ReportSummary:
     """Query the runtimes about all live pods and update rows.
 
-    Some updates may be left for the next tick. Idempotent. The pools are read only if one is missing from
+    Some updates may be left for the next tick. Idempotent. Pools are queried only if one is missing from
     `known_pools`.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]

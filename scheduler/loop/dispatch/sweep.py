@@ -55,7 +55,7 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _EndedPod:
     """Pod that should have ended but that its runtime still lists. `pool` is None if the pod has no row."""
 
     pod_id: str
@@ -89,7 +89,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
             yield note
 
 
-def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_Ended | None]:
+def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
     """Yield the runtime's pods that should have ended, and None after each query."""
     pod_ids = [pod_id for pod_id in runtime.list_pods() if _is_pod_id(pod_id)]
     for first in range(0, len(pod_ids), BATCH_SIZE):
@@ -100,17 +100,20 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_Ended | None]:
         for pod_id in batch:
             row = rows.get(pod_id)
             if row is None:
-                yield _Ended(pod_id, None, pod_id in with_outputs)
+                yield _EndedPod(pod_id, None, pod_id in with_outputs)
             elif _ended_long_ago(row[1], row[2], now):
                 keeps_files = row[3] is not None and row[3] > now
-                yield _Ended(pod_id, row[0], pod_id in with_outputs or keeps_files)
+                yield _EndedPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
 
 
 def _begin_forgets(
-    pods: Iterable[_Ended | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
-) -> Iterator[_Ended | None]:
-    """Yield the pods. While the caller handles one pod, the runtime forgets the next pods."""
-    ahead: deque[_Ended] = deque()
+    pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
+) -> Iterator[_EndedPod | None]:
+    """Begin to delete the runtime's records of pods. Yield each pod.
+
+    Up to FORGETS_AHEAD deletions are in progress while the caller handles an earlier pod.
+    """
+    ahead: deque[_EndedPod] = deque()
     for pod in pods:
         if pod is None:
             yield None
@@ -134,7 +137,7 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
     return {str(pk) for pk in rows.exclude(pod__state__in=LIVE_POD_STATES).values_list("pod_id", flat=True)}
 
 
-def _sweep_pod(runtime: Runtime, pod: _Ended) -> str:
+def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
     """Stop the pod if it is still running. Otherwise forget the pod, unless its files are still needed."""
     state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
     if pod.pool is None and state is not Reported.EXITED:

@@ -58,9 +58,9 @@ class PodFact:
 class GangFacts:
     """State of a gang.
 
-    `replaced` are lost and evicted pods of the current run whose replicas have newer pods. `peer_failures` is
-    the number of runs since the last one with progress that ended because a pod failed after the loss of a
-    peer.
+    `replaced` are lost and evicted pods of the current run whose replicas have newer pods. `peer_failures`
+    counts the runs that ended because a pod failed after the loss of a peer, since the last run with
+    progress.
     """
 
     phase: str
@@ -83,8 +83,8 @@ class Verdict:
     """Next transition of a gang.
 
     If `to` is empty, only `stale` changes. `next_phase` comes after `stopping`. `failure` is the reason why
-    the run ended, and `start_failure` says as a clause why the next run is delayed. `retry` is the restart
-    that a retry rule requires. `peer_failures` is the new number of such runs.
+    the run ended, and `start_failure` is a clause that explains why the next run is delayed. `retry` is the
+    restart that a retry rule requires. `peer_failures` is the new value of the same field of the gang.
     """
 
     to: str
@@ -142,8 +142,10 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 
 def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
-    """Return the pod whose loss or eviction may have caused this pod's failure: one that is being evicted, or
-    else the latest that ran with this pod.
+    """Return the lost or evicted pod that may have caused this pod's failure, or None.
+
+    This is a pod that is being evicted or, if there is none, the latest lost or evicted pod that ran at the
+    same time.
 
     A pod that exceeded a limit or could not be started did not fail because of a peer.
     """
@@ -280,11 +282,11 @@ def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
 
 
 def _staleness_verdict(gang: GangFacts) -> Verdict | None:
-    stale = not is_whole(gang.tree, gang.pods)
+    stale = not meets_all_minimums(gang.tree, gang.pods)
     return Verdict("", stale=stale) if stale != gang.is_stale else None
 
 
-def is_whole(tree: Group | Role, pods: Collection[PodFact]) -> bool:
+def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
     """Return whether the pods meet the minimum of the gang and of each of its groups with live pods."""
     return has_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 

@@ -48,7 +48,7 @@ class Dependencies:
 NO_DEPENDENCIES = Dependencies({}, ())
 
 
-def waits_for_others(row: WorkloadRow, spec: WorkloadSpec) -> bool:
+def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
     """Return whether the workload has dependencies that still apply.
 
     Dependencies no longer apply once the workload has started.

@@ -19,7 +19,7 @@ from scheduler.loop.observe.dependencies import (
     NO_DEPENDENCIES,
     Dependencies,
     find_dependencies,
-    waits_for_others,
+    has_applicable_dependencies,
 )
 from scheduler.loop.observe.image_policies import NONE, ImagePolicies, Rejections
 from scheduler.loop.observe.live_rows import PHASES_WITH_PODS, PODS, WORKLOADS, PodRow, WorkloadRow
@@ -41,7 +41,7 @@ WAITING_PHASES = (Phase.PENDING, Phase.RESERVED)
 
 @dataclass(frozen=True, slots=True)
 class ObservationValues:
-    """Values of this observation that workloads refer to."""
+    """Values that are read once per observation and used to convert workloads."""
 
     now: datetime
     queues: Queues
@@ -117,7 +117,7 @@ class LiveWorkloads:
             )
             own_pods = self._pods.get(row.pk, ())
             self._convert(row, own_pods, workload_names, around)
-            if not _is_plain(row, spec) or can_change_with_time(row, own_pods):
+            if not _is_unrestricted(row, spec) or can_change_with_time(row, own_pods):
                 self._unsettled.add(row.pk)
         self._shared = shared
 
@@ -202,7 +202,7 @@ class LiveWorkloads:
         dependents = [
             (row, spec.after)
             for row in rows
-            if (spec := parsed[row.pk].spec) is not None and waits_for_others(row, spec)
+            if (spec := parsed[row.pk].spec) is not None and has_applicable_dependencies(row, spec)
         ]
         if not dependents:
             return NO_DEPENDENCIES
@@ -254,6 +254,6 @@ def _rejections(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues)
     return {**around.volumes.rejections(project, [mount.name for mount in spec.volumes]), **of_image}
 
 
-def _is_plain(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
+def _is_unrestricted(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:
     """Return whether a workload has no dependencies and may use all of its pools now."""
-    return spec is None or (not waits_for_others(row, spec) and spec.burst_after is None)
+    return spec is None or (not has_applicable_dependencies(row, spec) and spec.burst_after is None)

@@ -14,7 +14,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.idle_rules import idle_status
 from projects.models import Phase, Quota, Workload
-from projects.models.tenants import counts_in
+from projects.models.tenants import applies_to_any
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
 from projects.services.workloads.bursting import burst_sentence
@@ -135,7 +135,7 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
     outside = allocated_outside([pool] if pool else [])
     shown: dict[str, Any] = {}
     for kind, owner in owners.items():
-        quota = Quota.objects.filter(owner, counts_in([pool] if pool else [])).first()
+        quota = Quota.objects.filter(owner, applies_to_any([pool] if pool else [])).first()
         status = QueueStatus.objects.filter(owner, pool__name=pool_name).first()
         shown[kind] = {
             "name": names[kind],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
-from projects.models.tenants import Tenant, counts_in, owner_kind
+from projects.models.tenants import Tenant, applies_to_any, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
 from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
@@ -55,7 +55,10 @@ class QueueShare:
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments sorted by rank and name, each with its projects."""
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
-    rows, outside = quotas(actor).filter(counts_in([pool])).select_related(None), allocated_outside([pool])
+    rows, outside = (
+        quotas(actor).filter(applies_to_any([pool])).select_related(None),
+        allocated_outside([pool]),
+    )
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
     pending = pending_by_project([pool])

@@ -105,7 +105,7 @@ def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]
 
 
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
-    """Return the queues with group quotas reduced by allocations in other pools."""
+    """Return copies of the queues. Each group quota is reduced by the queue's allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
     for (_, (department, project)), allocated in allocated_outside([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)

@@ -43,7 +43,7 @@ class LoggedPod(NamedTuple):
 
 
 @dataclass(slots=True)
-class Turn:
+class ReadSchedule:
     """Schedule for reading one log. The pause doubles while the log contains no report or cannot be read."""
 
     due_at: datetime
@@ -62,7 +62,7 @@ class MetricsCollector(LeasedThread):
         leads: Callable[[], bool] = always_leads,
     ) -> None:  # fmt: skip
         super().__init__(clock, runtime_for, seconds, leads)
-        self._turns: dict[uuid.UUID, Turn] = {}
+        self._schedules: dict[uuid.UUID, ReadSchedule] = {}
         self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
         self._ended_since: datetime | None = None
         self._reported: set[uuid.UUID] | None = None  # tasks with new reports; None for all
@@ -75,11 +75,15 @@ class MetricsCollector(LeasedThread):
         now = self._clock.now()
         self._reapply_after_other_leader(held)
         running = {pod.pk: pod for pod in _running_pods()}
-        self._find_ended(now)
+        self._find_unread_ended_pods(now)
         logged = running | self._unread
-        self._turns = {pk: turn for pk, turn in self._turns.items() if pk in logged}
-        pods = [pod for pk, pod in logged.items() if pk not in self._turns or self._turns[pk].due_at <= now]
-        pods.sort(key=lambda pod: self._turns[pod.pk].due_at if pod.pk in self._turns else now)
+        self._schedules = {pk: schedule for pk, schedule in self._schedules.items() if pk in logged}
+        pods = [
+            pod
+            for pk, pod in logged.items()
+            if pk not in self._schedules or self._schedules[pk].due_at <= now
+        ]
+        pods.sort(key=lambda pod: self._schedules[pod.pk].due_at if pod.pk in self._schedules else now)
         stored = MetricsReader.objects.in_bulk([pod.pk for pod in pods])
         pools = NodePool.objects.in_bulk({pod.pool_id for pod in pods})
         assert_no_transaction()
@@ -129,14 +133,14 @@ class MetricsCollector(LeasedThread):
             self._reported = None
         self._epoch = held.epoch
 
-    def _find_ended(self, now: datetime) -> None:
+    def _find_unread_ended_pods(self, now: datetime) -> None:
         since = now - LOOK_BACK if self._ended_since is None else self._ended_since - OVERLAP
         ended = {pod.pk: pod for pod in _ended_pods(since)}
         complete = MetricsReader.objects.filter(pod__in=list(ended), is_complete=True)
         for pk in complete.values_list("pod_id", flat=True):
             del ended[pk]
-        for pk in ended.keys() - self._unread.keys() & self._turns.keys():
-            self._turns[pk].due_at = now
+        for pk in ended.keys() - self._unread.keys() & self._schedules.keys():
+            self._schedules[pk].due_at = now
         self._unread |= ended
         self._ended_since = now
 
@@ -151,8 +155,8 @@ class MetricsCollector(LeasedThread):
                 return
             has_ended = pod.pk in self._unread
             offset = stored[pod.pk].offset if pod.pk in stored else 0
-            if pod.pk in self._turns:
-                offset = max(offset, self._turns[pod.pk].offset)
+            if pod.pk in self._schedules:
+                offset = max(offset, self._schedules[pod.pk].offset)
             try:
                 chunk = _read_new(self._runtime_of(pools[pod.pool_id]), str(pod.pk), offset)
             except (RuntimeFailure, LookupError, ValueError, OSError) as error:
@@ -173,9 +177,9 @@ class MetricsCollector(LeasedThread):
 
     def _postpone(self, pk: uuid.UUID, offset: int, now: datetime, *, has_reports: bool) -> None:
         interval = timedelta(seconds=self._seconds)
-        turn = self._turns.get(pk)
-        pause = interval if has_reports or turn is None else min(turn.pause * 2, PAUSE_MAX)
-        self._turns[pk] = Turn(now + pause, pause, offset)
+        schedule = self._schedules.get(pk)
+        pause = interval if has_reports or schedule is None else min(schedule.pause * 2, PAUSE_MAX)
+        self._schedules[pk] = ReadSchedule(now + pause, pause, offset)
 
     def _write(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
         write_metrics(without_secrets(readings), now, held)

@@ -52,7 +52,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
 
 
 def without_secrets(readings: Sequence[LogReading]) -> list[LogReading]:
-    """Return the readings without metrics whose names contain a secret of the workload."""
+    """Return the readings, leaving out metrics whose names contain a secret of the workload."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
         replace(reading, samples=_without_secrets(reading.samples, maskers.get(reading.workload_id)))

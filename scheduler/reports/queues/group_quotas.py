@@ -78,7 +78,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return the resources of each queue in the other pools of these pools' quota groups, by group and owner.
+    """Return each queue's resources in pools that share a quota group with these pools, by group and owner.
 
     The amounts include reservations and are from the last cycle. If no pool is in a group, no query is made.
     """

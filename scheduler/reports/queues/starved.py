@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
-from projects.models.tenants import counts_in
+from projects.models.tenants import applies_to_any
 from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
@@ -83,7 +83,7 @@ class _ProjectStatus:
 
 def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> tuple[Borrower, ...]:
     rows = Quota.objects.filter(
-        counts_in([pool]), project__in=[status.project_id for status in project_statuses]
+        applies_to_any([pool]), project__in=[status.project_id for status in project_statuses]
     )
     outside = allocated_outside([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}

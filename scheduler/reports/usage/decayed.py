@@ -25,7 +25,9 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A queue's rates per second: its allocation, the charged part of it, and its parent's share."""
+    """Amounts charged per second: a queue's allocation, the charged part of the allocation, and its parent's
+    share.
+    """
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)

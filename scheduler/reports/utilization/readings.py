@@ -37,7 +37,7 @@ class RunningPod(NamedTuple):
     pool_rule: dict[str, Any]
 
     @property
-    def busy_from(self) -> int:
+    def busy_threshold(self) -> int:
         """Minimum utilization of busy GPUs in thousandths, from the idle rule or the default setting."""
         rule = governing_rule(self.project_rule, self.pool_rule)
         return 10 * (settings.BERTH_IDLE_GPU_PERCENT if rule is None else rule.below)
@@ -116,7 +116,7 @@ def build_reading(
         devices=devices,
         gpu_milli=pod.gpu_milli * sum(busy_milli is not None for busy_milli, _ in devices),
         busy_milli=busy,
-        busy_at=_busy_at(devices, pod.busy_from, before, at),
+        busy_at=_last_busy_at(devices, pod.busy_threshold, before, at),
     )
 
 
@@ -169,14 +169,17 @@ def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
     return round(sum(measured) / len(measured)) if measured else None
 
 
-def _busy_at(
-    devices: Iterable[DeviceMeasurement], busy_from: int, before: models.PodUtilization | None, at: datetime
+def _last_busy_at(
+    devices: Iterable[DeviceMeasurement],
+    busy_threshold: int,
+    before: models.PodUtilization | None,
+    at: datetime,
 ) -> datetime | None:
     """Return when any of the pod's GPUs was last busy, or None if none of them is measured."""
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:
         return None
-    if max(measured) >= busy_from:
+    if max(measured) >= busy_threshold:
         return at
     if before is None or before.busy_at is None or at - before.at > MAX_GAP:
         return at

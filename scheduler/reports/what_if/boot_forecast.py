@@ -86,7 +86,7 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return at least `count` nodes, and as many as the pool needs before it accepts workloads."""
+    """Return how many nodes must boot: `count`, or more if the pool needs more to accept workloads."""
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))

@@ -79,10 +79,11 @@ def _replace_stored(
     *,
     requeued: bool,
 ) -> tuple[model.Workload, tuple[model.Workload, ...]]:
-    """Return the unsaved workload for the engine, and all other workloads, without the one that is `edited`.
+    """Convert the unsaved workload. Return it with all other workloads, except the stored version of
+    `edited`.
 
     An edited workload keeps its earlier runs and, unless it is `requeued`, its submission time. A suspended
-    one becomes pending now. Dependencies no longer apply once a workload has started.
+    workload becomes pending now. Dependencies no longer apply once a workload has started.
     """
     is_pending = edited is not None and edited.phase == Phase.PENDING
     deferred = deferred_pool(workload.pending_since if is_pending else now, spec, now)

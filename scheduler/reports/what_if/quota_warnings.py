@@ -28,7 +28,7 @@ class QuotaWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PoolOrGroup:
     """A pool, or the pools of a quota group."""
 
     name: str
@@ -55,7 +55,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     result: list[QuotaWarning] = []
     checked: set[tuple[str, str, str]] = set()
 
-    def is_first(what: str, name: str, place: _Place) -> bool:
+    def is_first(what: str, name: str, place: _PoolOrGroup) -> bool:
         is_new = (what, name, place.name) not in checked
         checked.add((what, name, place.name))
         return is_new
@@ -77,20 +77,20 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     return result
 
 
-def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _Place:
+def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _PoolOrGroup:
     """Return the pool, or all pools of its group if one of the queues has a group quota."""
     entitlements = [queue.entitlements for queue in queues]
     names = (entry[pool].group for entry in entitlements if pool in entry)
     group = next((name for name in names if name), "")
     if not group:
-        return _Place(pool, (pool,))
-    return _Place(group, tuple(sorted({
+        return _PoolOrGroup(pool, (pool,))
+    return _PoolOrGroup(group, tuple(sorted({
         name for entry in entitlements for name, entitlement in entry.items() if entitlement.group == group
     })))  # fmt: skip
 
 
 def _queue_warnings(
-    queue: model.Queue, place: _Place, pool: str, allocated: Sums, non_preemptible: Sums
+    queue: model.Queue, place: _PoolOrGroup, pool: str, allocated: Sums, non_preemptible: Sums
 ) -> Iterator[QuotaWarning]:
     entitled = queue.entitlements.get(pool, NO_ENTITLEMENT)
     for kind, resource in enumerate(RESOURCES):
@@ -111,7 +111,7 @@ def _queue_warnings(
 
 
 def _department_warnings(
-    top: model.Queue, inner: Iterable[model.Queue], place: _Place
+    top: model.Queue, inner: Iterable[model.Queue], place: _PoolOrGroup
 ) -> Iterator[QuotaWarning]:
     quotas = [place.quota(queue) for queue in inner]
     for kind, resource, quota in _finite_bounds(place.quota(top)):
@@ -128,7 +128,7 @@ def _department_warnings(
 
 
 def _pool_warnings(
-    place: _Place, tops: Iterable[model.Queue], snapshot: model.Snapshot
+    place: _PoolOrGroup, tops: Iterable[model.Queue], snapshot: model.Snapshot
 ) -> Iterator[QuotaWarning]:
     capacity = _largest_capacity(place, snapshot)
     quotas = [place.quota(queue) for queue in tops]
@@ -144,7 +144,7 @@ def _pool_warnings(
             )  # fmt: skip
 
 
-def _largest_capacity(place: _Place, snapshot: model.Snapshot) -> Sums:
+def _largest_capacity(place: _PoolOrGroup, snapshot: model.Snapshot) -> Sums:
     """Return the capacity of the pools at their maximum size, or of their current nodes if that is more."""
     result = [0, 0, 0]
     for pool in snapshot.pools:

@@ -20,7 +20,7 @@ def dry_run_slot(project: Project) -> Iterator[None]:
     The lock is released when its transaction ends, even if the process dies.
     """
     with transaction.atomic():
-        if not any(_take_slot(project.pk, slot) for slot in range(MAX_DRY_RUNS)):
+        if not any(_acquire_slot(project.pk, slot) for slot in range(MAX_DRY_RUNS)):
             raise RateLimited(
                 RETRY_AFTER,
                 f"{project.name} already has the maximum of {MAX_DRY_RUNS} dry runs in progress. "
@@ -29,7 +29,7 @@ def dry_run_slot(project: Project) -> Iterator[None]:
         yield
 
 
-def _take_slot(project: int, slot: int) -> bool:
+def _acquire_slot(project: int, slot: int) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_try_advisory_xact_lock(%s, %s)", [LOCK_CLASS, project * MAX_DRY_RUNS + slot]

@@ -48,7 +48,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Return each holder and the position of its top edge, from bottom to top."""
+        """Return the parts of the device from bottom to top, each with the position of its top edge."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -130,7 +130,7 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     """Return the hue, name and milli-GPU of each visible project, sorted by name.
 
-    Other projects come last.
+    Hidden projects come last, as one entry.
     """
     milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
     for node_map in maps:

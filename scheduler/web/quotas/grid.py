@@ -18,7 +18,7 @@ from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
 from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
-from scheduler.web.quotas.places import group_members, places_to_show
+from scheduler.web.quotas.places import group_members, pools_and_groups_to_show
 
 PAGE_SIZE = 60  # rows per page
 MAX_POOLS = 6  # with more pools, the user selects the pools to show
@@ -110,7 +110,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
-    every = places_to_show(actor)
+    every = pools_and_groups_to_show(actor)
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")

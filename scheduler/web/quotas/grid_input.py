@@ -53,7 +53,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     if len(result) > MAX_QUOTAS:
         allowed = f"{MAX_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", format_value(len(result)), allowed)])
-    owners, pools = _find_owners(actor, result), _all_places()
+    owners, pools = _find_owners(actor, result), _pools_and_groups_by_name()
     typed: list[EditedQuota] = []
     for place, values in sorted(result.items()):
         key, _, pool = place.partition("/")
@@ -141,7 +141,7 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
     return cells, versions
 
 
-def _all_places() -> dict[str, PoolOrGroup]:
+def _pools_and_groups_by_name() -> dict[str, PoolOrGroup]:
     """Return all pools and quota groups by name."""
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.all()}
     return pools | {group.name: group for group in QuotaGroup.objects.all()}

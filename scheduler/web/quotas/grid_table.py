@@ -165,8 +165,8 @@ def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
     return capacity
 
 
-def in_places(places: Iterable[PoolOrGroup]) -> Q:
-    """Return a filter for the quotas of these places."""
+def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
+    """Return a filter for the quotas of these pools and quota groups."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
     groups = [place for place in every if isinstance(place, QuotaGroup)]
@@ -182,7 +182,7 @@ def visible_quotas(
         (None, place.pk) if isinstance(place, QuotaGroup) else (place.pk, None): place.name for place in every
     }
     result: dict[str, dict[str, StoredQuota]] = defaultdict(dict)
-    rows = quotas(actor).filter(in_places(every)).select_related(None).order_by()
+    rows = quotas(actor).filter(in_pools_or_groups(every)).select_related(None).order_by()
     if keys is not None:
         tops, inner = parse_owner_keys(keys)
         rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))

@@ -10,7 +10,7 @@ from projects.models.tenants import PoolOrGroup
 from projects.selectors import quota_groups
 
 
-def places_to_show(actor: Actor) -> list[PoolOrGroup]:
+def pools_and_groups_to_show(actor: Actor) -> list[PoolOrGroup]:
     """Return the quota groups, then the pools, both by name.
 
     Pools in a group come last, and only if they have quotas of their own.
@@ -28,12 +28,12 @@ def _visible_groups(actor: Actor) -> list[QuotaGroup]:
     return list(quota_groups(actor).prefetch_related(None))
 
 
-def find_place(actor: Actor, name: str) -> PoolOrGroup | None:
+def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
     """Return the visible pool or quota group with this name."""
     return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
 
 
-def pools_of_place(place: PoolOrGroup) -> list[NodePool]:
+def pools_of(place: PoolOrGroup) -> list[NodePool]:
     """Return the pool itself, or the pools of the group by name."""
     return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))
 

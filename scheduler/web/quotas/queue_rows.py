@@ -14,7 +14,7 @@ from pools.models import NodePool, QuotaGroup
 from projects.access import fully_visible_departments
 from projects.actor import Actor
 from projects.models import Quota
-from projects.models.tenants import PoolOrGroup, Tenant, counts_in
+from projects.models.tenants import PoolOrGroup, Tenant, applies_to_any
 from projects.selectors import departments, projects, quotas
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
 from scheduler.reports.queues.pending_gpus import pending_by_project
@@ -114,10 +114,11 @@ class QuotaLine:
         return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
 
     @property
-    def over_quota_terms(self) -> tuple[int, int] | None:
-        """Return the GPUs and the quota whose difference is over quota, or None if it is clear without them.
+    def over_quota_operands(self) -> tuple[int, int] | None:
+        """Return the GPUs and the quota whose difference is `over_quota`, or None if the row already shows
+        both.
 
-        It is clear if it is the difference of all allocated GPUs and the total quota.
+        The row shows all allocated GPUs and the total quota.
         """
         if self.gpus is not None and self.allocated - self.gpus == self.over_quota:
             return None
@@ -158,7 +159,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     For a quota group, only the group's own quotas are shown, with the allocations in all of its pools.
     """
     selected_pools = list(pools)
-    only = Q(group=place) if isinstance(place, QuotaGroup) else counts_in(selected_pools)
+    only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)
     outside = allocated_outside(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)

@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
-from scheduler.web.quotas.places import find_place, places_to_show, pools_of_place
+from scheduler.web.quotas.places import find_pool_or_group, pools_and_groups_to_show, pools_of
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
@@ -71,9 +71,9 @@ def _flatten(tree: list[QuotaLine]) -> list[QueueRow]:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not request.GET.get("pool"):
         return grid.index(request)
-    places = places_to_show(request.actor)
-    place = find_place(request.actor, request.GET["pool"]) or (places[0] if places else None)
-    pools = pools_of_place(place) if place else []
+    places = pools_and_groups_to_show(request.actor)
+    place = find_pool_or_group(request.actor, request.GET["pool"]) or (places[0] if places else None)
+    pools = pools_of(place) if place else []
     tree = quota_lines(request.actor, pools, place)
     listing = list_rows(
         request, COLUMNS, _flatten(tree), file_name=f"quotas-on-{place}", default="name", size=UNPAGED

@@ -165,7 +165,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     if name and stored is None:
         raise NotFound("Template not found.")
     if stored is not None:
-        service.require_change(request.actor, stored)
+        service.require_may_change(request.actor, stored)
     else:
         request.require("submit", owner)
     if request.method == "GET":
@@ -207,7 +207,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
         raise NotFound("Template not found.")
-    service.require_change(request.actor, stored)
+    service.require_may_change(request.actor, stored)
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))

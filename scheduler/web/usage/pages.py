@@ -108,8 +108,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     sums, before = total(rows), _previous_total(request.actor, question, now)
     context = {
         "question": question,
-        "gpu_hours_change": _change(sums.gpu_hours, before.gpu_hours),
-        "cost_change": _change(float(sums.known_cost), float(before.known_cost)),
+        "gpu_hours_change": _change_phrase(sums.gpu_hours, before.gpu_hours),
+        "cost_change": _change_phrase(float(sums.known_cost), float(before.known_cost)),
         "unknown": "" if rows else describe_unknown(*unknown_names(request.actor, question.only)),
         "spans": SPANS,
         "dimensions": list(Dimension),
@@ -137,8 +137,8 @@ def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageR
     return total(question.matching_rows(usage_report(actor, previous, now)))
 
 
-def _change(amount: float, before: float) -> str:
-    """Return the change in words, or an empty string if there was no amount before."""
+def _change_phrase(amount: float, before: float) -> str:
+    """Return a phrase such as "5% more than in the previous period", or "" if the previous amount is 0."""
     if not before:
         return ""
     percent = round(100 * (amount - before) / before)
@@ -205,7 +205,7 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> UsageChart | None:
     """Return a chart with one layer for each of the largest consumers, and one layer for all others."""
-    starts = _starts(question)
+    starts = _step_starts(question)
     if not starts:
         return None
     ends = [*starts[1:], _next_start(starts[-1], question.step)]
@@ -246,7 +246,7 @@ def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: Usage
 
 def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
     """Return the periods of the chart, latest first."""
-    at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
+    at: dict[datetime, list[UsageRow]] = {start: [] for start in _step_starts(question)}
     for row in rows:
         if row.at is not None:
             at.setdefault(row.at, []).append(row)
@@ -255,7 +255,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
     ]
 
 
-def _starts(question: UsageQuery) -> list[datetime]:
+def _step_starts(question: UsageQuery) -> list[datetime]:
     """Return when each step starts in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)

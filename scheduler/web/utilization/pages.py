@@ -119,7 +119,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
 
 
 def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
-    """Return key, title, used and allocated amount of both GPU charts, if at least one was measured."""
+    """Return (key, title, used, allocated) for both GPU charts, or an empty list if neither was measured."""
     busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
     used_memory_text = "" if use.gpu_memory_mib is None else memory(use.gpu_memory_mib)
     if not use.allocated_gpu_milli or not (busy or used_memory_text):
@@ -146,7 +146,7 @@ def _is_current(use: summary.Utilization, now: datetime) -> bool:
 
 
 def _current(use: summary.Utilization, now: datetime) -> summary.Utilization:
-    """Return the usage without measurements that are no longer current."""
+    """Return the utilization, leaving out measurements that are too old."""
     if _is_current(use, now):
         return use
     return replace(use, gpu_milli=None, gpu_memory_mib=None, cpu_milli=None, memory_mib=None)

@@ -107,7 +107,7 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason and the others. After a shortage, NothingToReclaim is left out."""
+    """Return the decisive reason and the other reasons. After a shortage, NothingToReclaim is left out."""
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     return next(iter(reasons), None), others
 

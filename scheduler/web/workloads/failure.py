@@ -36,7 +36,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     if pod is None:
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
     ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
-    return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _detail(message, ending), pod)
+    return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _rest_of_message(message, ending), pod)
 
 
 def _end_sort_key(pod: Pod) -> tuple[datetime, int]:
@@ -49,7 +49,7 @@ def _runtime(pod: Pod) -> str:
     return f" after {duration((pod.ended_at - pod.started_at).total_seconds())}"
 
 
-def _detail(message: str, ending: str) -> str:
+def _rest_of_message(message: str, ending: str) -> str:
     """Return the part of the workload's message that is not about the pod's end."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

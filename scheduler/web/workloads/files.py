@@ -29,6 +29,6 @@ class Preview:
     problem: str
 
 
-def text_of(content: bytes) -> str:
-    """Remove control characters from the beginning of a text file."""
+def preview_text(content: bytes) -> str:
+    """Return the beginning of a text file without control characters."""
     return "\n".join(map(plain_text, content[:PREVIEW_BYTES].split(b"\n")))

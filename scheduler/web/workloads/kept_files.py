@@ -17,7 +17,14 @@ from projects.models import Pod, Workload
 from projects.selectors import find_workload
 from projects.services.kept_files import PODS_MAX, kept_pods, record_read, release_files
 from scheduler.api.files.kept_files import find_kept_files
-from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
+from scheduler.web.workloads.files import (
+    FILES_MAX,
+    PREVIEW_BYTES,
+    TEXT_SUFFIXES,
+    FileRow,
+    Preview,
+    preview_text,
+)
 
 Context = dict[str, Any]
 
@@ -42,7 +49,7 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
         context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
         if file := _previewed(files, request.GET.get("path", "")):
             record_read(actor=request.actor, workload=workload, pod=chosen)
-            text = text_of(pod_files.read_start(file, PREVIEW_BYTES))
+            text = preview_text(pod_files.read_start(file, PREVIEW_BYTES))
             context["preview"] = Preview(file.path, text, file.size > PREVIEW_BYTES, "")
     except BerthError as error:
         context["kept_problem"] = error.detail

@@ -8,7 +8,14 @@ from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs, Workload
 from projects.services import code
 from projects.services.outputs import output_files, workload_outputs
-from scheduler.web.workloads.files import FILES_MAX, PREVIEW_BYTES, TEXT_SUFFIXES, FileRow, Preview, text_of
+from scheduler.web.workloads.files import (
+    FILES_MAX,
+    PREVIEW_BYTES,
+    TEXT_SUFFIXES,
+    FileRow,
+    Preview,
+    preview_text,
+)
 from scheduler.web.workloads.kept_files import load_kept_files
 
 PODS_MAX = 100
@@ -49,4 +56,4 @@ def _preview(outputs: PodOutputs, path: str) -> Preview | None:
         content = next(code.read_file(outputs.tree, {**file, "chunks": file.get("chunks", ())[:1]}), b"")
     except StoreFailure as error:
         return Preview(path, "", False, error.detail)
-    return Preview(path, text_of(content), file.get("size", 0) > PREVIEW_BYTES, "")
+    return Preview(path, preview_text(content), file.get("size", 0) > PREVIEW_BYTES, "")

@@ -143,9 +143,9 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
     return {
         "workload": workload,
-        **_wait_context(workload, tab),
+        **_pending_context(workload, tab),
         "is_operator": is_operator,
-        "forecast": _forecast(workload),
+        "forecast": _queue_context(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if is_operator else [],
         "is_editable": is_operator and is_editable(workload),
@@ -153,7 +153,7 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     }
 
 
-def _wait_context(workload: Workload, tab: str) -> Context:
+def _pending_context(workload: Workload, tab: str) -> Context:
     """Return the reason, the message and the end of a restart delay, each only if nothing else states it.
 
     On the overview, a card states the pending reason. On other tabs, the header has its title.
@@ -178,7 +178,7 @@ def _message(workload: Workload) -> str:
     return "" if is_plain else workload.message
 
 
-def _forecast(workload: Workload) -> Context | None:
+def _queue_context(workload: Workload) -> Context | None:
     """Return the queue position, pool and expected start of a pending workload, if a cycle evaluated it."""
     stored = workload.explanation or {}
     if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
