@@ -250,7 +250,7 @@ def test_allocation_over_the_group_quota_is_reclaimed_once() -> None:
     assert decide(apply_plan(snapshot, plan)).bundles == ()
 
 
-def test_quota_larger_than_one_pool_is_met_across_two() -> None:
+def test_quota_larger_than_one_pool_is_met_across_two_pools() -> None:
     plan = decide(
         cluster(
             workload("n1", "nlp", 8, "cloud", "c0"),

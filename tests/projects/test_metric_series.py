@@ -69,7 +69,7 @@ def test_number_of_values_that_are_not_finite_fits_its_column() -> None:
     assert series.not_finite == COUNT_MAX == 2**31 - 1
 
 
-def test_line_that_repeats_the_mark_is_scanned_once() -> None:
+def test_line_that_repeats_the_report_prefix_is_scanned_once() -> None:
     scanned: list[int] = []
 
     class Log(bytes):

@@ -161,7 +161,9 @@ def test_error_for_an_invalid_subscription_names_the_field(
         ("http://169.254.169.254/", "169.254.169.254 is never allowed"),
     ],
 )
-def test_forbidden_address_gets_the_same_error_message_as_a_delivery(cast: Cast, to: str, why: str) -> None:
+def test_forbidden_address_is_rejected_with_the_same_message_as_on_delivery(
+    cast: Cast, to: str, why: str
+) -> None:
     with pytest.raises(Invalid) as rejected:
         subscribe(actor=cast.dave, scope=cast.dave.user, to=to, events=["failed"])
     (problem,) = rejected.value.problems

@@ -155,7 +155,7 @@ def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.M
 
 
 @pytest.mark.heavy
-def test_workload_that_ran_in_the_meantime_is_explained_again(stage: Stage) -> None:
+def test_workload_that_has_run_since_its_last_explanation_is_explained_again(stage: Stage) -> None:
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
         stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])

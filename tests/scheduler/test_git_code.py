@@ -158,7 +158,7 @@ def test_identical_files_are_stored_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_secret_fetches_the_code_and_its_version_is_recorded(scene: Scene, personal: bool) -> None:
+def test_version_of_the_secret_that_fetched_the_code_is_recorded(scene: Scene, personal: bool) -> None:
     cast, now = scene.stage.cast, scene.stage.clock.now()
     scene.server.token = TOKEN
     content = SecretContent(TOKEN)
@@ -264,7 +264,7 @@ def test_edit_keeps_the_commit_unless_it_changes_the_code(scene: Scene, reposito
 
 
 @pytest.mark.parametrize("point", ["code.chunks_stored", "code.fetched"])
-def test_fetch_begins_again_after_a_crash(scene: Scene, point: str) -> None:
+def test_interrupted_fetch_is_repeated_after_a_crash(scene: Scene, point: str) -> None:
     workload = scene.submit()
 
     with killed_at(point):
@@ -281,14 +281,14 @@ def test_fetch_begins_again_after_a_crash(scene: Scene, point: str) -> None:
 
 
 @pytest.mark.heavy
-def test_projects_may_fetch_two_at_a_time(scene: Scene) -> None:
+def test_each_project_fetches_at_most_two_commits_at_a_time(scene: Scene) -> None:
     for name in ("one", "two", "three"):
         scene.submit(name, git={"directory": f"dir-{name}"})
     assert scene.fetcher.run_once()
     assert len(scene.fetcher._running) == 2
 
 
-def test_only_the_leader_fetches(scene: Scene) -> None:
+def test_only_the_leader_fetches_code(scene: Scene) -> None:
     scene.submit()
     assert not scene.new_fetcher(leads=False).run_once()
 

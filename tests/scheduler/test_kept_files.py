@@ -59,7 +59,7 @@ def test_files_are_not_kept_without_a_failure_or_a_request(
     assert sweep(stage, 120) == ()
 
 
-def test_retry_starts_a_new_pod_while_the_files_of_the_failed_one_are_kept(stage: Stage) -> None:
+def test_retry_starts_a_new_pod_while_the_failed_pods_files_are_kept(stage: Stage) -> None:
     workload, pod = failed(stage, retry=[{"on": ["pod_failed"], "backoff": 1}])
     stage.tick(3, seconds=1)
     (again,) = stage.pods(workload, "running")
@@ -78,7 +78,9 @@ def test_only_the_latest_failed_pods_keep_their_files(stage: Stage, monkeypatch:
 
 
 @pytest.mark.heavy
-def test_tasks_of_an_array_share_the_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_an_array_share_the_limit_on_kept_pods(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("projects.services.kept_files.PODS_MAX", 2)
     single, _ = failed(stage)
     array = submit_array(stage, keep_failed_pod="30m", array={"tasks": 3, "max_running": 1})
@@ -149,7 +151,7 @@ def test_files_of_a_deleted_workload_are_deleted(stage: Stage) -> None:
     assert str(pod.pk) not in sweep(stage, 120)
 
 
-def test_time_above_the_limit_is_rejected(stage: Stage, settings: Any) -> None:
+def test_retention_time_above_the_limit_is_rejected(stage: Stage, settings: Any) -> None:
     settings.BERTH_KEEP_FAILED_POD_SECONDS = 3600
     with pytest.raises(Invalid, match=r"keep_failed_pod: is more than this installation allows.*at most 1h"):
         stage.submit(roles=ONE, keep_failed_pod="61m")

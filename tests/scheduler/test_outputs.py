@@ -123,7 +123,7 @@ def test_files_are_copied_again_after_a_crash_during_the_copy(
 
 
 @pytest.mark.heavy
-def test_files_of_a_node_that_is_gone_are_reported(producer: Producer) -> None:
+def test_files_lost_with_their_node_are_reported(producer: Producer) -> None:
     producer.end()
     producer.stage.runtime.lose_all_pods()
     outputs = producer.collect()
@@ -194,7 +194,7 @@ def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_pod_without_declared_files_is_reported_as_such(producer: Producer) -> None:
+def test_message_states_that_no_declared_path_is_a_file(producer: Producer) -> None:
     producer.leave({"scratch": b""})
     producer.end()
     outputs = producer.collect()

@@ -259,7 +259,7 @@ def test_parts_of_an_abandoned_upload_are_deleted(writer: Writer, monkeypatch: p
 
 
 @pytest.mark.heavy
-def test_files_of_a_node_that_is_gone_are_reported(writer: Writer) -> None:
+def test_files_lost_with_their_node_are_reported(writer: Writer) -> None:
     writer.end()
     writer.stage.runtime.lose_all_pods()
     row = writer.collect()
@@ -283,7 +283,9 @@ def test_pod_that_never_started_has_no_files_to_lose(writer: Writer) -> None:
         {"name": "renamed"},
     ],
 )
-def test_project_that_may_no_longer_write_is_rejected(writer: Writer, changes: dict[str, Any]) -> None:
+def test_changes_of_a_project_that_may_no_longer_write_are_rejected(
+    writer: Writer, changes: dict[str, Any]
+) -> None:
     writer.end()
     writer.define(**changes)
     row = writer.collect()
@@ -320,7 +322,7 @@ def test_workload_with_changes_that_are_not_stored_cannot_be_deleted(writer: Wri
     assert not Workload.objects.filter(pk=writer.workload.pk).exists()
 
 
-def test_suspended_workload_leaves_its_checkpoint(writer: Writer) -> None:
+def test_checkpoint_of_a_suspended_workload_is_stored(writer: Writer) -> None:
     workloads.suspend(actor=writer.stage.cast.alice, workload=writer.workload)
     writer.stage.tick(3)
     assert writer.stage.phase(writer.workload) == "suspended"

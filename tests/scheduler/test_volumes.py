@@ -47,7 +47,7 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
     return [str(problem) for problem in rejected.value.problems]
 
 
-def test_department_admin_cannot_create_the_deleted_project_that_a_volume_names(stage: Stage) -> None:
+def test_department_admin_cannot_recreate_a_deleted_project_that_a_volume_names(stage: Stage) -> None:
     research = stage.cast.vision.department
     retired = create_project(actor=stage.cast.alice, department=research, name="retired")
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
@@ -93,7 +93,7 @@ def test_workload_runs_only_where_its_volumes_are(volumes: Stage) -> None:
     assert "pool local has no volume datasets for project vision" in second.message
 
 
-def test_submission_names_the_volume_the_obstacle_and_the_nearest_choice(volumes: Stage) -> None:
+def test_submission_error_names_the_volume_the_obstacle_and_the_nearest_choice(volumes: Stage) -> None:
     cast = volumes.cast
     (unknown,) = problems(volumes, {"name": "dataset", "path": "/data"})
     assert unknown.startswith(

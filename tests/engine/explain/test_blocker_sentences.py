@@ -140,7 +140,7 @@ def test_amounts_include_their_units() -> None:
     assert [format_number(number) for number in (8.0, 0.5, 1.2346)] == ["8", "0.5", "1.235"]
 
 
-def test_fragmented_resource_without_a_free_block_is_reported_as_used_up_on_those_nodes() -> None:
+def test_fragmented_resource_without_a_free_block_is_reported_as_used_up() -> None:
     numbers: dict[str, Any] = {"resource": "memory_mib", "requested": 4096, "free": 0, "biggest_block": 0}
     message = blocker(Reason.FRAGMENTED, {**numbers, "beside": "GPUs and CPUs"}).message
     assert message == (

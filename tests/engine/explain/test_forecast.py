@@ -22,12 +22,12 @@ def full_cluster(**more: Any) -> World:
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
 
 
-def test_first_queued_workload_is_expected_once_enough_running_workloads_end() -> None:
+def test_first_queued_workload_is_expected_to_start_once_enough_workloads_end() -> None:
     assert expected_start(full_cluster().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
     assert expected_start(full_cluster().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
-def test_later_queued_workload_is_expected_after_earlier_ones() -> None:
+def test_later_queued_workload_is_expected_to_start_after_earlier_ones() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected_start(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,
@@ -48,7 +48,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     )
 
 
-def test_too_few_ready_nodes_are_the_cause_if_no_end_would_suffice() -> None:
+def test_missing_ready_nodes_are_the_reason_if_ending_workloads_would_not_suffice() -> None:
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (

@@ -52,7 +52,7 @@ def test_later_pods_join_the_gang_of_the_first() -> None:
 
 
 @pytest.mark.shows("RAI-10", "RAI-11")
-def test_gang_counts_only_toward_its_own_project_and_department() -> None:
+def test_gang_is_counted_only_for_its_own_project_and_department() -> None:
     plan = cluster(leader=1, worker=1).decide()
     held = {report.queue: report.allocated.gpu for report in plan.queues}
     assert held == {"d": 2500, "p": 2500, "other": 0}

@@ -31,7 +31,7 @@ def lose(stage: Stage, pods: Sequence[Pod]) -> None:
 
 
 @pytest.mark.parametrize("lost_at_once", [1, 2])
-def test_gang_whose_gpus_foreign_pods_took_is_placed_on_another_node(stage: Stage, lost_at_once: int) -> None:
+def test_gang_is_placed_on_another_node_if_foreign_pods_use_its_gpus(stage: Stage, lost_at_once: int) -> None:
     stage.runtime.runs_immediately = False
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)

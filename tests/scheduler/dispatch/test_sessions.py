@@ -149,7 +149,7 @@ def test_lost_responses_and_repeated_requests_do_not_run_or_store_a_call_twice(p
 
 
 @pytest.mark.heavy
-def test_call_returned_by_a_node_may_be_sent_to_it_again(play: SessionPlay) -> None:
+def test_call_returned_by_a_node_may_be_sent_to_that_node_again(play: SessionPlay) -> None:
     """The call is sent again even while the node's last poll, which contains the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]

@@ -41,7 +41,7 @@ def submit(stage: Stage, replicas: int) -> Any:
     return stage.submit(roles=[{"name": "worker", "replicas": replicas, "gpu": 0, "cpu": 0.1}])
 
 
-def test_runtime_works_on_a_bounded_number_of_starts(stage: Stage, recording: RecordingRuntime) -> None:
+def test_bounded_number_of_starts_is_in_progress_at_once(stage: Stage, recording: RecordingRuntime) -> None:
     workload = submit(stage, STARTS_AHEAD * 2)
     stage.tick(2)
     assert len(recording.running()) == STARTS_AHEAD * 2, workload.message
@@ -49,7 +49,7 @@ def test_runtime_works_on_a_bounded_number_of_starts(stage: Stage, recording: Re
     assert not recording.unfinished
 
 
-def test_runtime_works_on_the_next_starts_between_two_ticks(
+def test_next_starts_begin_between_two_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", 5)
@@ -64,9 +64,7 @@ def test_runtime_works_on_the_next_starts_between_two_ticks(
     assert not recording.unfinished
 
 
-def test_failed_start_does_not_prevent_the_starts_that_began_after_it(
-    stage: Stage, recording: RecordingRuntime
-) -> None:
+def test_failed_start_does_not_prevent_later_starts(stage: Stage, recording: RecordingRuntime) -> None:
     recording.next("start", RuntimeFailure("the API server rejected a request"))
     workload = submit(stage, 5)
     stage.tick()
@@ -88,14 +86,14 @@ def test_pods_with_the_same_error_share_one_warning(
     assert warnings[1].endswith(" could not be started: the disk is full")
 
 
-def test_lost_leader_begins_no_further_starts(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_begins_no_further_starts(stage: Stage, recording: RecordingRuntime) -> None:
     submit(stage, 5)
     stage.loop.context.leads = lambda: False
     stage.tick()
     assert recording.most_unfinished == 0
 
 
-def test_runtime_that_starts_nothing_in_the_background_gets_no_starts_between_ticks(
+def test_runtime_without_background_starts_begins_none_between_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", 5)

@@ -47,7 +47,7 @@ def recording(stage: Stage) -> RecordingRuntime:
     return runtime
 
 
-def test_runtime_forgets_a_bounded_number_of_pods_at_a_time(
+def test_bounded_number_of_pod_records_is_deleted_at_a_time(
     stage: Stage, recording: RecordingRuntime
 ) -> None:
     assert set(sweep(stage.clock.now(), stage.loop.context)) == {""}
@@ -55,7 +55,7 @@ def test_runtime_forgets_a_bounded_number_of_pods_at_a_time(
     assert recording.most_unfinished == FORGETS_AHEAD
 
 
-def test_failed_cluster_is_called_no_further_until_the_next_sweep(
+def test_failed_cluster_is_not_called_again_until_the_next_sweep(
     stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording.is_silent = True
@@ -65,7 +65,7 @@ def test_failed_cluster_is_called_no_further_until_the_next_sweep(
     assert len([record for record in caplog.records if "cannot be swept" in record.message]) == 1
 
 
-def test_lost_leader_begins_to_forget_no_pods(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_deletes_no_records_of_pods(stage: Stage, recording: RecordingRuntime) -> None:
     stage.loop.context.leads = lambda: False
     list(sweep(stage.clock.now(), stage.loop.context))
     assert recording.most_unfinished == 0

@@ -48,7 +48,7 @@ def test_raised_priority_moves_a_workload_to_the_front(stage: Stage) -> None:
     assert queued(stage) == ["third", "first", "second"]
 
 
-def test_only_an_edit_to_a_larger_request_loses_the_queue_position(stage: Stage) -> None:
+def test_edit_keeps_the_queue_position_unless_it_increases_the_request(stage: Stage) -> None:
     fill(stage)
     for name in ("first", "second", "third"):
         stage.submit(name)

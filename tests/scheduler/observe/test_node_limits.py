@@ -100,7 +100,7 @@ def test_node_that_cannot_provide_required_isolation_runs_no_pods(stage: Stage) 
     assert stage.phase(workload) != Phase.PENDING
 
 
-def test_second_project_is_placed_only_after_the_firsts_workspaces_are_deleted(
+def test_unisolated_node_accepts_another_project_only_after_its_workspaces_are_deleted(
     stage: Stage, speech: Project
 ) -> None:
     report("local-0", "local-1", level="none", obstacle=NO_BUBBLEWRAP)

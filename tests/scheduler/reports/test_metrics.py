@@ -74,7 +74,7 @@ def test_reports_are_stored_while_the_pod_runs_and_after_it_has_ended(training: 
     assert MetricsReader.objects.get(pod=training.pod).is_complete
 
 
-def test_pod_that_ended_while_no_scheduler_ran_is_read_by_the_next(training: Training) -> None:
+def test_log_of_a_pod_that_ended_without_a_scheduler_is_read_later(training: Training) -> None:
     training.report(1, loss=0.9)
     training.stage.finish(training.workload)
     training.stage.tick(2)
@@ -113,7 +113,7 @@ def test_report_is_not_lost_if_the_database_fails_once(training: Training) -> No
     assert training.points() == [(1, 0.5)]
 
 
-def test_round_and_transactions_have_bounded_numbers_of_values(
+def test_each_round_and_transaction_stores_a_bounded_number_of_values(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = training.stage
@@ -174,9 +174,7 @@ def test_log_without_reports_is_read_less_and_less_often(
 
 
 @pytest.mark.heavy
-def test_flood_of_output_is_skipped_up_to_its_end(
-    training: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_excess_log_output_is_skipped(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "READ_BYTES", 1000)
     training.report(1, loss=0.9)
     training.stage.runtime.write(str(training.pod.pk), b"x" * 5000 + b"\n")

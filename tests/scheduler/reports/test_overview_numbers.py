@@ -99,7 +99,7 @@ def test_mean_gpu_counts_begin_with_the_first_node(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage) -> None:
+def test_hourly_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage) -> None:
     """The capacity history may begin after the usage, because nodes are deleted from it earlier."""
     pool = stage.cast.pool
     type(pool).objects.update(created_at=NOON - timedelta(hours=2))

@@ -184,7 +184,9 @@ def test_failing_rule_does_not_delay_the_rules_of_other_arrays(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_regained_lease_applies_all_rules(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leader_applies_all_rules_after_it_regains_the_lease(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep.report_all(step=9)
     sweep.collect()
     other = MetricsCollector(sweep.stage.clock, lambda pool: sweep.stage.runtime, 5)

@@ -32,7 +32,7 @@ def test_predicted_start_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_predicted_blockers_equal_the_later_explanations_blockers(stage: Stage) -> None:
+def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)
@@ -77,7 +77,7 @@ def test_predicted_victims_equal_the_later_victims(stage: Stage) -> None:
     )
 
 
-def test_predicted_edit_keeps_its_place_in_the_queue_unless_it_requests_more(stage: Stage) -> None:
+def test_edited_workload_is_predicted_at_its_queue_position_unless_it_requests_more(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600, priority=90)
     stage.tick(2, seconds=10)
     first, second = stage.submit("first", roles=FOUR), stage.submit("second", roles=FOUR)

@@ -154,7 +154,7 @@ def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> Non
     assert rejected.value.problems[0].path == "changes[0].project"
 
 
-def test_preview_only_counts_effects_on_invisible_workloads(full_stage: Stage) -> None:
+def test_preview_counts_but_does_not_list_effects_on_invisible_workloads(full_stage: Stage) -> None:
     """Bob administers research and lowers vision's quota. He may not see other projects' workloads."""
     document = build_draft(quota_change("project", "vision", gpu=0, limit={"gpu": 0}))
     impact = preview_impact(full_stage, document, "bob")
