@@ -24,7 +24,21 @@ def test_search_dialog_finds_a_workload_by_keyboard(opened: Open, width: int) ->
         expect(page.get_by_role("heading", name="ablation-7")).to_be_visible()
         page.locator("[data-search]:visible").first.click()
         recent = page.get_by_role("region", name="Recently visited")
-        expect(recent.get_by_role("link", name="train")).to_be_visible()
+        expect(recent.get_by_role("link")).to_have_text([re.compile("ablation-7.*Pending"), "train"])
+        expect(dialog.locator(".search-keys")).to_be_visible(visible=width > 400)
         page.keyboard.press("Escape")
         expect(dialog).to_be_hidden()
+        assert not faults
+
+
+def test_search_without_results_leads_to_the_list_of_workloads(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/node-pools/train")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("team=vision-9")
+        dialog = page.get_by_role("dialog", name="Search")
+        expect(dialog.get_by_role("link")).to_have_text(["Search all workloads for “team=vision-9”"])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Workloads", level=1)).to_be_visible()
+        expect(page.locator("#search")).to_have_value("team=vision-9")
         assert not faults

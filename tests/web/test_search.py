@@ -2,6 +2,7 @@
 
 import html
 import re
+from urllib.parse import urlencode
 from uuid import UUID
 
 import pytest
@@ -9,11 +10,11 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from berth.server.web import nearest_words
-from projects.models import Workload
-from projects.services import schedules
+from projects.models import Workload, WorkloadArray
+from projects.services import arrays, schedules
 from projects.services.quotas import groups
 from tests import factories as make
-from tests.cast import Cast
+from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
@@ -33,22 +34,37 @@ def objects(cast: Cast) -> None:
 
 
 def links(client: Client, words: str) -> list[str]:
+    """Return the targets of the results. If there are none, the response links to the list of workloads."""
     text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
-    return re.findall(r'<a [^>]*?href="([^"]+)"', text)
+    targets = [html.unescape(link) for link in re.findall(r'<a [^>]*?href="([^"]+)"', text)]
+    if "other object matches “" in text or "None of your recent workloads" in text:
+        fallback = f"/workloads?{urlencode({'state': 'all', 'search': words})}"
+        return [] if targets == [fallback] else ["no link to the list of workloads"]
+    return targets
 
 
-def titles(client: Client, words: str) -> set[str]:
-    text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
+def titles(client: Client, words: str, **query: list[str]) -> list[str]:
+    text = client.get("/search", {"q": words, **query}, headers=HTMX).content.decode()
     titles = re.findall(r'<span class="title">(.*?)</span>', text)
-    return {html.unescape(re.sub("</?mark>", "", title)) for title in titles}
+    return [html.unescape(re.sub("</?mark>", "", title)) for title in titles]
+
+
+def array(cast: Cast, name: str, *phases: str) -> WorkloadArray:
+    """Return dave's array with tasks in these phases."""
+    document = {**training(name, array={"tasks": len(phases)}), "project": "vision"}
+    stored = arrays.submit(actor=cast.dave, document=document).array
+    for index, phase in enumerate(phases):
+        ended_at = make.ago() if phase in ("completed", "failed") else None
+        Workload.objects.filter(array=stored, array_index=index).update(phase=phase, ended_at=ended_at)
+    return stored
 
 
 def test_search_results_include_pages_objects_and_projects(
     cast: Cast, objects: None, sign_in: SignIn
 ) -> None:
     alice = sign_in("alice")
-    assert titles(alice, "rack7") == {"rack7-node", "rack7-train", "rack7-ranker"}
-    assert titles(alice, "RACK7 vision") == {"rack7-train"}
+    assert set(titles(alice, "rack7")) == {"rack7-node", "rack7-train", "rack7-ranker"}
+    assert titles(alice, "RACK7 vision") == ["rack7-train"]
     assert "/fair-share" in links(alice, "fair")
     assert "/workloads?project=vision" in links(alice, "vision")
     assert f"/node-pools/{cast.pool.name}" in links(alice, cast.pool.name)
@@ -122,14 +138,125 @@ def test_words_of_pages_and_actions_can_be_combined_with_names(cast: Cast, sign_
     assert links(alice, "queue nowhere") == []
 
 
-@pytest.mark.heavy
-def test_empty_search_lists_actions_before_pages(cast: Cast, sign_in: SignIn) -> None:
-    text = sign_in("alice").get("/search", {"q": ""}, headers=HTMX).content.decode()
-    assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Actions", "Pages"]
+def test_empty_search_lists_recent_pages_then_all_pages_and_three_actions(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    train = make.workload(cast.vision, "train", phase="failed")
+    hidden = make.workload(cast.ads, "ranker")
+    sweep = array(cast, "sweep", "running", "failed")
+    node = make.node(cast.pool, name="rack7-node")
+    paths = [
+        f"/workloads/{hidden.pk}", f"/arrays/{sweep.pk}", f"/workloads/{train.pk}", f"/nodes/{node.name}",
+        f"/node-pools/{cast.pool.name}", "/nowhere", "/evictions/1", "/services/nonsense",
+    ]  # fmt: skip
+    text = sign_in("dave").get("/search", {"q": "", "recent": paths}, headers=HTMX).content.decode()
+    assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Recently visited", "Pages", "Actions"]
+    recent = text.partition("</section>")[0]
+    assert re.findall(r'<a [^>]*?href="([^"]+)"', recent) == paths[1:5]
+    assert re.findall(r'class="chip[^>]*>([^<]+)<', recent) == ["Running", "Failed", "Ready"]
+    admin = titles(sign_in("alice"), "")
+    assert admin[-3:] == ["Submit workload", "Create schedule", "Create node pool"]
+
+
+def test_recent_pages_require_a_query_for_each_kind(
+    cast: Cast, sign_in: SignIn, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    alice = sign_in("alice")
+    rows = [make.workload(cast.vision, f"w{number}") for number in range(6)]
+    with django_assert_max_num_queries(5):
+        listed = titles(alice, "", recent=[f"/workloads/{row.pk}" for row in rows])
+    assert listed[:6] == [row.name for row in rows]
+
+
+def test_search_finds_the_task_of_an_array(cast: Cast, sign_in: SignIn) -> None:
+    sweep = array(cast, "sweep2", "completed", "running", "pending", "failed")
+    task = Workload.objects.get(array=sweep, array_index=3)
+    alice = sign_in("alice")
+    for words in ("sweep2-3", "SWEEP2[3]", "sweep2-3 vision", "swep2-3"):
+        assert links(alice, words) == [f"/workloads/{task.pk}"], words
+    assert links(alice, "sweep2-9") == [] and links(alice, "sweep2-3 ads") == []
+    assert links(sign_in("grace"), "sweep2-3") == []
+    text = alice.get("/search", {"q": "sweep2"}, headers=HTMX).content.decode()
+    assert f'href="/arrays/{sweep.pk}"' in text and '<span class="chip good">Running</span>' in text
+
+
+def test_search_for_a_state_links_to_the_list_of_workloads_in_it(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(2):
+        make.workload(cast.vision, f"broken-{number}", phase="failed", by=cast.dave.user)
+    make.workload(cast.ads, "ranker", phase="failed")
+    make.workload(cast.vision, "again", preemptions=1)
+    dave, alice = sign_in("dave"), sign_in("alice")
+    assert titles(dave, "failed")[0] == "Failed workloads (2)"
+    assert titles(alice, "fail")[0] == "Failed workloads (3)"
+    assert titles(dave, "faild")[0] == "Failed workloads (2)"
+    assert links(dave, "failed")[0] == "/workloads?state=failed"
+    assert links(alice, "failed ads")[0] == "/workloads?state=failed&search=ads"
+    assert titles(alice, "my failed jobs")[0] == "My failed workloads (0)"
+    assert titles(dave, "my failed")[0] == "My failed workloads (2)"
+    assert links(alice, "failed nothing") == []
+    for words, expected in (
+        ("running", "Running workloads (0)"), ("queued", "Pending workloads (1)"),
+        ("evicted", "Evicted workloads (1)"), ("unschedulable", "Unschedulable workloads (0)"),
+        ("preempted", "Evicted workloads (1)"), ("completed", "Completed workloads (0)"),
+    ):  # fmt: skip
+        assert expected in titles(dave, words), words
+
+
+def test_search_for_a_user_links_to_their_visible_workloads(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(2):
+        make.workload(cast.vision, f"w{number}", by=cast.dave.user)
+    make.workload(cast.ads, "ranker", by=cast.grace.user)
+    array(cast, "sweep", "pending", "pending")
+    alice = sign_in("alice")
+    assert titles(alice, "dave") == ["Workloads of dave (3)"]
+    assert titles(alice, "workloads of grace") == ["Workloads of grace (1)"]
+    assert "Workloads of dave (3)" in titles(alice, "dvae")
+    (link,) = links(alice, "dave")
+    assert link == "/workloads?state=all&user=dave"
+    page = alice.get(link).content.decode()
+    assert ">w0</a>" in page and ">ranker</a>" not in page and "Submitted by dave" in page
+    assert links(sign_in("dave"), "grace") == []
+
+
+def test_verb_without_a_name_offers_the_users_own_workloads(cast: Cast, sign_in: SignIn) -> None:
+    mine = make.workload(cast.vision, "mine", phase="running", run=1, by=cast.dave.user)
+    paused = make.workload(cast.vision, "paused", phase="suspended", by=cast.dave.user)
+    old = make.workload(cast.vision, "old", phase="failed", run=1, by=cast.dave.user)
+    make.workload(cast.vision, "carols", phase="running", run=1, by=cast.carol.user)
+    sweep = array(cast, "sweep", "running", "failed")
+    dave = sign_in("dave")
+    assert set(links(dave, "cancel")) == {
+        f"/workloads/{mine.pk}/cancel", f"/workloads/{paused.pk}/cancel", f"/arrays/{sweep.pk}/cancel",
+    }  # fmt: skip
+    assert links(dave, "retry") == [f"/arrays/{sweep.pk}/retry"]
+    assert titles(dave, "retry") == ["Retry failed tasks of sweep"]
+    assert links(dave, "suspend")[0] == f"/workloads/{mine.pk}/suspend"
+    assert links(dave, "resume") == [f"/workloads/{paused.pk}/resume"]
+    assert set(links(dave, "logs")) == {f"/workloads/{row.pk}/logs" for row in (mine, old)}
+    assert links(dave, "delete") == [f"/workloads/{old.pk}/delete"]
+    assert links(dave, "retry swe") == [f"/arrays/{sweep.pk}/retry"]
+    assert links(sign_in("erin"), "cancel") == []
+    answer = sign_in("erin").get("/search", {"q": "cancel"}, headers=HTMX).content.decode()
+    assert "None of your recent workloads allows this action." in answer
+    here = {"HX-Current-URL": f"http://testserver/arrays/{sweep.pk}"}
+    text = dave.get("/search", {"q": ""}, headers=HTMX | here).content.decode()
+    assert "Actions on this page" in text and f'hx-get="/arrays/{sweep.pk}/retry"' in text
+
+
+def test_verb_without_a_name_requires_a_constant_number_of_queries(
+    cast: Cast, sign_in: SignIn, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    dave = sign_in("dave")
+    for number in range(25):
+        make.workload(cast.vision, f"mine-{number}", by=cast.dave.user)
+    for number in range(3):
+        array(cast, f"sweep-{number}", "running", "failed")
+    with django_assert_max_num_queries(24):
+        assert len(links(dave, "cancel")) == 6
 
 
 def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in: SignIn) -> None:
-    assert titles(sign_in("dave"), "rack7") == {"rack7-node", "rack7-train"}
+    assert set(titles(sign_in("dave"), "rack7")) == {"rack7-node", "rack7-train"}
     assert Client().get("/search", {"q": "rack7"}, headers=HTMX).status_code == 401
 
 
@@ -149,8 +276,10 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
     alice = sign_in("alice")
     for number in range(20):
         make.workload(cast.vision, f"many-{number}")
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         assert len(titles(alice, "many")) == 6
+    with django_assert_max_num_queries(23):
+        links(alice, "failed many-3")
     with django_assert_max_num_queries(28):
         links(alice, "edit quota many local")
 

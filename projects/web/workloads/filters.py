@@ -29,7 +29,12 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ended": ("Ended", ENDED_PHASES),
     "all": ("All", tuple(Phase)),
 }
-UNSCHEDULABLE = "unschedulable"  # state of pending workloads that can never start
+UNSCHEDULABLE, EVICTED = "unschedulable", "evicted"  # states of pending workloads
+PARTS: Mapping[str, tuple[str, ...]] = {  # states that are part of another one
+    "pending": (UNSCHEDULABLE, EVICTED),
+    "ended": ENDED_PHASES,
+}
+LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # the tabs list them if any workload is in this state
 SORTS = {
     "submitted": "submitted_at",
     "name": "name",
@@ -63,7 +68,11 @@ ATTENTION = Case(
 )
 
 
-NEVER_STARTS = Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON)
+PART_CONDITIONS: Mapping[str, Q] = {
+    UNSCHEDULABLE: Q(phase=Phase.PENDING, reason=UNSCHEDULABLE_REASON),
+    EVICTED: Q(phase=Phase.PENDING, preemptions__gt=0),
+    **{phase: Q(phase=phase) for phase in ENDED_PHASES},
+}
 
 
 @dataclass(frozen=True)
@@ -78,17 +87,23 @@ class Filters:
     search: str
     mine: bool
     started: str
+    user: str = ""
 
     @property
     def is_filtered(self) -> bool:
-        return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine, self.started))
+        return any(
+            (
+                self.project, self.pool, self.kind, self.reason, self.search, self.mine, self.started,
+                self.user,
+            )
+        )  # fmt: skip
 
 
 def parse_filters(query: QueryDict) -> Filters:
     state = query.get("state", "live")
     kind = query.get("kind", "")
     return Filters(
-        state=state if state in STATES or state == UNSCHEDULABLE else "live",
+        state=state if state in STATES or state in PART_CONDITIONS else "live",
         project=_clean_text(query.get("project", "")),
         pool=_clean_text(query.get("pool", "")),
         kind=kind if kind in WorkloadKind.values else "",
@@ -96,6 +111,7 @@ def parse_filters(query: QueryDict) -> Filters:
         search=_clean_text(query.get("search", "")).strip(),
         mine=query.get("mine") == "1",
         started=started if (started := query.get("started", "")) in STARTED else "",
+        user=_clean_text(query.get("user", "")),
     )
 
 
@@ -117,6 +133,8 @@ def filter_workloads(
         rows = rows.filter(pools__contains=[filters.pool])
     if filters.mine:
         rows = rows.filter(submitted_by=actor.user)
+    if filters.user:
+        rows = rows.filter(submitted_by__username=filters.user)
     if filters.started:
         rows = rows.filter(first_started_at__gte=timezone.now() - STARTED[filters.started][1])
     if filters.search:
@@ -142,19 +160,23 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
     """Return each state's name, title and number of rows that match the other filters.
 
     Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
-    live. Unschedulable rows also count as pending. That state is left out if it has no rows.
+    live. Unschedulable rows also count as pending, and failed rows as ended. These two states are left out if
+    they have no rows.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():
         titles[word] = title
-        if word == "pending":
-            titles[UNSCHEDULABLE] = "Unschedulable"
+        titles |= {
+            part: part.capitalize()
+            for part in PARTS.get(word, ())
+            if part in LISTED_PARTS or part == filters.state
+        }
     counts = {word: workload_count(state_condition(word)) for word in titles}
     by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
     return [
         (word, title, by_state[word])
         for word, title in titles.items()
-        if word != UNSCHEDULABLE or by_state[word] or filters.state == word
+        if word in STATES or by_state[word] or filters.state == word
     ]
 
 
@@ -162,12 +184,14 @@ def state_condition(state: str) -> Q:
     """Return a condition for workloads in a state, and for all tasks of arrays in this state.
 
     An active array is running if any task is running, otherwise pending if any task is pending. In a pending
-    array, only tasks that can never start are unschedulable.
+    array, only tasks that can never start are unschedulable, and only evicted tasks are evicted.
     """
     if state == "all":
         return Q()
-    if state == UNSCHEDULABLE:
-        return state_condition("pending") & NEVER_STARTS
+    if state in PARTS["pending"]:
+        return state_condition("pending") & PART_CONDITIONS[state]
+    if state in ENDED_PHASES:
+        return Q(phase=state, array__isnull=True) | Q(array__state=state)
     of_arrays = Q(array__isnull=False)
     if state == "ended":
         of_arrays &= ~Q(array__state=ArrayState.ACTIVE)
@@ -183,8 +207,8 @@ def state_condition(state: str) -> Q:
 
 
 def _phase_condition(state: str) -> Q:
-    if state == UNSCHEDULABLE:
-        return NEVER_STARTS
+    if state in PART_CONDITIONS:
+        return PART_CONDITIONS[state]
     return Q(phase__in=STATES[state][1])
 
 

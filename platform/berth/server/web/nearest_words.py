@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from os.path import commonprefix
 from typing import Any
 
 from django.db.models import QuerySet
@@ -9,10 +10,13 @@ from django.db.models import QuerySet
 from berth.core.problems import closest_match
 from berth.server.web.navigation import ACCOUNT, GROUPS
 from berth.server.web.palette import EDIT_QUOTA, FORMS, VERBS
+from berth.server.web.search_rank import PARTS
+from berth.server.web.search_workloads import STATE_SYNONYMS, split_task
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
-from projects.selectors import projects, quota_groups, schedules, templates, workloads
+from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 
+MIN_CORRECTED_LETTERS = 3
 NAMES_COMPARED = 500  # latest names of each kind
 SYNONYMS = {
     "/": ("dashboard", "home"),
@@ -25,7 +29,7 @@ SYNONYMS = {
     "/fair-share": ("weights", "rank"),
     "/node-pools": ("nodes", "machines", "clusters", "gpus"),
     "/decisions": ("cycles", "scheduler"),
-    "/evictions": ("preemptions", "reclaims", "victims"),
+    "/evictions": ("preemptions", "reclaims", "victims", "evicted"),
     "/usage": ("budgets", "prices", "reports"),
     "/activity": ("audit", "changes", "history"),
     "/access": ("users", "roles", "members"),
@@ -36,9 +40,10 @@ SYNONYMS = {
 
 
 def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
-    """Replace each word with the most similar word of a page, an action or a visible name.
+    """Replace each word with the most similar word of a page, an action, a state or a visible name.
 
-    A word that is part of such a word, or that resembles none, is unchanged.
+    A word that is part of such a word, or that resembles none, is unchanged. Of the name of an array's task,
+    the name of the array is replaced.
     """
     known_words = set(chain(_words_of_pages(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]
@@ -47,13 +52,46 @@ def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
 def _nearest_word(word: str, known_words: set[str]) -> str:
     if any(word in each for each in known_words):
         return word
-    return closest_match(word, known_words) or word
+    if task := split_task([word]):
+        array, index, _ = task
+        if nearest_array := _one_typo_away(array, known_words) or (array if array in known_words else ""):
+            return f"{nearest_array}-{index}"
+    parts = set(chain.from_iterable(PARTS.split(each) for each in known_words))
+    return (
+        _one_typo_away(word, known_words)
+        or _one_typo_away(word, parts)
+        or closest_match(word, known_words)
+        or word
+    )
+
+
+def _one_typo_away(word: str, candidates: Iterable[str]) -> str:
+    """Return the first candidate that differs by one typo, or an empty string.
+
+    A typo is an inserted, missing or wrong letter, or two exchanged letters.
+    """
+    if len(word) < MIN_CORRECTED_LETTERS:
+        return ""
+    return min((each for each in candidates if _is_one_typo(word, each)), default="")
+
+
+def _is_one_typo(word: str, other: str) -> bool:
+    if abs(len(word) - len(other)) > 1:
+        return False
+    begin = len(commonprefix((word, other)))  # noqa: RUF071 (not paths)
+    rest, other_rest = word[begin:], other[begin:]
+    return (
+        rest[1:] == other_rest
+        or rest == other_rest[1:]
+        or rest[1:] == other_rest[1:]
+        or (rest[:2] == other_rest[:2][::-1] and rest[2:] == other_rest[2:])
+    )
 
 
 def _words_of_pages() -> Iterator[str]:
     titles = [ACCOUNT.title, *(entry.title for _, entries in GROUPS for entry in entries)]
     titles += [title for title, *_ in FORMS]
-    for text in (*titles, EDIT_QUOTA, *VERBS, *chain.from_iterable(SYNONYMS.values())):
+    for text in (*titles, EDIT_QUOTA, *VERBS, *STATE_SYNONYMS, *chain.from_iterable(SYNONYMS.values())):
         yield from text.lower().split()
 
 
@@ -62,8 +100,11 @@ def _visible_names(actor: Actor) -> Iterator[str]:
         projects(actor), visible_pools(actor), quota_groups(actor), visible_nodes(actor), schedules(actor),
         templates(actor),
     )  # fmt: skip
-    latest = [rows.order_by("-pk") for rows in sources]
-    latest.append(workloads(actor).order_by("-submitted_at", "-pk"))  # their IDs are random
-    for rows in latest:
-        names = rows.values_list("name", flat=True)[:NAMES_COMPARED]
+    for rows in sources:
+        names = rows.order_by("-pk").values_list("name", flat=True)[:NAMES_COMPARED]
         yield from (str(name).lower() for name in names)
+    # The IDs of workloads and arrays are random.
+    for submitted in (workloads(actor).filter(array=None), arrays(actor)):
+        latest = submitted.order_by("-submitted_at", "-pk").values_list("name", "submitted_by__username")
+        for pair in latest[:NAMES_COMPARED]:
+            yield from (name.lower() for name in pair if name)

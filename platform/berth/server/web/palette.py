@@ -3,7 +3,7 @@
 Actions are forms that create objects, actions on a workload or schedule, and quotas to edit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
@@ -25,13 +25,22 @@ from projects.access import (
     visible_pools,
 )
 from projects.actor import Actor
-from projects.models import Schedule, Workload
-from projects.selectors import projects, schedules, workloads
+from projects.models import Phase, Schedule, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
+from projects.selectors import arrays, projects, schedules, workloads
+from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.schedules import may_change
-from projects.web.workloads.steps import steps_for
+from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
-VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "run", "suspend")
+VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "retry", "run", "suspend")
+# Phases of the workloads to which a verb applies.
+PHASES_BY_VERB: Mapping[str, Collection[str]] = {
+    "cancel": LIVE_PHASES,
+    "suspend": LIVE_PHASES,
+    "resume": (Phase.SUSPENDED, Phase.STOPPING),
+    "delete": ENDED_PHASES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +107,12 @@ def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
 
 
 def page_actions(actor: Actor, url: str | None) -> list[Hit]:
-    """Return the actions on the workload or schedule whose page is open at `url`."""
+    """Return the actions on the workload, array or schedule whose page is open at `url`."""
     match = _resolve(url)
     if match is None:
         return []
+    if "array_id" in match.kwargs:
+        return list(row_actions(actor, (), arrays(actor).filter(pk=match.kwargs["array_id"])))
     if "workload_id" in match.kwargs:
         workload = workloads(actor).filter(pk=match.kwargs["workload_id"]).first()
         return list(workload_actions(actor, workload)) if workload else []
@@ -113,10 +124,61 @@ def page_actions(actor: Actor, url: str | None) -> list[Hit]:
 
 
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
-    """Split "cancel diffusion" into the verb and the other words. The verb is empty if there is none."""
-    begin = words[0].lower() if words else ""
-    verb = next((each for each in VERBS if len(begin) >= MIN_VERB_LETTERS and each.startswith(begin)), "")
+    """Split "cancel diffusion" into the verb and the other words. The verb is empty if there is none.
+
+    A verb may be abbreviated or have an s, as in "logs".
+    """
+    begin = words[0].lower() if words and len(words[0]) >= MIN_VERB_LETTERS else ""
+    verb = next((each for each in VERBS if begin and (each.startswith(begin) or begin == f"{each}s")), "")
     return (verb, words[1:]) if verb else ("", words)
+
+
+def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
+    """Yield actions on the user's schedules, and on the latest workloads and arrays that the verb may fit."""
+    if actor.user is None:
+        return
+    mine = workloads(actor).filter(array=None, submitted_by=actor.user)
+    if verb in PHASES_BY_VERB:
+        mine = mine.filter(phase__in=PHASES_BY_VERB[verb])
+    if verb == "log":
+        mine = mine.filter(run__gt=0)
+    my_arrays = arrays(actor).filter(submitted_by=actor.user)
+    yield from row_actions(
+        actor,
+        mine.order_by("-submitted_at")[:MAX_CANDIDATES],
+        my_arrays.order_by("-submitted_at")[:MAX_CANDIDATES],
+    )
+    for schedule in schedules(actor).filter(owner=actor.user)[:MAX_CANDIDATES]:
+        yield from schedule_actions(actor, schedule)
+
+
+def row_actions(
+    actor: Actor, chosen_workloads: Iterable[Workload], chosen_arrays: Iterable[WorkloadArray]
+) -> Iterator[Hit]:
+    """Yield the actions on workloads and arrays, those submitted last first."""
+    chosen_arrays = list(chosen_arrays)
+    counts = count_tasks_by_array(chosen_arrays) if chosen_arrays else {}
+    rows: list[Workload | WorkloadArray] = [*chosen_workloads, *chosen_arrays]
+    for row in sorted(rows, key=lambda row: row.submitted_at, reverse=True):
+        if isinstance(row, Workload):
+            yield from workload_actions(actor, row)
+        else:
+            yield from array_actions(actor, row, counts[row.pk])
+
+
+def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[Hit]:
+    """Yield the actions that the states of the array's tasks and the user's role allow."""
+    steps = bulk_steps(actor, array, counts)
+    titles = {"retry": "Retry failed tasks of {}", "cancel": "Cancel tasks of {}", "delete": "Delete {}"}
+    for step, title in titles.items():
+        if step in steps:
+            path = (
+                reverse("array-delete", args=[array.pk])
+                if step == "delete"
+                else reverse("array-step", args=[array.pk, step])
+            )
+            yield Hit(title.format(array.name), path, "workloads", array.project.name, in_dialog=True)
+    yield from _clone(actor, array)
 
 
 def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
@@ -126,13 +188,17 @@ def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
         for step in steps_for(workload):
             path = reverse("workload-step", args=[workload.pk, step])
             yield Hit(f"{step.capitalize()} {workload.name}", path, "workloads", project, in_dialog=True)
-    if may(actor, Action.SUBMIT, workload.project):
-        path = f"{reverse('submit')}?{urlencode({'like': str(workload.pk)})}"
-        yield Hit(f"Clone {workload.name}", path, "submit", project)
+    yield from _clone(actor, workload)
     if workload.run:
         yield Hit(
             f"Log of {workload.name}", reverse("workload-logs", args=[workload.pk]), "template", project
         )
+
+
+def _clone(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:
+    if may(actor, Action.SUBMIT, row.project):
+        path = f"{reverse('submit')}?{urlencode({'like': str(row.pk)})}"
+        yield Hit(f"Clone {row.name}", path, "submit", row.project.name)
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:

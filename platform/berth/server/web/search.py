@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, islice
 from operator import or_
 from typing import Any
 
@@ -20,24 +20,33 @@ from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
     Hit,
     form_actions,
+    own_actions,
     page_actions,
     page_phrases,
     quota_actions,
+    row_actions,
     schedule_actions,
     split_verb,
-    workload_actions,
 )
+from berth.server.web.recent_pages import recent_hits
 from berth.server.web.search_rank import rank, starts_any
+from berth.server.web.search_workloads import (
+    array_hits,
+    state_list_hits,
+    state_of,
+    task_hits,
+    user_list_hits,
+    workload_list_url,
+)
 from pools.models.node import NodeState
 from projects.access import may_submit_anywhere, visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
-from projects.models import Phase
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
+MAX_FORMS = 3  # in an empty search
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
 
 
@@ -52,20 +61,39 @@ class HitGroup:
 def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
     actor, url = with_roles(request.actor), request.htmx.current_url
+    if not words:
+        groups = [HitGroup("Recently visited", recent_hits(actor, request.GET.getlist("recent")))]
+        groups += start_groups(actor, url)
+        return render(
+            request, "web/search.html", {"groups": [group for group in groups if group.hits], "marked": ()}
+        )
     groups, corrected = _find_nonempty(actor, words, url), ""
-    if words and not groups:
+    if not groups:
         nearest_words = nearest(actor, words)
         groups = _find_nonempty(actor, nearest_words, url) if nearest_words != words else []
         corrected = " ".join(nearest_words) if groups else ""
-    context = {"groups": groups, "words": words, "corrected": corrected, "marked": corrected.split() or words}
+    text = " ".join(words)
+    context = {
+        "groups": groups,
+        "words": text,
+        "corrected": corrected,
+        "marked": corrected.split() or words,
+        "verb": text if not split_verb(words)[1] else "",
+        "list_url": workload_list_url(state="all", search=text),
+    }
     return render(request, "web/search.html", context)
+
+
+def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
+    """Yield what an empty search lists: actions on the page at `url`, the pages, and a few forms."""
+    yield HitGroup("Actions on this page", page_actions(actor, url))
+    yield HitGroup("Pages", list(_pages(actor, ())))
+    yield HitGroup("Actions", list(islice(form_actions(actor, ()), MAX_FORMS)))
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
     """Return the groups with hits. Groups, and the hits in a group, are ordered by their best match."""
     groups = [group for group in find_groups(actor, words, url) if group.hits]
-    if not words:
-        return groups
     for group in groups:
         group.hits.sort(key=lambda hit: rank(hit, words))
     return sorted(groups, key=lambda group: rank(group.hits[0], words))
@@ -74,27 +102,20 @@ def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitG
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
     """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    Words of a page or action can be combined with names: "edit quota vision", "queue train".
-    Without words, list the actions on the page at `url`, the forms and the pages. If the first word is a verb
-    such as "cancel", actions on matching workloads and schedules come first.
+    Words of a page or action can be combined with names: "edit quota vision", "queue train". If the first
+    word is a verb such as "cancel", actions on matching workloads and schedules come first, or actions on the
+    user's own latest workloads if there is no other word.
     """
-    if not words:
-        yield HitGroup("Actions on this page", page_actions(actor, url))
-        yield HitGroup("Actions", list(form_actions(actor, words)))
-        yield HitGroup("Pages", list(_pages(actor, words)))
-        return
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
     yield HitGroup("Actions", [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)])
     yield HitGroup("Pages", [*_pages(actor, words), *page_phrases(actor, words)])
+    lists = [] if verb else state_list_hits(actor, words)
+    yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     yield HitGroup("Workloads", list(_workloads(actor, words)))
-    yield HitGroup(
-        "Arrays",
-        [
-            Hit(row.name, reverse("array", args=[row.pk]), "workloads", row.project.name)
-            for row in _matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
-        ],
-    )
+    matching_arrays = _matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
+    yield HitGroup("Arrays", list(array_hits(list(matching_arrays))))
+    yield HitGroup("Array tasks", list(task_hits(actor, words)))
     yield HitGroup("Services", list(_services(actor, words)))
     yield HitGroup(
         "Schedules",
@@ -112,7 +133,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Projects",
         [
-            Hit(row.name, _workload_list_url(row.name), "quotas", row.department.name)
+            Hit(row.name, workload_list_url(project=row.name), "quotas", row.department.name)
             for row in _matches(projects(actor), words, "name", "department__name")[:MAX_OF_A_KIND]
         ],
     )
@@ -156,9 +177,8 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
 def _workloads(actor: Actor, words: list[str]) -> Iterator[Hit]:
     matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
     for row in matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND]:
-        can_start = row.phase != Phase.PENDING or row.reason != UNSCHEDULABLE
-        state = row.phase if can_start else "unschedulable"
-        yield Hit(row.name, reverse("workload", args=[row.pk]), "workloads", row.project.name, state=state)
+        path = reverse("workload", args=[row.pk])
+        yield Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
 def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
@@ -169,16 +189,23 @@ def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
-    """Yield the actions with this verb on the open page and on matching workloads and schedules."""
-    hits = page_actions(actor, url) if not words else []
+    """Yield the actions with this verb on the open page and on the user's latest workloads.
+
+    With other words, yield those on matching workloads, arrays and schedules instead.
+    """
     if words:
         named = ("name", "project__name")
-        live = _matches(workloads(actor).filter(array=None), words, *named).order_by("-submitted_at")
-        for workload in live[:MAX_CANDIDATES]:
-            hits += workload_actions(actor, workload)
-        for schedule in _matches(schedules(actor), words, *named)[:MAX_OF_A_KIND]:
-            hits += schedule_actions(actor, schedule)
-    yield from (hit for hit in hits if hit.title.lower().startswith(verb))
+        latest = [
+            _matches(rows, words, *named).order_by("-submitted_at")[:MAX_CANDIDATES]
+            for rows in (workloads(actor).filter(array=None), arrays(actor))
+        ]
+        matching_schedules = _matches(schedules(actor), words, *named)[:MAX_OF_A_KIND]
+        hits = [*row_actions(actor, *latest)]
+        hits += [hit for schedule in matching_schedules for hit in schedule_actions(actor, schedule)]
+    else:
+        hits = [*page_actions(actor, url), *own_actions(actor, verb)]
+    unique = {hit.path: hit for hit in hits if hit.title.lower().startswith(verb)}
+    yield from unique.values()
 
 
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
@@ -189,10 +216,6 @@ def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
             starts = tuple(chain.from_iterable(each.split() for each in keywords))
             if all(word.lower() in title or starts_any(word, starts) for word in words):
                 yield Hit(entry.title, entry.path, entry.icon, group)
-
-
-def _workload_list_url(project: str) -> str:
-    return f"{reverse('workloads')}?{urlencode({'project': project})}"
 
 
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:

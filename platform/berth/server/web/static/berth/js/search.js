@@ -5,7 +5,6 @@
   const dialog = document.getElementById("search-dialog");
   if (!dialog) return;
   const field = dialog.querySelector("input"), results = dialog.querySelector("[data-results]");
-  const recentList = dialog.querySelector("[data-recent]");
   const MAX_RECENT = 6, key = `berth-recent-${document.body.dataset.person}`;
   const hasName = /^\/(workloads|arrays|services|node-pools|nodes|evictions)\/[^/]+$/;
 
@@ -15,33 +14,14 @@
 
   function remember() {
     if (!hasName.test(location.pathname)) return;
-    const title = document.querySelector("h1")?.firstChild?.textContent.trim();
-    if (!title) return;
     const others = recent().filter((page) => page.path !== location.pathname);
-    localStorage.setItem(key, JSON.stringify([{ path: location.pathname, title }, ...others].slice(0, MAX_RECENT)));
-  }
-
-  function showRecent() {
-    const list = recentList.querySelector("ul");
-    list.replaceChildren(...recent().map((page) => {
-      const link = document.createElement("a"), kind = document.createElement("span"), item = document.createElement("li");
-      link.className = "nav-link";
-      link.href = page.path;
-      link.textContent = page.title;
-      kind.className = "hint";
-      kind.textContent = page.path.split("/")[1].replace("-", " ");
-      link.append(kind);
-      item.append(link);
-      return item;
-    }));
-    recentList.hidden = field.value.trim() !== "" || !list.children.length;
-    mark();
+    localStorage.setItem(key, JSON.stringify([{ path: location.pathname }, ...others].slice(0, MAX_RECENT)));
   }
 
   function open() {
     if (dialog.open) return;
     field.value = "";
-    showRecent();
+    results.replaceChildren(); // of the search before
     dialog.showModal();
     field.focus();
     htmx.trigger(field, "search");
@@ -79,7 +59,9 @@
     if (event.target.closest?.("[data-search]")) open();
     else if (event.target === dialog || event.target.closest?.("#search-dialog a:is([hx-get], [data-theme-toggle])")) dialog.close();
   });
-  field.addEventListener("input", showRecent);
+  field.addEventListener("htmx:configRequest", (event) => { // an empty search lists recent pages with their state
+    if (!field.value.trim()) event.detail.parameters.recent = recent().map((page) => page.path);
+  });
   results.addEventListener("htmx:afterSwap", mark);
   remember();
 })();

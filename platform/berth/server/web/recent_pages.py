@@ -1,0 +1,86 @@
+"""Pages that the user has visited last, with their current state, for the search dialog."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from django.urls import Resolver404, resolve, reverse
+
+from berth.server.web.palette import Hit
+from berth.server.web.search_workloads import array_hits, state_of
+from pools.models.node import NodeState
+from projects.access import visible_nodes, visible_pools
+from projects.actor import Actor
+from projects.selectors import arrays, workloads
+from projects.service_selectors import services
+from scheduler.reports.evictions.rendering import render_with_links
+from scheduler.reports.selectors import evictions
+from scheduler.reports.visibility import viewer_for
+
+MAX_RECENT, MAX_PATH = 6, 300
+
+
+def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
+    """Return the pages at these paths, in this order, without those of objects that the user cannot see.
+
+    The number of queries depends on the kinds of pages, not on their number.
+    """
+    chosen = [path[:MAX_PATH] for path in paths][:MAX_RECENT]
+    keys_by_kind: dict[str, list[Any]] = {}
+    for path in chosen:
+        try:
+            match = resolve(path)
+        except Resolver404:
+            continue
+        kind = match.url_name or ""
+        if kind in KINDS:
+            keys_by_kind.setdefault(kind, []).append(next(iter(match.kwargs.values())))
+    hits = {hit.path: hit for kind, keys in keys_by_kind.items() for hit in KINDS[kind](actor, keys)}
+    return [hits[path] for path in chosen if path in hits]
+
+
+def _workloads(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+    for row in workloads(actor).filter(pk__in=ids):
+        path = reverse("workload", args=[row.pk])
+        yield Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
+
+
+def _arrays(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+    yield from array_hits(list(arrays(actor).filter(pk__in=ids)))
+
+
+def _services(actor: Actor, references: list[Any]) -> Iterator[Hit]:
+    ids = [text for text in references if _is_id(text)]
+    for row in services(actor).filter(workload_id__in=ids):
+        workload, path = row.workload, reverse("service", args=[row.workload_id])
+        yield Hit(workload.name, path, "services", workload.project.name, state=state_of(workload))
+
+
+def _pools(actor: Actor, names: list[Any]) -> Iterator[Hit]:
+    for row in visible_pools(actor).filter(name__in=names):
+        yield Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
+
+
+def _nodes(actor: Actor, names: list[Any]) -> Iterator[Hit]:
+    rows = visible_nodes(actor).filter(name__in=names).exclude(state=NodeState.ENDED)
+    for row in rows.select_related("pool"):
+        yield Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
+
+
+def _evictions(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+    rows = list(evictions(actor).filter(pk__in=ids))
+    for row, rendered in zip(rows, render_with_links(viewer_for(actor), rows), strict=True):
+        yield Hit(rendered.summary, reverse("eviction", args=[row.pk]), "evictions")
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == 36 and text.count("-") == 4 and all(char in "0123456789abcdef-" for char in text)
+
+
+KINDS: Mapping[str, Callable[[Actor, list[Any]], Iterator[Hit]]] = {
+    "workload": _workloads,
+    "array": _arrays,
+    "service": _services,
+    "node-pool": _pools,
+    "node": _nodes,
+    "eviction": _evictions,
+}

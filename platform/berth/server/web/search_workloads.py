@@ -1,0 +1,124 @@
+"""Search results about workloads: arrays, tasks of arrays, and lists of workloads by state or user."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from django.db.models import Q
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from berth.server.web.palette import Hit
+from projects.actor import Actor
+from projects.models import Phase, Workload, WorkloadArray
+from projects.selectors import arrays, workload_count, workloads
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.arrays.progress import load_progress
+from projects.web.workloads.filters import filter_workloads, parse_filters
+
+MAX_TASKS, MAX_USERS = 6, 4
+MIN_STATE_LETTERS = 4  # to find a state by the beginning of its name
+STATE_SYNONYMS = {
+    "live": ("active",),
+    "pending": ("queued", "waiting"),
+    "unschedulable": ("impossible",),
+    "evicted": ("preempted", "reclaimed"),
+    "running": (),
+    "suspended": ("paused",),
+    "failed": ("failures", "crashed"),
+    "completed": ("succeeded", "finished"),
+    "cancelled": ("canceled",),
+    "ended": (),
+}
+MINE = ("my", "mine")
+FILLERS = {*MINE, "workload", "workloads", "jobs", "of", "by", "in", "the", "all"}
+# The name of a task, such as `sweep-3`. Commands also accept `sweep[3]`.
+TASK = re.compile(r"(?P<array>.+?)(?:-(?P<index>\d{1,9})|\[(?P<listed>\d{1,9})\])")
+
+
+def workload_list_url(**query: str) -> str:
+    return f"{reverse('workloads')}?{urlencode({key: value for key, value in query.items() if value})}"
+
+
+def state_of(workload: Workload) -> str:
+    """Return the state that results show: the phase, or "unschedulable"."""
+    can_start = workload.phase != Phase.PENDING or workload.reason != UNSCHEDULABLE
+    return workload.phase if can_start else "unschedulable"
+
+
+def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
+    progress = load_progress(matching) if matching else {}
+    for row in matching:
+        state = progress[row.pk].state
+        yield Hit(row.name, reverse("array", args=[row.pk]), "workloads", row.project.name, state=state)
+
+
+def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+    """Yield the array tasks that one of the words names. The other words must occur in the project's name."""
+    parts = split_task(words)
+    if parts is None:
+        return
+    name, index, others = parts
+    rows = arrays(actor).filter(name__iexact=name)
+    for word in others:
+        rows = rows.filter(project__name__icontains=word)
+    matching = list(rows.order_by("-submitted_at")[:MAX_TASKS])
+    if not matching:
+        return
+    tasks = workloads(actor).filter(array__in=matching, array_index=index, superseded=False)
+    for task in tasks.order_by("-submitted_at")[:MAX_TASKS]:
+        path = reverse("workload", args=[task.pk])
+        yield Hit(task.name, path, "workloads", task.project.name, state=state_of(task))
+
+
+def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
+    """Return the array and the index of the first word that may name a task, and the other words."""
+    for at, word in enumerate(words):
+        if match := TASK.fullmatch(word):
+            return match["array"], int(match["index"] or match["listed"]), [*words[:at], *words[at + 1 :]]
+    return None
+
+
+def find_state(word: str) -> str:
+    """Return the state that the word names, or an empty string."""
+    word = word.lower()
+    for state, synonyms in STATE_SYNONYMS.items():
+        if word == state or word in synonyms:
+            return state
+        if len(word) >= MIN_STATE_LETTERS and state.startswith(word):
+            return state
+    return ""
+
+
+def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+    """Yield the list of workloads in the state that one of the words names, with their number.
+
+    The other words are the text that the list searches; "my" restricts it to the user's own workloads.
+    """
+    state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
+    if not state:
+        return
+    others = [word for word in words if word != named_by and word.lower() not in FILLERS]
+    is_mine = any(word.lower() in MINE for word in words)
+    text = " ".join(others)
+    path = workload_list_url(state=state, mine="1" if is_mine else "", search=text)
+    filters = parse_filters(QueryDict(path.partition("?")[2]))
+    rows = filter_workloads(actor, filters).order_by()
+    count = rows.aggregate(count=workload_count())["count"]
+    if count or not text:
+        title = f"My {state} workloads" if is_mine else f"{state.capitalize()} workloads"
+        yield Hit(f"{title}{f' matching {text}' if text else ''} ({count:,})", path, "workloads")
+
+
+def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+    """Yield the workloads of each user whose name contains the words, if any of them are visible."""
+    names = [word for word in words if word.lower() not in FILLERS]
+    if not names:
+        return
+    is_named = Q()
+    for word in names:
+        is_named &= Q(submitted_by__username__icontains=word)
+    by_user = workloads(actor).filter(is_named).order_by().values_list("submitted_by__username")
+    for name, count in by_user.annotate(count=workload_count()).order_by("-count")[:MAX_USERS]:
+        path = workload_list_url(state="all", user=name)
+        yield Hit(f"Workloads of {name} ({count:,})", path, "access")

@@ -1,0 +1,141 @@
+"""Tests for actions on several workloads and arrays of the workload list."""
+
+import re
+
+from projects.models import Workload, WorkloadArray
+from projects.services import arrays
+from tests import factories as make
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn
+
+HTMX = {"HX-Request": "true"}
+
+
+def create_three_workloads(cast: Cast) -> list[Workload]:
+    mine = [make.workload(cast.vision, f"w{n}", by=cast.dave.user) for n in range(2)]
+    return [*mine, make.workload(cast.vision, "carols", by=cast.carol.user)]
+
+
+def array_of_two(cast: Cast, name: str, *phases: str) -> WorkloadArray:
+    """Return an array of two tasks in these phases, which has ended if both have."""
+    document = {**training(name, array={"tasks": 2}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    for index, phase in enumerate(phases):
+        ended_at = make.ago() if phase in ("completed", "failed") else None
+        Workload.objects.filter(array=array, array_index=index).update(phase=phase, ended_at=ended_at)
+    if all(phase in ("completed", "failed") for phase in phases):
+        state = "failed" if "failed" in phases else "completed"
+        WorkloadArray.objects.filter(pk=array.pk).update(state=state, ended_at=make.ago())
+    return array
+
+
+def test_bulk_cancel_lists_workloads_before_cancelling_them(cast: Cast, sign_in: SignIn) -> None:
+    rows = create_three_workloads(cast)
+    chosen = {"w": [str(row.pk) for row in rows]}
+    dialog = sign_in("dave").get("/workloads/cancel", chosen, headers=HTMX).content.decode()
+    assert "Cancel 2 workloads?" in dialog and "w0" in dialog
+    assert "1 workload stays unchanged:" in dialog and "Not allowed by your role" in dialog
+    assert set(Workload.objects.values_list("phase", flat=True)) == {"pending"}
+    answer = sign_in("dave").post("/workloads/cancel", chosen, headers=HTMX)
+    assert "2 workloads cancelled" in answer.headers["HX-Trigger"]
+    assert {row.name: row.phase for row in Workload.objects.all()} == {
+        "w0": "cancelled", "w1": "cancelled", "carols": "pending",
+    }  # fmt: skip
+
+
+def test_bulk_suspend_and_resume_change_only_workloads_in_a_matching_state(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    dave, rows = sign_in("dave"), create_three_workloads(cast)
+    chosen = {"w": [str(row.pk) for row in rows]}
+    assert "Nothing to resume" in dave.get("/workloads/resume", chosen, headers=HTMX).content.decode()
+    assert "Suspend 2 workloads?" in dave.get("/workloads/suspend", chosen, headers=HTMX).content.decode()
+    answer = dave.post("/workloads/suspend", chosen, headers=HTMX)
+    assert "2 workloads suspended" in answer.headers["HX-Trigger"]
+    assert set(Workload.objects.filter(phase="suspended").values_list("name", flat=True)) == {"w0", "w1"}
+    assert "Nothing to suspend" in dave.get("/workloads/suspend", chosen, headers=HTMX).content.decode()
+    dave.post("/workloads/resume", chosen, headers=HTMX)
+    assert set(Workload.objects.values_list("phase", flat=True)) == {"pending"}
+
+
+def test_bulk_cancel_skips_invisible_workloads(cast: Cast, sign_in: SignIn) -> None:
+    rows = create_three_workloads(cast)
+    chosen = {"w": [str(rows[0].pk), "nonsense"]}
+    assert (
+        "Nothing to cancel"
+        in sign_in("grace").get("/workloads/cancel", chosen, headers=HTMX).content.decode()
+    )
+    sign_in("grace").post("/workloads/cancel", chosen, headers=HTMX)
+    assert Workload.objects.filter(phase="pending").count() == 3
+
+
+def test_each_row_lists_the_bulk_actions_that_apply_to_it(cast: Cast, sign_in: SignIn) -> None:
+    for phase in ("running", "suspended", "completed"):
+        make.workload(cast.vision, phase, phase=phase, by=cast.dave.user)
+    make.workload(cast.vision, "carols", by=cast.carol.user)
+    array_of_two(cast, "active", "running", "failed")
+    array_of_two(cast, "paused", "suspended", "completed")
+    array_of_two(cast, "broken", "failed", "completed")
+    array_of_two(cast, "whole", "completed", "completed")
+    rows = sign_in("dave").get("/workloads?state=all").context["slice"].rows
+    assert {row.array.name if row.array else row.name: row.bulk_steps for row in rows} == {
+        "running": "suspend cancel", "suspended": "resume cancel", "completed": "delete", "carols": "",
+        "active": "suspend retry cancel", "paused": "resume cancel", "broken": "retry delete",
+        "whole": "delete",
+    }  # fmt: skip
+
+
+def test_bulk_dialog_says_why_some_rows_stay_unchanged(cast: Cast, sign_in: SignIn) -> None:
+    running = make.workload(cast.vision, "running", phase="running", by=cast.dave.user)
+    ended = [make.workload(cast.vision, f"old-{n}", phase="completed", by=cast.dave.user) for n in range(7)]
+    whole = array_of_two(cast, "whole", "completed", "completed")
+    chosen = {"w": [str(row.pk) for row in (running, *ended)], "a": [str(whole.pk)]}
+    dave = sign_in("dave")
+
+    def words(step: str) -> str:
+        dialog = dave.get(f"/workloads/{step}", chosen, headers=HTMX).content.decode()
+        return " ".join(re.sub(r"<[^>]+>", " ", dialog).split())
+
+    assert "Cancel 1 workload?" in words("cancel")
+    assert (
+        "7 workloads and 1 array stay unchanged: Already ended: vision/old-0, vision/old-1, vision/old-2, "
+        "vision/old-3, vision/old-4, 3 more" in words("cancel")
+    )
+    assert "Nothing to resume 8 workloads and 1 array stay unchanged:" in words("resume")
+    assert "Not an array, clone it instead" in words("retry") and "No failed tasks" in words("retry")
+    assert "1 workload stays unchanged: Not yet ended: vision/running" in words("delete")
+
+
+def test_selected_arrays_are_suspended_resumed_retried_and_deleted(cast: Cast, sign_in: SignIn) -> None:
+    broken, whole = (
+        array_of_two(cast, name, "completed", phase)
+        for name, phase in (("broken", "failed"), ("whole", "completed"))
+    )
+    old = make.workload(cast.vision, "old", phase="failed", by=cast.dave.user)
+    chosen = {"w": [str(old.pk)], "a": [str(broken.pk), str(whole.pk)]}
+    dave = sign_in("dave")
+
+    def post(step: str) -> str:
+        return str(dave.post(f"/workloads/{step}", chosen, headers=HTMX).headers["HX-Trigger"])
+
+    def phases() -> list[str]:
+        tasks = Workload.objects.filter(array=broken, superseded=False).order_by("array_index")
+        return [*tasks.values_list("phase", flat=True)]
+
+    dialog = dave.get("/workloads/retry", chosen, headers=HTMX).content.decode()
+    assert "Retry 1 array?" in dialog and "1 failed task<" in dialog
+    assert "1 array queued again." in post("retry") and phases() == ["completed", "pending"]
+    assert "1 array suspended." in post("suspend") and phases() == ["completed", "suspended"]
+    assert "1 array queued again." in post("resume") and phases() == ["completed", "pending"]
+    assert "1 workload and 1 array deleted." in post("delete")
+    assert [*WorkloadArray.objects.values_list("name", flat=True)] == ["broken"]
+    assert not Workload.objects.filter(pk=old.pk).exists()
+
+
+def test_rejected_bulk_actions_do_not_affect_other_rows(cast: Cast, sign_in: SignIn) -> None:
+    first, second = (array_of_two(cast, name, "completed", "failed") for name in ("first", "second"))
+    make.workload(cast.vision, "first", phase="running")
+    answer = sign_in("dave").post("/workloads/retry", {"a": [str(first.pk), str(second.pk)]}, headers=HTMX)
+    assert "1 array queued again. first: vision has a live workload" in answer.headers["HX-Trigger"]
+    assert Workload.objects.filter(array=second, attempt=2).exists()
+    assert not Workload.objects.filter(array=first, attempt=2).exists()
