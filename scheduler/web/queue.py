@@ -28,6 +28,7 @@ from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.selectors import workload_count
 from projects.web.workloads.filters import reason_condition
+from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
@@ -136,6 +137,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         unknown_word("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
+    load_request_words([row for row, *_ in entries])
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
@@ -238,6 +240,7 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     listed: list[Any] = list(shown.order_by("-since", "pk")[: UNSCHEDULABLE_MAX + 1])
     arrays = {row.array_id for row in listed} - {None}
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
+    load_request_words(listed)
     for row in listed:
         row.task_count = counts.get(row.array_id, 0)
         row.is_changeable = row.array_id is None and may(actor, Action.OPERATE, row)

@@ -42,6 +42,7 @@ from projects.web.workloads.filters import (
     unknown_names,
 )
 from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.request_words import NO_GPU, load_request_words
 from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
 
@@ -136,6 +137,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_costs(row_slice.rows, columns)
     load_array_costs(row_slice.rows, columns)
     load_runtimes(row_slice.rows)
+    if "gpus" in columns:
+        load_request_words(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     activity = load_activity(row_slice.rows) if "status" in columns else {}
     actor = with_roles(request.actor)
@@ -148,6 +151,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
+    if not any(row.gpu_milli_min or _has_request_words(row) for row in row_slice.rows):
+        with_values.discard("gpus")
     if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
         with_values.discard("runtime")
     context = {
@@ -169,6 +174,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "unmeasured_since": common_end(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
+
+
+def _has_request_words(row: Any) -> bool:
+    return bool(getattr(row, "cpu_words", "") or getattr(row, "gpu_words", NO_GPU) != NO_GPU)
 
 
 def _load_bulk_steps(actor: Actor, row: Workload) -> None:

@@ -1,7 +1,7 @@
 """Utilization panels on the workload and node pages."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,9 +23,14 @@ from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
+from scheduler.reports.utilization.over_time import Point
 from scheduler.web.utilization.charts import SPANS, Chart, utilization_over_time
 
 LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
+# Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below a part of its scale
+# looks empty.
+LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
+FLAT_PART = 0.05
 
 
 @signed_in
@@ -108,6 +113,8 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         ),
     ]
     old_since = None if _is_current(use, now) else use.at
+    for key in [key for key in charts if _is_flat(key, course.rows)]:
+        del charts[key]
     shown = [
         StripFigure(title, used, allocated, charts.get(key), old_since)
         for key, title, used, allocated in (*_gpu_figures(use), *figures)
@@ -116,6 +123,16 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
         shown.insert(0, StripFigure("GPU utilization and memory", "", allocated, None, None, reason))
     return shown
+
+
+def _is_flat(key: str, points: Sequence[Point]) -> bool:
+    """Return whether the chart of CPU or memory would only show a line at zero."""
+    if key not in LEAST_SCALES:
+        return False
+    column, least = LEAST_SCALES[key]
+    peak = max((getattr(point, column) or 0 for point in points), default=0)
+    scale = max([least, *(getattr(point, f"allocated_{column}") or 0 for point in points)])
+    return bool(peak < FLAT_PART * scale)
 
 
 def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:

@@ -30,6 +30,7 @@ from projects.services.workloads import is_editable, ports
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
+from projects.web.workloads.request_words import load_request_words
 from projects.web.workloads.steps import steps_for
 from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -141,6 +142,7 @@ def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
 
 def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
+    load_request_words([workload])
     return {
         "workload": workload,
         **_pending_context(workload, tab),
@@ -228,9 +230,7 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[Entry]:
-    """Return the latest events, or none while the workload runs and its log fills the page."""
-    if workload.phase == Phase.RUNNING:
-        return ()
+    """Return the latest events, without notes that the workload is still pending."""
     entries = timeline(actor, workload, suffered, caused).entries
     return [entry for entry in entries if entry.title != STILL_PENDING][:EVENTS_ON_OVERVIEW]
 

@@ -66,6 +66,10 @@ class PodTable:
         return sum(len(row.placements) for row in self.rows)
 
     @property
+    def has_gpus(self) -> bool:
+        return any(row.gpus or row.devices for row in self.rows)
+
+    @property
     def has_limits(self) -> bool:
         """True if any pod has a limit. A memory peak without a limit is not shown."""
         return any(row.has_limits for row in self.rows)

@@ -24,7 +24,9 @@ def thousandths(milli: float | str | None) -> str:
 
 
 def gpu_count(milli: int) -> str:
-    """Format an amount in thousandths with its noun: 1000 as "1 GPU", and 32000000 as "32,000 GPUs"."""
+    """Format an amount in thousandths with its noun: 0 as "no GPU", and 32000000 as "32,000 GPUs"."""
+    if not milli:
+        return "no GPU"
     return f"{thousandths(milli)} {'GPU' if milli == MILLI else 'GPUs'}"
 
 

@@ -34,6 +34,7 @@ from projects.selectors import arrays, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.filters import state_condition
+from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -164,6 +165,7 @@ def index(request: Request) -> HttpResponse:
         "failing": [pool for pool in shown if pool.last_error and not is_admin],
         "is_admin": is_admin,
         "mine": mine,
+        "mine_has_gpus": any((own.workload or own.array).gpu_milli_min for own in mine),  # type: ignore[union-attr]
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
         "is_guided": bool(first.steps) and not first.is_folded,
@@ -236,7 +238,9 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
         F("ended_at").desc(nulls_last=True),
         "-submitted_at",
     )
-    own = [OwnWorkload(row, *_queue_state(row)) for row in rows[:OWN_MAX]]
+    shown = list(rows[:OWN_MAX])
+    load_request_words(shown)
+    own = [OwnWorkload(row, *_queue_state(row)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
 
 
