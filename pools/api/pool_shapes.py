@@ -228,7 +228,7 @@ class PoolValues(Body):
         float, Field(ge=0, le=1000, description="Share of a node's CPU to allocate; 0.8 is 80%.")
     ] = 1.0
 
-    def columns(self) -> dict[str, Any]:
+    def column_values(self) -> dict[str, Any]:
         """Return the explicitly set fields as model column values."""
         return {
             IN_THOUSANDTHS.get(name, name): _stored_value(name, value)

@@ -195,7 +195,7 @@ class Pools(PoolView):
     @idempotent
     def post(self, request: Request) -> Response:
         self.require("administer")
-        values = parse_body(request, CreatePoolBody).columns()
+        values = parse_body(request, CreatePoolBody).column_values()
         if self.is_slow_dry_run(request):
             preview = services.preview_pool(provider_for=load_wiring().provider_for, **values)
             return Response(PoolPreviewResponse.from_preview(preview))
@@ -216,7 +216,7 @@ class PoolDetail(PoolView):
     def patch(self, request: Request, name: str) -> Response:
         query, pool = parse_query(request, EditQuery), self.get_pool(name)
         self.require("administer")
-        changes = parse_body(request, PoolValues).columns()
+        changes = parse_body(request, PoolValues).column_values()
         version = optional_version(request, pool.version)
         if query.dry_run:
             pool = services.preview_edit(pool, changes)

@@ -38,14 +38,14 @@ class Budget:
         return -(-total * self.percent // 100)
 
     def is_active(self, now: datetime) -> bool:
-        return self.schedule is None or self._start(now) is not None
+        return self.schedule is None or self._window_start(now) is not None
 
     def active_until(self, now: datetime) -> datetime | None:
         """Return the end of the active window, or None if the budget is inactive or has no schedule."""
-        start = None if self.schedule is None else self._start(now)
+        start = None if self.schedule is None else self._window_start(now)
         return None if start is None else start + self.duration
 
-    def _start(self, now: datetime) -> datetime | None:
+    def _window_start(self, now: datetime) -> datetime | None:
         assert self.schedule is not None
         return self.schedule.last_run(now, self.zone, within=self.duration)
 

@@ -58,7 +58,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
     if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):
         return None
     if host.is_removed:
-        return _removal(host)
+        return _next_removal_task(host)
     if not host.is_pinned:
         return Task.SCAN
     if host.silent_for is None or not host.is_current:
@@ -66,7 +66,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
     return Task.INSTALL if host.is_silent and watched_for >= SILENT_AFTER else None
 
 
-def _removal(host: Host) -> Task | None:
+def _next_removal_task(host: Host) -> Task | None:
     if not host.is_touched:
         return Task.FORGET
     return Task.UNINSTALL if host.silent_for is None else None  # the host's node is still draining

@@ -100,7 +100,7 @@ class Mirror:
     def is_own(self, pod: Mapping[str, Any]) -> bool:
         return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
 
-    def note(self, pod: Mapping[str, Any]) -> None:
+    def add_created_pod(self, pod: Mapping[str, Any]) -> None:
         """Record a pod that was just created, unless the watch has already reported it."""
         key = _key(pod)
         with self._lock:

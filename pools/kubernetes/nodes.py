@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from pools.kubernetes.quantities import mebibytes, milli, parse_quantity
+from pools.kubernetes.quantities import parse_quantity, to_mebibytes, to_milli
 from pools.kubernetes.settings import KubernetesSettings
 from pools.providers.base import Shape, SharedMachine
 
@@ -127,8 +127,8 @@ def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:
         uid=metadata.get("uid") or "",
         address=_address(status),
         allocatable=Usage(
-            milli(allocatable.get("cpu") or 0),
-            int(mebibytes(allocatable.get("memory") or 0)),
+            to_milli(allocatable.get("cpu") or 0),
+            int(to_mebibytes(allocatable.get("memory") or 0)),
             gpus,
             int(parse_quantity(allocatable.get("pods") or 0)),
         ),
@@ -161,7 +161,7 @@ def pod_usage(pod: Object, gpu_resource: str) -> Usage:
         running = sum((each[resource] for each in [*together, *sidecars]), Decimal(0))
         largest = max((each[resource] for each in before), default=Decimal(0))
         totals.append(max(running, largest) + overhead[resource])
-    return Usage(milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
+    return Usage(to_milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
@@ -181,7 +181,7 @@ def _requests(container: Object, gpu_resource: str) -> tuple[Decimal, Decimal, D
 def _amounts(amounts: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
     return (
         parse_quantity(amounts.get("cpu") or 0),
-        mebibytes(amounts.get("memory") or 0),
+        to_mebibytes(amounts.get("memory") or 0),
         parse_quantity(amounts.get(gpu_resource) or 0),
     )
 

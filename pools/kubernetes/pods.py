@@ -95,7 +95,7 @@ class PodCalls:
                 raise StartRejected(rejection) from error
             else:
                 raise
-        cluster.mirror.note(pod)
+        cluster.mirror.add_created_pod(pod)
         self._ledger.receive(pod_spec.pod_id)
         self._notify()
         for secret in secret_manifests(pod_spec, namespace, pod["metadata"]["uid"]):

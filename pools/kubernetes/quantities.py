@@ -22,10 +22,10 @@ def parse_quantity(text: object) -> Decimal:
     return Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
 
 
-def milli(text: object) -> int:
+def to_milli(text: object) -> int:
     """Return the amount in thousandths, rounded up."""
     return math.ceil(parse_quantity(text) * 1000)
 
 
-def mebibytes(text: object) -> Decimal:
+def to_mebibytes(text: object) -> Decimal:
     return parse_quantity(text) / MIB

@@ -103,7 +103,7 @@ def store_secret(
         "sealed": seal(content.value), "updated_at": at, "updated_by": by,
     }  # fmt: skip
     if before is not None:
-        values["version"] = before.version + (_content(before) != content)
+        values["version"] = before.version + (_decrypt_content(before) != content)
     try:
         with transaction.atomic():
             secret, _ = model._default_manager.update_or_create(
@@ -131,7 +131,7 @@ def secret_summary(secret: Secret) -> dict[str, str]:
     return summary
 
 
-def _content(secret: Secret) -> SecretContent | None:
+def _decrypt_content(secret: Secret) -> SecretContent | None:
     """Return the secret's content, or None if it cannot be decrypted."""
     try:
         value = unseal(secret.sealed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, VolumeMount
-from pools.runtimes.enclosure.command import Mount, View, enclose
+from pools.runtimes.enclosure.command import Mount, View, enclosure_command
 from pools.runtimes.enclosure.devices import PodDevices, UnknownDevice, pod_devices
 from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
 from pools.runtimes.enclosure.machine import machine_view
@@ -49,7 +49,7 @@ def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
         readable=(Mount.at("/opt/berth/venv"), Mount.at("/opt")), hidden=("/opt/berth",),
         writable=(Mount.at("/opt/berth/state/run/w"), Mount("/pods/1/tmp", "/tmp")),
     )  # fmt: skip
-    argv = enclose(view, Level.USERS)
+    argv = enclosure_command(view, Level.USERS)
     order_of = [
         argv.index(path, 20) for path in ("/opt", "/opt/berth", "/opt/berth/venv", "/opt/berth/state/run/w")
     ]
@@ -63,7 +63,7 @@ def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
 def test_path_mounted_under_another_name_becomes_a_link() -> None:
     zone = Mount("/usr/share/zoneinfo/UTC", "/etc/localtime")
     view = View(readable=(Mount.at("/usr"), zone))
-    assert pairs(enclose(view, Level.USERS), "--symlink") == ["/etc/localtime"]
+    assert pairs(enclosure_command(view, Level.USERS), "--symlink") == ["/etc/localtime"]
     shadowed = [
         replace(view, hidden=("/usr/share",)),
         replace(view, writable=(Mount("/pods/1/share", "/usr/share"),)),
@@ -72,13 +72,13 @@ def test_path_mounted_under_another_name_becomes_a_link() -> None:
         replace(view, readable=(*view.readable, Mount.at("/etc"))),
     ]
     for each in shadowed:
-        assert "/etc/localtime" in pairs(enclose(each, Level.USERS), "--ro-bind")
+        assert "/etc/localtime" in pairs(enclosure_command(each, Level.USERS), "--ro-bind")
 
 
 def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> None:
-    assert "--disable-userns" in enclose(View(), Level.NAMESPACES)
-    assert "--disable-userns" not in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
-    assert "--unshare-user" in enclose(View(), Level.NAMESPACES, blocks_nesting=False)
+    assert "--disable-userns" in enclosure_command(View(), Level.NAMESPACES)
+    assert "--disable-userns" not in enclosure_command(View(), Level.NAMESPACES, blocks_nesting=False)
+    assert "--unshare-user" in enclosure_command(View(), Level.NAMESPACES, blocks_nesting=False)
 
 
 def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:

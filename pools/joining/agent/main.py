@@ -8,7 +8,7 @@ import os
 import sys
 
 from .allocation import JobEnds
-from .managers import REJECTED, CannotInstall, unit
+from .managers import REJECTED, CannotInstall, systemd_unit
 from .run import run
 from .server import MachineRejected, Server, is_safe
 from .service import install, load_environment_file, uninstall
@@ -29,7 +29,7 @@ def main() -> int:
     if not os.environ.get("BERTH_URL"):
         load_environment_file()  # settings of an installed agent
     if arguments.command in ("unit", "version"):
-        print(unit() if arguments.command == "unit" else VERSION + "\n", end="")
+        print(systemd_unit() if arguments.command == "unit" else VERSION + "\n", end="")
         return 0
     url, pool = os.environ.get("BERTH_URL", ""), os.environ.get("BERTH_POOL", "")
     problem = _settings_problem(url, pool, arguments.command)
@@ -37,7 +37,7 @@ def main() -> int:
         print("berth-agent: %s" % problem, file=sys.stderr)
         return 2
     try:
-        return _act(arguments, Server(url), pool)
+        return _run_command(arguments, Server(url), pool)
     except MachineRejected as rejection:
         print("rejected: %s" % rejection, file=sys.stderr)
         return REJECTED
@@ -51,7 +51,7 @@ def main() -> int:
         return 130
 
 
-def _act(arguments: argparse.Namespace, server: Server, pool: str) -> int:
+def _run_command(arguments: argparse.Namespace, server: Server, pool: str) -> int:
     if arguments.command == "install":
         if not load_secret() and not os.environ.get("BERTH_JOIN_TOKEN") and sys.stdin.isatty():
             os.environ["BERTH_JOIN_TOKEN"] = getpass.getpass("Join token: ")

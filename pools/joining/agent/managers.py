@@ -66,7 +66,7 @@ class Systemd:
 
     def start(self) -> None:
         with open(UNIT_FILE + ".new", "w") as file:
-            file.write(unit())
+            file.write(systemd_unit())
         os.rename(UNIT_FILE + ".new", UNIT_FILE)
         _systemctl("daemon-reload")
         _systemctl("enable", UNIT_NAME)
@@ -119,7 +119,7 @@ def find_manager(*, detached: bool) -> Systemd | Supervisor:
     return Supervisor()
 
 
-def unit() -> str:
+def systemd_unit() -> str:
     # The value of EnvironmentFile is a path without quotes.
     return UNIT.format(
         environment=ENVIRONMENT_FILE.replace("%", "%%"), python=_quote_argument(sys.executable),

@@ -57,7 +57,7 @@ class Command:
 
     async def _start_guard(self) -> "_Guard":
         session = await start_session(
-            self._api, self._pod, scripts.guard(self._mark), has_input=True, has_output=True
+            self._api, self._pod, scripts.guard_command(self._mark), has_input=True, has_output=True
         )
         guard = _Guard(session, self._pod)
         try:
@@ -73,11 +73,11 @@ class Command:
     async def _run(self) -> dict[str, object] | None:
         has_terminal = self._terminal is not None
         if self._terminal is None:
-            script = scripts.in_pipes(self._mark, self._command)
+            script = scripts.pipe_command(self._mark, self._command)
         else:
             assert self._client.size is not None
             terminal_type = str(self._terminal.get("type") or "xterm-256color")
-            script = scripts.on_terminal(self._mark, self._command, terminal_type, *self._client.size)
+            script = scripts.terminal_command(self._mark, self._command, terminal_type, *self._client.size)
         session = await start_session(
             self._api, self._pod, script,
             has_input=has_terminal, has_output=True, has_terminal=has_terminal,
@@ -117,7 +117,7 @@ class Command:
         """Send input to a command without a terminal until the input ends."""
         client = self._client
         copier = await start_session(
-            self._api, self._pod, scripts.copy_input(self._mark), has_input=True, has_output=True
+            self._api, self._pod, scripts.input_command(self._mark), has_input=True, has_output=True
         )
         echo = asyncio.create_task(self._acknowledge(copier))
         try:

@@ -70,23 +70,23 @@ HOLD = ["sh", "-c", 'printf %s "$BERTH_CHANNEL"; while read -r _; do :; done']
 _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
-def guard(mark: str) -> list[str]:
+def guard_command(mark: str) -> list[str]:
     """Return the guard's script. It prints READY at its start, and DONE when it has killed the channel's
     processes.
     """
     return ["sh", "-c", _GUARD, "sh", mark]
 
 
-def on_terminal(mark: str, command: Sequence[str], type_: str, rows: int, columns: int) -> list[str]:
+def terminal_command(mark: str, command: Sequence[str], type_: str, rows: int, columns: int) -> list[str]:
     return _marked(mark, _TERMINAL, type_, str(rows), str(columns), *command)
 
 
-def in_pipes(mark: str, command: Sequence[str]) -> list[str]:
+def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
     """Return a command that reads the input from the channel's named pipe."""
     return _marked(mark, _PIPES, *command)
 
 
-def copy_input(mark: str) -> list[str]:
+def input_command(mark: str) -> list[str]:
     """Return the script that copies its input to the command, and prints it as an acknowledgement.
 
     Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection.

@@ -66,7 +66,7 @@ def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_res
     }
 
 
-def unpack(mark: str, size: int) -> list[str]:
+def unpack_command(mark: str, size: int) -> list[str]:
     """Return the command that unpacks an archive of `size` bytes from its input.
 
     The command prints one byte for each BLOCK that it has read.

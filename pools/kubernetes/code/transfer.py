@@ -13,7 +13,7 @@ import httpx
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel
-from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack
+from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack_command
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 PART = 32 * 1024
@@ -59,7 +59,7 @@ async def send_code(
         size = int(response.headers["Content-Length"])
         try:
             session = await start_session(
-                api, pod, unpack(mark, size + len(extra)),
+                api, pod, unpack_command(mark, size + len(extra)),
                 has_input=True, has_output=True, container=CONTAINER,
             )  # fmt: skip
         except (ChannelRejected, RuntimeFailure) as error:

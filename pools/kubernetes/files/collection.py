@@ -25,7 +25,7 @@ from pools.kubernetes.files.container import (
     WORKSPACE,
     FilesToCopy,
     decode_files_to_copy,
-    pack,
+    pack_command,
 )
 from pools.kubernetes.files.store import TREE, FileCopies
 from pools.kubernetes.reports import command_report
@@ -185,7 +185,7 @@ class Collections:
         """Unpack the files at these paths below `target`. Return why files were skipped, by path."""
         limits = self._copies.limits()
         unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
-        session = await _start(source, pack(paths))
+        session = await _start(source, pack_command(paths))
         errors = bytearray()
         try:
             async for data in _stream_archive(session, errors):

@@ -145,6 +145,6 @@ def files_container(
     }  # fmt: skip
 
 
-def pack(paths: Sequence[str]) -> list[str]:
+def pack_command(paths: Sequence[str]) -> list[str]:
     """Return the command that prints an archive of these paths below ROOT, without missing ones."""
     return ["sh", "-c", _PACK, "sh", *paths]

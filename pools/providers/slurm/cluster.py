@@ -49,7 +49,7 @@ def parse_partitions(output: str) -> Iterator[Partition]:
 def _previewed_node(row: dict[str, str]) -> PreviewedNode:
     allocated, _, _, total = ([int(part) for part in row["CPUsState"].split("/")] + [0] * 4)[:4]
     state = row["StateLong"]
-    return make_node(
+    return make_machine(
         row["NodeList"], state.rstrip("*~#!%$@^-+"), cores=(allocated, total),
         memory_mib=(_to_int(row["AllocMem"]), _to_int(row["Memory"])), gres=(row["GresUsed"], row["Gres"]),
         reason="" if row["Reason"] == "none" else row["Reason"],
@@ -57,7 +57,7 @@ def _previewed_node(row: dict[str, str]) -> PreviewedNode:
     )  # fmt: skip
 
 
-def make_node(
+def make_machine(
     name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip

@@ -6,7 +6,7 @@ from berth.core.durations import format_duration
 from berth.core.problems import suggest
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
-from pools.providers.slurm.cluster import Partition, names
+from pools.providers.slurm.cluster import Partition, partition_names
 from pools.providers.slurm.settings import SlurmSettings
 
 
@@ -41,11 +41,11 @@ def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -
 
 
 def _unknown_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Finding:
-    listed = ", ".join(names(partitions)) or "none"
+    listed = ", ".join(partition_names(partitions)) or "none"
     if settings.partition is None:
         message = "The cluster has no default partition."
         return error(message, f"Set provider_settings.partition to one of: {listed}.")
-    nearest = suggest(settings.partition, names(partitions))
+    nearest = suggest(settings.partition, partition_names(partitions))
     suggestion = f"{nearest} " if nearest.startswith("Did you mean") else ""
     message = f"The cluster has no partition {settings.partition} that this user may see."
     return error(message, f"{suggestion}Allowed: {listed}.")

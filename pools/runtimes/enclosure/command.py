@@ -49,7 +49,9 @@ class View:
     secrets: str = ""
 
 
-def enclose(view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True) -> list[str]:
+def enclosure_command(
+    view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True
+) -> list[str]:
     """Return the command line that builds the enclosure and then waits until its input is closed.
 
     `blocks_nesting` forbids nested user namespaces, which requires bubblewrap 0.8.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pools.runtimes.enclosure.command import Mount, View, enclose, is_inside
+from pools.runtimes.enclosure.command import Mount, View, enclosure_command, is_inside
 from pools.runtimes.enclosure.levels import Level
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.secrets import VARIABLE
@@ -46,7 +46,7 @@ def enclosure_fields(
     """
     view = add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
-    command = enclose(view, level, program=program, blocks_nesting=blocks_nesting)
+    command = enclosure_command(view, level, program=program, blocks_nesting=blocks_nesting)
     return [*user_fields(view, uid, call_filter), *(("enclosure", argument) for argument in command)]
 
 

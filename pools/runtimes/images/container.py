@@ -14,7 +14,7 @@ import time
 import warnings  # noqa: F401 (os.execvpe imports it, and it is not in the container)
 
 from pools.runtimes.images.podman import Podman, PodmanTimeout
-from pools.runtimes.images.store import ImageStore, container_name, removal, remove_traces
+from pools.runtimes.images.store import ImageStore, container_name, removal_arguments, remove_traces
 from pools.runtimes.images.traces import kill_processes
 from pools.runtimes.shim.interrupts import Interrupted, Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
@@ -101,7 +101,10 @@ class Container(Namespaces):
             kill_processes(self._name)
         try:
             removed = self._podman.run(
-                *removal(self._name), seconds=REMOVE_SECONDS, interruptible=False, watch=self._reap_init
+                *removal_arguments(self._name),
+                seconds=REMOVE_SECONDS,
+                interruptible=False,
+                watch=self._reap_init,
             )
         except PodmanTimeout:
             return
@@ -146,7 +149,7 @@ class Container(Namespaces):
                 return config
         from pools.runtimes.images.pull import ImagePull  # this import is slow and not needed by most pods
 
-        return ImagePull(self._podman, self._pod, self._order, self._report).ensure()
+        return ImagePull(self._podman, self._pod, self._order, self._report).ensure_pulled()
 
     def _create_with_config(self, config: Record) -> None:
         """Create the container from the image with this configuration."""

@@ -43,7 +43,7 @@ class ImagePull:
         self._pauses = [float(value) for key, value in order if key == "image_pause"]
         self._machine = _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
 
-    def ensure(self) -> Record:
+    def ensure_pulled(self) -> Record:
         """Return the configuration of the image, after pulling it if necessary.
 
         Raises CannotPull and Interrupted.

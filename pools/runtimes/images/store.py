@@ -90,7 +90,7 @@ def container_name(pod_directory: str) -> str:
     return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
 
 
-def removal(name: str) -> tuple[str, ...]:
+def removal_arguments(name: str) -> tuple[str, ...]:
     """Return the podman arguments that remove a container and its processes."""
     return ("rm", "--force", "--time=0", "--ignore", name)
 
@@ -113,7 +113,7 @@ def _try_removal(name: str, store: str) -> bool:
     kill_processes(name)
     try:
         done = subprocess.run(
-            ["podman", *removal(name)], check=False, cwd="/", timeout=REMOVE_SECONDS,
+            ["podman", *removal_arguments(name)], check=False, cwd="/", timeout=REMOVE_SECONDS,
             env=ImageStore(store).environment(),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip

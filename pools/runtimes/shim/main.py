@@ -99,7 +99,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
             pod.channels.accept()
         pod.reap()
         pod.channels.sweep()
-        pod.end_lead()
+        pod.end_lead_time()
         checks.run()
     pod.kill()
     checks.log.trim()

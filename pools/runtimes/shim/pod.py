@@ -294,7 +294,7 @@ class Pod:
             self.deadline = min(self.deadline, deadline)
             if self.term_at is not None:
                 self.term_at = min(self.term_at, term_at)
-        self.end_lead()
+        self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
         """Send a signal to the processes that handle it. Other processes would be ended by the signal."""
@@ -302,7 +302,7 @@ class Pod:
             if handles_signal(pid, number):
                 send_signal(pid, number)
 
-    def end_lead(self) -> None:
+    def end_lead_time(self) -> None:
         """Send SIGTERM to all processes when the lead time is over or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return

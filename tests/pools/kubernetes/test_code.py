@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, last_file, unpack
+from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, last_file, unpack_command
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import PodCause, PodState
 from tests.code.code_server import SECRET, archive
@@ -25,8 +25,8 @@ def run(directory: Path, content: bytes, missing: str = "", *, cut: int = 0) -> 
             (programs / name).symlink_to(str(shutil.which(name)))
     complete = content[:-TAR_END] + last_file("m1") + bytes(TAR_END)
     finished = subprocess.run(
-        unpack("m1", len(complete)), input=complete[: len(complete) - cut], capture_output=True, check=False,
-        env={"PATH": str(programs), "BERTH_POD_DIR": str(directory)},
+        unpack_command("m1", len(complete)), input=complete[: len(complete) - cut], capture_output=True,
+        check=False, env={"PATH": str(programs), "BERTH_POD_DIR": str(directory)},
     )  # fmt: skip
     return finished.returncode, finished.stdout, finished.stderr
 

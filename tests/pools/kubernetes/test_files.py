@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
-from pools.kubernetes.files.container import EMPTY, MISSING, pack
+from pools.kubernetes.files.container import EMPTY, MISSING, pack_command
 from pools.kubernetes.files.store import Limits
 from pools.runtimes.base import PodCause, PodState, StartRejected
 from pools.runtimes.files.base import FilesGone
@@ -157,7 +157,7 @@ def packed(directory: Path, *paths: str, missing: str = "") -> tuple[int, bytes,
     for name in {"sh", "tar"} - {missing}:
         if not (programs / name).exists():
             (programs / name).symlink_to(str(shutil.which(name)))
-    command = [part.replace("/berth", str(directory)) for part in pack(paths)]
+    command = [part.replace("/berth", str(directory)) for part in pack_command(paths)]
     finished = subprocess.run(command, capture_output=True, check=False, env={"PATH": str(programs)})
     return finished.returncode, finished.stdout, finished.stderr
 

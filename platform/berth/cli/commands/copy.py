@@ -31,7 +31,7 @@ def cp(
     `SRC/.` copies the contents of a directory. Files keep their modes and times, and appear under their names
     once they are complete. The exit code is 1 if something could not be copied.
     """
-    remote_source, remote_target = _split(source), _split(target)
+    remote_source, remote_target = _split_remote_path(source), _split_remote_path(target)
     if (remote_source is None) == (remote_target is None):
         problem = "Neither path is" if remote_source is None else "Both paths are"
         raise BadInput(
@@ -53,7 +53,7 @@ def cp(
         raise typer.Exit(ExitCode.REJECTED)
 
 
-def _split(argument: str) -> tuple[str, str] | None:
+def _split_remote_path(argument: str) -> tuple[str, str] | None:
     """Return the workload and the path in its pod, or None for a local path."""
     workload, colon, path = argument.partition(":")
     if not colon or not workload or workload.startswith((".", "/", "~")):

@@ -54,14 +54,14 @@ def port_forward(
     Connections go to a loopback address of the pod, or to its BERTH_HOST if nothing listens there. You need
     permission to control the workload.
     """
-    mappings = [_parse(value) for value in ports]
+    mappings = [_parse_mapping(value) for value in ports]
     _check_address(address, expose)
     with open_client() as client:
         selected = client.workloads.find(workload)
     asyncio.run(_run(selected, mappings, pod, address))
 
 
-def _parse(value: str) -> Mapping:
+def _parse_mapping(value: str) -> Mapping:
     """Parse an argument into the local port and the pod's port.
 
     If the argument has only the name of a pod's port, the local port is any free port.
@@ -113,9 +113,9 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
             await port.serve(reader, writer)
         except ClientError as error:
             print_message(str(error))
-            _reset(writer)
+            _reset_connection(writer)
         except (OSError, asyncio.CancelledError):  # reset by the local program, or ended by Ctrl-C
-            _reset(writer)
+            _reset_connection(writer)
         finally:
             writer.close()
 
@@ -128,7 +128,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
         ) from None
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def _reset_connection(writer: asyncio.StreamWriter) -> None:
     """Reset the connection, because a normal close would look like the end of the data."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

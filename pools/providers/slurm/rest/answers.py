@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pools.providers.preview import PreviewedNode
-from pools.providers.slurm.cluster import Partition, make_node
+from pools.providers.slurm.cluster import Partition, make_machine
 from pools.providers.slurm.jobs import RUNNING_STATES, PilotJob, PilotName, parse_name, trailing_number
 
 Row = Mapping[str, Any]
@@ -124,7 +124,7 @@ def _node(row: Row) -> PreviewedNode:
     words = [state.lower() for state in states]
     if not states or not isinstance(row.get("name"), str):
         raise Unreadable("state")
-    return make_node(
+    return make_machine(
         row["name"], "+".join(word for word in words if word != "not_responding"),
         cores=(number(row.get("alloc_cpus")) or 0, number(row.get("cpus")) or 0),
         memory_mib=(number(row.get("alloc_memory")) or 0, number(row.get("real_memory")) or 0),
