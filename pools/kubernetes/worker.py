@@ -73,7 +73,10 @@ class Worker:
                 log.info("a call to %s for pod %s failed: %s", self._name, pod_id, error)
 
     def begin(self, pod_id: str, action: str, call: Callable[[], object]) -> None:
-        """Queue a call without waiting, unless the pod has another one. `run` returns its result."""
+        """Queue a call without waiting, unless the pod already has a call.
+
+        `run` returns the call's result.
+        """
         with self._lock, suppress(StillRunning):
             if pod_id not in self._calls:
                 self._submit(pod_id, _Call(action, call))

@@ -44,7 +44,7 @@ class Secret:
 
 
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a JSON schema of the function's parameters. Raises PluginError if one is unsupported."""
+    """Return a JSON schema of the function's parameters. Raises PluginError for an unsupported parameter."""
     properties, required = {}, []
     # get_type_hints() on Python 3.10 adds None to the type of a parameter whose default is None.
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():

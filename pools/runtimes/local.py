@@ -223,7 +223,7 @@ class LocalRuntime(LocalFiles):
         return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims, except unreported ones that failed before they acquired their lock."""
+        """Reap ended shims, except those that failed before acquiring their lock and are not reported yet."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]

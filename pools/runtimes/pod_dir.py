@@ -115,7 +115,10 @@ class PodDir:
         draft.rename(self.path / "auth.json")
 
     def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        """Record the stop. If there are several, the fastest one applies, including its lead time."""
+        """Record a request to stop the pod.
+
+        Of several requests, the fastest applies, including its lead time.
+        """
         before = self.read("stop")
         lead = notice.lead_seconds if notice else 0
         if before is not None and int(before["grace"]) + int(before.get("lead", "0")) <= grace_seconds + lead:

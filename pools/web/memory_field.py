@@ -11,10 +11,7 @@ MIB_PER_GIB = 1024
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory as text with a unit, such as 64Gi.
-
-    Its value is in MiB, which is also the unit of text without one.
-    """
+    """Amount of memory as text with a unit, such as 64Gi. Text without a unit is in MiB, as is the value."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)

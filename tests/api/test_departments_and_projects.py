@@ -56,7 +56,7 @@ def test_duplicate_department_name_is_rejected(alice: Caller) -> None:
     assert len(alice.get("departments").json()["items"]) == 2
 
 
-def test_admins_list_only_users_in_their_scope_and_add_others_by_exact_name(
+def test_admins_list_only_users_in_their_scope_and_add_other_users_by_exact_name(
     alice: Caller, bob: Caller, carol: Caller, cast: Cast
 ) -> None:
     def names(caller: Caller, **query: str) -> str:

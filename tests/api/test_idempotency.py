@@ -31,14 +31,14 @@ def test_repeated_request_gets_the_first_response(dave: Caller) -> None:
     assert Workload.objects.count() == 1
 
 
-def test_reusing_a_key_for_a_different_request_is_rejected(dave: Caller) -> None:
+def test_reusing_an_idempotency_key_for_a_different_request_is_rejected(dave: Caller) -> None:
     dave.post("workloads", TRAINING, Idempotency_Key="k1")
     other = dave.post("workloads", training("other", project="vision"), Idempotency_Key="k1")
     assert (other.status_code, other.json()["errors"][0]["path"]) == (422, "Idempotency-Key")
     assert Workload.objects.count() == 1
 
 
-def test_two_users_can_use_the_same_key(dave: Caller, carol: Caller) -> None:
+def test_two_users_can_use_the_same_idempotency_key(dave: Caller, carol: Caller) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
     assert (
         carol.post("workloads", training("hers", project="vision"), Idempotency_Key="k1").status_code == 201
@@ -46,7 +46,7 @@ def test_two_users_can_use_the_same_key(dave: Caller, carol: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_rejected_request_can_be_corrected_with_the_same_key(dave: Caller) -> None:
+def test_rejected_request_can_be_corrected_with_the_same_idempotency_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )
@@ -55,7 +55,7 @@ def test_rejected_request_can_be_corrected_with_the_same_key(dave: Caller) -> No
 
 
 @pytest.mark.heavy
-def test_key_expires_after_a_day(dave: Caller) -> None:
+def test_idempotency_key_expires_after_a_day(dave: Caller) -> None:
     path = dave.post("workloads", TRAINING, Idempotency_Key="k1")["Location"]
     dave.post(f"{path}/cancel")
     StoredResponse.objects.update(created_at=timezone.now() - timedelta(hours=25))
@@ -75,7 +75,7 @@ def test_stored_response_contains_no_secret(dave: Caller) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "käse"])
-def test_invalid_key_is_rejected(dave: Caller, key: str) -> None:
+def test_invalid_idempotency_key_is_rejected(dave: Caller, key: str) -> None:
     assert dave.post("workloads", TRAINING, Idempotency_Key=key).status_code == 422
 
 

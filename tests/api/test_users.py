@@ -72,7 +72,7 @@ def test_users_cannot_deactivate_themselves_or_the_last_platform_admin(cast: Cas
     assert accounts.deactivate(actor=cast.frank, user=cast.alice.user).user.is_active is False
 
 
-def test_last_platform_admin_keeps_the_role(cast: Cast, alice: Caller) -> None:
+def test_platform_admin_role_of_the_last_admin_cannot_be_revoked(cast: Cast, alice: Caller) -> None:
     role = Membership.objects.get(user=cast.alice.user, role="platform_admin")
     rejected = alice("DELETE", f"members/{role.pk}")
     assert rejected.status_code == 409

@@ -351,7 +351,7 @@ def test_pod_does_not_wait_for_other_projects_live_pods_or_other_volumes(pod: Po
 
 
 @pytest.mark.heavy
-def test_members_see_what_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
+def test_members_see_which_files_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
     row = pending_changes(
         pod, cast.vision, state="stored", file_count=3, size=7, deleted_count=1, skipped={"a": "is a link"}
     )

@@ -139,7 +139,7 @@ def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_sending_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> None:
+def test_code_upload_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     form.route("**/code/chunks", lambda route: None)  # never answered
     choose(form, tmp_path / "line")
@@ -170,7 +170,7 @@ def test_page_without_browser_digests_sends_the_same_chunks(opened: Open, tmp_pa
 
 
 @pytest.mark.heavy
-def test_selection_survives_other_edits_of_the_form(form: Page, tmp_path: Path) -> None:
+def test_selected_files_survive_other_edits_of_the_form(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
     choose(form, tmp_path / "line")
     form.get_by_role("button", name="Add role").click()

@@ -113,7 +113,7 @@ def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> Non
     assert all(row[2]["exit_code"] is None for row in closed)  # type: ignore[index]
 
 
-def test_stopped_reader_does_not_fill_the_servers_memory(site: Site) -> None:
+def test_client_that_stops_reading_does_not_fill_the_servers_memory(site: Site) -> None:
     mark = f"yes-{time.monotonic_ns()}"
     with site.client(site.cast.dave) as client:
         command = ["sh", "-c", f"echo {mark}; yes"]

@@ -262,7 +262,7 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
                 return dict(json.loads(data))
 
 
-def test_python_that_runs_something_else_is_rejected(container: Container) -> None:
+def test_pod_whose_python_does_not_run_berths_program_is_rejected(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's program"),

@@ -174,7 +174,7 @@ def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site,
     assert (rejected.returncode, "Specify a workload, or use --config" in rejected.stderr) == (2, True)
 
 
-def test_settings_are_private_and_included_once_before_the_users_settings(user: SshUser) -> None:
+def test_ssh_settings_are_private_and_included_once_before_the_users_settings(user: SshUser) -> None:
     before = "Host other\n    User me\n"
     included = user.config.read_text()
     user.config.write_text(before)

@@ -104,7 +104,7 @@ def test_killed_shim_leaves_no_secret_behind(stage: LocalStage) -> None:
 def test_shim_receives_the_secrets_again_if_it_was_killed_before_the_start(plain: LocalStage) -> None:
     """The first shim has read and deleted the record; Berth then starts the pod again."""
     stage = plain
-    stage.runtime._spawn_shim = lambda pod_id, pod: pod.secrets.take()
+    stage.runtime._spawn_shim = lambda pod_id, pod: pod.secrets.read_and_delete()
     stage.runtime.start(secret_order("p-1", SHOW))
     assert not any(home.joinpath("record").exists() for home in leftovers(stage))
     stage.restart().start(secret_order("p-1", SHOW))

@@ -55,7 +55,7 @@ def test_plugin_from_an_installed_package_works_like_a_built_in_one(package: Non
     assert transform_all([plugin], Image(), Cluster("any")).pip == ("meter[ms]",)
 
 
-def test_broken_or_conflicting_packages_do_not_affect_others(package: None) -> None:
+def test_broken_or_conflicting_packages_do_not_affect_other_plugins(package: None) -> None:
     assert set(available_plugins()) == set(ALL) | {"metered"}
     assert available_plugins()["torch"].source == ""
     why = unavailable_plugins()

@@ -159,7 +159,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     assert Autoscaler.objects.get().settings == stored
 
 
-def test_service_header_shows_serving_engines_and_reasons_for_the_others(
+def test_service_header_shows_serving_engines_and_why_other_engines_do_not_serve(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave = stage.serve(engines=2), sign_in("dave")

@@ -74,7 +74,7 @@ def test_submit_button_is_shown_to_users_who_may_submit(cast: Cast, sign_in: Sig
     assert button not in sign_in("erin").get("/").content.decode()
 
 
-def test_allocated_gpus_bar_uses_the_scale_of_its_number(
+def test_allocated_gpus_bar_and_number_have_the_same_total(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     make.node(cast.pool, gpus=4, state="booting")
@@ -221,7 +221,9 @@ def test_overview_runs_the_same_statements_for_more_arrays(cast: Cast, sign_in: 
     assert counts[1:] == counts[1:2] * 2, counts
 
 
-def test_evictions_come_first_for_users_who_only_read(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_overview_shows_evictions_first_to_users_who_cannot_submit(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     make.eviction(running, running, cast.pool, kind="reclaim")
     pages = {name: sign_in(name).get("/").content.decode() for name in ("erin", "dave")}
     first = {name: text.index("evicted-title") < text.index("queues-title") for name, text in pages.items()}

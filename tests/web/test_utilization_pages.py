@@ -102,7 +102,7 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     assert "0%" not in text
 
 
-def test_unmeasured_gpus_are_shown_as_one_figure_with_the_reason(
+def test_unmeasured_gpus_are_shown_as_one_number_with_the_reason(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     make.used(pod, None, gpu_memory=None)
@@ -159,7 +159,7 @@ def readouts(answer: Any) -> list[list[float]]:
     return sorted(json.loads(answer.context["chart"].readouts), reverse=True)
 
 
-def test_overview_separates_allocated_from_used(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_overview_distinguishes_allocated_and_used_gpus(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     client = sign_in("dave")
     assert "</i>allocated, idle" not in page(client, "/")
     pod.allocation.bound_at = make.ago(hours=3)
@@ -189,9 +189,7 @@ def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in: Sig
     assert "every 15s" not in text
 
 
-def test_charts_of_idle_processes_stay_low_and_show_no_allocation(
-    cast: Cast, sign_in: SignIn, pod: Pod
-) -> None:
+def test_charts_of_an_idle_pod_without_requests_stay_near_zero(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     Allocation.objects.update(cpu_milli=0, memory_mib=0)
     make.past_utilization(pod, make.ago(minutes=3), cpu=1, memory=2)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")

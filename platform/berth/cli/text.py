@@ -55,7 +55,7 @@ def format_time(moment: datetime | None) -> str:
 
 
 def format_short_time(moment: datetime | None) -> str:
-    """Format a time in the local time zone, omitting the date or year if it is the current one."""
+    """Format a time in the local time zone. The current date or year is omitted."""
     if moment is None:
         return "-"
     local_time, today = moment.astimezone(), datetime.now().astimezone()

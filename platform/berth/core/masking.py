@@ -70,7 +70,7 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the distinct lines of the value, then its encodings. Long ones are split."""
+    """Yield the distinct lines of the value, then its encodings. Long patterns are split."""
     lines = dict.fromkeys(_lines(value))
     for line in lines:
         yield from _split(line)

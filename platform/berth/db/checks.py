@@ -9,7 +9,7 @@ from django.db.models import CheckConstraint, Model, Q
 class ChecksTogether(Model):
     """Base class of models that have only check constraints.
 
-    If a row violates one, Django's own validation then finds all violations.
+    If a row violates any constraint, Django's own validation then finds all violations.
     """
 
     class Meta:

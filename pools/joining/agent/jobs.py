@@ -56,10 +56,9 @@ class Job:
             time.sleep(0.01)
 
     def _session_pids(self) -> list[int]:
-        """Return the processes of the script's session, which may outlive the script.
+        """Return the processes of the script's session, even if the script itself has ended.
 
-        A killed agent may have started a script without recording it, so sessions of such scripts are
-        included.
+        If a killed agent started a script without recording it, the script's session is included.
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""

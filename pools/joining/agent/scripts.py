@@ -78,7 +78,7 @@ class StartScript:
     def _load(self) -> dict[str, object]:
         """Return the stored instructions if their node is still running, else empty instructions.
 
-        If the start script failed or was killed, the node may have left processes. They are stopped.
+        If the start script failed or was killed, processes that it may have left behind are stopped.
         """
         try:
             self.answer = dict(json.loads(read_file(NODE_FILE)))
@@ -92,7 +92,7 @@ class StartScript:
         return {}
 
     def _is_node_gone(self, answer: dict[str, object]) -> bool:
-        """Return whether no process of the node is left. The node itself restarts single processes."""
+        """Return whether the node has no processes left. A running node restarts single processes itself."""
         if not answer.get("check"):
             return False
         check = ["/bin/sh", "-c", str(answer["check"])]

@@ -161,7 +161,7 @@ def _delete_files() -> None:
 
 
 def _has_deleted_files() -> bool:
-    """Delete everything that can be deleted now. Return whether nothing is left."""
+    """Delete as many files as possible. Return whether all are deleted."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

@@ -71,8 +71,9 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
 def guard_command(mark: str) -> list[str]:
-    """Return the guard's script. It prints READY at its start, and DONE when it has killed the channel's
-    processes.
+    """Return the command of the guard.
+
+    It prints READY when it starts, and DONE when it has killed the channel's processes.
     """
     return ["sh", "-c", _GUARD, "sh", mark]
 
@@ -82,12 +83,13 @@ def terminal_command(mark: str, command: Sequence[str], type_: str, rows: int, c
 
 
 def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
-    """Return a command that reads the input from the channel's named pipe."""
+    """Return a command that runs `command` with its input from the channel's named pipe."""
     return _marked(mark, _PIPES, *command)
 
 
 def input_command(mark: str) -> list[str]:
-    """Return the script that copies its input to the command, and prints it as an acknowledgement.
+    """Return a command that copies its input to the channel's named pipe, and prints the copied bytes as an
+    acknowledgement.
 
     Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection.
     Unread input is then lost.

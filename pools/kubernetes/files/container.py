@@ -146,5 +146,5 @@ def files_container(
 
 
 def pack_command(paths: Sequence[str]) -> list[str]:
-    """Return the command that prints an archive of these paths below ROOT, without missing ones."""
+    """Return the command that prints an archive of these paths below ROOT. Missing paths are omitted."""
     return ["sh", "-c", _PACK, "sh", *paths]

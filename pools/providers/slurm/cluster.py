@@ -85,5 +85,5 @@ def _to_int(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def names(partitions: Sequence[Partition]) -> list[str]:
+def partition_names(partitions: Sequence[Partition]) -> list[str]:
     return [partition.name for partition in partitions]

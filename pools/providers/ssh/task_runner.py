@@ -28,7 +28,7 @@ class Outcome:
 
 
 class TaskRunner:
-    """Running and completed tasks, by host key. Each host has at most one."""
+    """Running and completed tasks, by host key. Each host has at most one task."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, tuple[Task, Future[Any]]] = {}

@@ -47,7 +47,7 @@ def descendants(root: int) -> list[int]:
 def current_descendants(root: int) -> list[int]:
     """Return descendants of `root`, parents first, without reading all processes of the machine.
 
-    The kernel may omit children while others end. Call this until no children are left.
+    The kernel may omit children while other processes end. Repeat the call until no children are left.
     """
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):  # the kernel does not list children
         return descendants(root)
@@ -60,7 +60,10 @@ def current_descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the child processes of all threads of a process. The kernel may omit some while others end."""
+    """Return the child processes of all threads of a process.
+
+    The kernel may omit some children while other processes end.
+    """
     below = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

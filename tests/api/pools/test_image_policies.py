@@ -27,7 +27,7 @@ def edit(cast: Cast, alice: Caller) -> Edit:
     return edit_policy
 
 
-def test_policy_is_shown_and_audited(edit: Edit, cast: Cast, alice: Caller) -> None:
+def test_image_policy_is_shown_and_audited(edit: Edit, cast: Cast, alice: Caller) -> None:
     assert alice.get("node-pools/local").json()["image_policy"] == {"mode": "allow", "patterns": []}
     policy = {"mode": "require", "patterns": ["ghcr.io/org/*"]}
     assert edit(policy).json()["image_policy"] == policy

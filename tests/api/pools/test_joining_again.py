@@ -38,7 +38,9 @@ def names(alice: Caller, **query: Any) -> list[str]:
     return [machine["name"] for machine in alice.get(MACHINES, **query).json()["items"]]
 
 
-def test_token_admits_its_maximum_number_of_machines_and_rejects_others(alice: Caller, token: str) -> None:
+def test_token_admits_its_maximum_number_of_machines_and_rejects_further_ones(
+    alice: Caller, token: str
+) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     rejection = join(token, 3).json()["detail"]
     assert rejection == "This join token admits 2 machines, and 2 already joined with it. Issue a new token."

@@ -179,7 +179,7 @@ def test_only_json_batches_may_exceed_the_default_body_size(dave: Caller) -> Non
 
 
 @pytest.mark.heavy
-def test_too_deeply_nested_document_does_not_affect_the_others(dave: Caller) -> None:
+def test_too_deeply_nested_document_does_not_affect_other_documents(dave: Caller) -> None:
     deep: Any = "x"
     for _ in range(60):
         deep = [deep]

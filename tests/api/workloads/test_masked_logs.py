@@ -41,7 +41,7 @@ def set_token(cast: Cast, value: str) -> ProjectSecret:
     return secret
 
 
-def test_reads_tails_searches_and_downloads_are_masked(
+def test_secrets_are_masked_in_log_reads_tails_searches_and_downloads(
     cast: Cast, dave: Caller, runtime: FakeRuntime, pod: Pod
 ) -> None:
     runtime.write(str(pod.pk), f"one\ntoken={TOKEN}\nthree\n".encode())
@@ -137,7 +137,7 @@ def test_secrets_next_to_a_gap_are_masked_from_any_offset() -> None:
             assert undecided == 0
 
 
-def test_lines_and_common_encodings_are_masked() -> None:
+def test_lines_and_common_encodings_of_secrets_are_masked() -> None:
     masker = build_masker(['first line\r\nno\nthird "line"', "p&ss word"])
     assert masker.mask(b'first line no third "line"') == b"********** no ************"
     assert masker.mask(b"p%26ss%20word") == b"*" * 13
@@ -152,7 +152,7 @@ def test_lines_and_common_encodings_are_masked() -> None:
     assert build_masker([short]).mask(short.encode()) == short.encode()
 
 
-def test_undecided_suffix_is_the_longest_prefix_of_a_pattern() -> None:
+def test_undecided_suffix_is_the_longest_one_that_may_begin_a_pattern() -> None:
     rng = random.Random(8)
     for _ in range(300):
         masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))

@@ -14,7 +14,7 @@ def test_repeated_provider_setting_options_are_combined(terminal: Terminal) -> N
     assert sent_body(server)["provider_settings"] == {"partition": "gpu", "exclusive": False}
 
 
-def test_editing_one_provider_setting_keeps_the_others(terminal: Terminal) -> None:
+def test_editing_one_provider_setting_keeps_the_other_settings(terminal: Terminal) -> None:
     stored = pool(provider_settings={"partition": "gpu", "time_limit": "24h"})
     server = StubServer(stored, stored)
     terminal.run("pool", "edit", "train", "--set", "provider_settings.time_limit=48h", server=server)

@@ -190,7 +190,7 @@ def test_failed_delivery_is_sent_again(
     assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4
 
 
-def test_resend_waits_for_the_first_attempt_and_fails_with_it(
+def test_resend_command_waits_for_the_first_attempt_and_fails_if_the_attempt_fails(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)

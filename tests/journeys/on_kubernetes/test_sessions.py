@@ -95,7 +95,7 @@ def test_session_runs_functions_and_leaves_nothing_in_the_cluster(
     until(lambda: not [each for each in prod.objects("secrets") if "service-account" not in each["type"]])
 
 
-def test_call_of_a_deleted_pod_runs_again(client: Client, prod: Prod, image: str) -> None:
+def test_call_on_a_deleted_pod_is_retried(client: Client, prod: Prod, image: str) -> None:
     def slow() -> str:
         import time
 
@@ -122,7 +122,7 @@ def test_session_without_a_client_ends_after_its_idle_timeout(client: Client, pr
     until(lambda: not prod.objects("pods"), details=lambda: prod.objects("pods"))
 
 
-def test_session_needs_an_image(client: Client) -> None:
+def test_session_on_kubernetes_requires_an_image(client: Client) -> None:
     with (
         pytest.raises(Invalid, match="only runs workloads with a container image"),
         client.session("prod", **COMMON),

@@ -221,7 +221,9 @@ def test_node_with_a_killed_agent_is_lost_and_its_gang_recovers_elsewhere(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", ["raylet", "gcs_server"])
-def test_pods_continue_while_killed_ray_starts_again(installation: RayInstallation, part: str) -> None:
+def test_pods_continue_while_ray_restarts_after_being_killed(
+    installation: RayInstallation, part: str
+) -> None:
     gang = installation.submit(installation.dave, f"without-{part.partition('_')[0]}", replicas=3)
     installation.until(gang, "running")
     before = {node.name: node.instance_id for node in installation.nodes().values()}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pools.kubernetes.nodes import Usage, pod_usage, read_node
-from pools.kubernetes.quantities import mebibytes, milli
+from pools.kubernetes.quantities import to_mebibytes, to_milli
 from pools.kubernetes.settings import kubernetes_settings
 
 GPU = "nvidia.com/gpu"
@@ -67,7 +67,7 @@ def test_pod_usage_matches_the_kubernetes_schedulers_accounting() -> None:
 
 
 def test_resource_quantities_are_rounded_up() -> None:
-    assert [milli(text) for text in ("1", "250m", "1n", "1.5", "2k")] == [1000, 250, 1, 1500, 2_000_000]
-    assert mebibytes("1Gi") == 1024
+    assert [to_milli(text) for text in ("1", "250m", "1n", "1.5", "2k")] == [1000, 250, 1, 1500, 2_000_000]
+    assert to_mebibytes("1Gi") == 1024
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
-        milli("1 core")
+        to_milli("1 core")

@@ -189,7 +189,7 @@ def test_pods_that_berth_deletes_just_before_a_crash_are_not_reported_as_evicted
     assert reports[1].message == ""
 
 
-def test_failed_call_for_one_pod_does_not_delay_the_reports_of_others(stage: FakeKubernetesStage) -> None:
+def test_failed_call_for_one_pod_does_not_delay_the_reports_of_other_pods(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("done"))
     running(stage.runtime, "done")
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

@@ -146,7 +146,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     assert next_step(fleet(3, range(4)), work_by_ordinal(n3=9, n2=9, n1=9)).commands == (Drain((3,)),)
 
 
-def test_nodes_with_non_preemptible_workloads_are_drained_last_and_cpu_work_counts() -> None:
+def test_drain_order_considers_non_preemptible_pods_then_gpu_seconds_then_cpu_seconds() -> None:
     work = {
         3: Work(non_preemptible=1, pods=1),
         2: Work(gpu_seconds=9000, pods=1),
@@ -214,7 +214,7 @@ def test_manual_drain_is_not_reverted_and_the_node_is_replaced() -> None:
 
 
 @shows("SKY-79", "SKY-82", "SKY-83")
-def test_desired_nodes_are_the_initial_target() -> None:
+def test_missing_nodes_are_requested_up_to_the_desired_number() -> None:
     """The fleet state does not contain the pool's ready threshold."""
     assert commands(fleet(8)) == (Launch(8, 0),)
     assert commands(fleet(8, range(4), range(4, 7))) == (Launch(1, 7),)

@@ -214,7 +214,7 @@ def test_directory_whose_mode_cannot_be_set_is_named(tmp_path: Path, monkeypatch
             unpack(data + rest + bytes(1024), target)
 
 
-def test_copy_lists_the_first_messages_of_a_pod_and_counts_the_others() -> None:
+def test_copy_lists_the_first_messages_of_a_pod_and_counts_the_rest() -> None:
     errors = ErrorLines()
     for number in range(MESSAGES_MAX + 5):
         errors.feed(f"file-{number}: Perm".encode())

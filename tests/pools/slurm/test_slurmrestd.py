@@ -268,7 +268,7 @@ def test_job_that_ends_while_it_is_cancelled_is_ignored(rest: FakeSlurmRest) -> 
     assert [job["State"] for job in rest.slurm.jobs] == ["RUNNING", "CANCELLED"]
 
 
-def test_failed_cancellation_is_reported_after_the_others_were_tried(rest: FakeSlurmRest) -> None:
+def test_failed_cancellation_is_reported_after_all_cancellations_were_tried(rest: FakeSlurmRest) -> None:
     provider = provider_of(rest)
     created = provider.provision(order(count=2)).instances
     error = {"error": {"code": 2002, "message": f"Access denied to {TOKEN}"}}

@@ -133,7 +133,7 @@ def test_workload_that_only_lacks_nodes_gets_a_verdict_about_booting_nodes(cast:
     assert "no node of pool local has booted yet" in unescape(page).lower()
 
 
-def test_one_reason_is_decisive_and_the_others_are_collapsed() -> None:
+def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
     capacity = {"reason": "WaitingForCapacity", "message": "2 GPUs missing.", "numbers": {}}
     share = {"reason": "WouldExceedFairShare", "message": "Over its share.", "numbers": {}}
     reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
@@ -277,7 +277,7 @@ def test_array_field_accepts_numbers_and_ranges(
     assert list(tasks) == indexes
 
 
-def test_invalid_array_tasks_keep_the_hint_beside_the_error(cast: Cast, dave: Client) -> None:
+def test_array_field_with_an_error_still_shows_its_hint(cast: Cast, dave: Client) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%x"}
     answer = dave.post("/submit", typed, headers=HTMX)
     message = "Neither a number of tasks nor a list of indexes. Allowed: a number such as 30, or indexes"
@@ -285,7 +285,7 @@ def test_invalid_array_tasks_keep_the_hint_beside_the_error(cast: Cast, dave: Cl
     assert "Number of tasks, or indexes such as 0-29" in answer.content.decode()
 
 
-def test_limit_typed_behind_array_tasks_is_referred_to_its_own_field(cast: Cast, dave: Client) -> None:
+def test_error_for_a_task_limit_in_the_array_field_names_the_field_for_it(cast: Cast, dave: Client) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-29%4"}
     answer = dave.post("/submit", typed, headers=HTMX)
     assert field_error(answer, "array.tasks") == "Enter 0-29 here and 4 in Max running tasks."

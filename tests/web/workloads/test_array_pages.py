@@ -88,7 +88,7 @@ def test_each_array_is_counted_and_listed_in_one_state(
             assert {row.progress.state for row in rows if row.array} == {state}
 
 
-def test_exported_tasks_of_a_running_array_are_the_running_ones(
+def test_export_of_running_workloads_contains_only_the_running_tasks_of_an_array(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     answer = sign_in("erin").get("/workloads?format=csv&state=running")
@@ -130,7 +130,7 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
-def test_array_page_lists_live_tasks_first_and_counts_each_once(
+def test_array_page_lists_live_tasks_first_and_counts_each_task_once(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)

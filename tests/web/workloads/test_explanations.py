@@ -98,7 +98,7 @@ def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: S
     assert "The boot time is unknown." in page
 
 
-def test_page_shows_the_decisive_reason_and_collapses_the_others(cast: Cast, sign_in: SignIn) -> None:
+def test_page_shows_the_decisive_reason_and_collapses_other_reasons(cast: Cast, sign_in: SignIn) -> None:
     reasons = ("WouldExceedFairShare", "WaitingForCapacity", "NoReclaimableResources")
     blockers = [{"reason": reason, "message": f"{reason} decides.", "numbers": {}} for reason in reasons]
     workload = make.workload(cast.vision, "train", phase="pending", explanation={"blockers": blockers})

@@ -189,9 +189,10 @@ def _apply_to_targets(
     act: Callable[["Client", Target], "Change"],
     result: str,
 ) -> None:
-    """Look up all targets, then act on each. If one action is rejected, the others are still performed.
+    """Look up all targets, then act on each.
 
-    `result` is the past participle to print for array tasks, such as "cancelled".
+    If one action is rejected, the remaining actions are still performed. `result` is the past participle to
+    print for array tasks, such as "cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:

@@ -124,5 +124,5 @@ def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) ->
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    """Remove duplicate problems, and sort the others in a stable order."""
+    """Remove duplicate problems, and sort the remaining problems in a stable order."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

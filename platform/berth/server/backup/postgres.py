@@ -58,7 +58,7 @@ class Database:
 
 @contextmanager
 def open_database() -> Iterator[Database]:
-    """Yield the database at DATABASE_URL, or the embedded one, starting it if necessary."""
+    """Yield the database at DATABASE_URL, or the embedded database, which is started if necessary."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     try:
         with running_database(needed="DATABASE_URL" not in os.environ):

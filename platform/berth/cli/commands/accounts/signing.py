@@ -219,7 +219,7 @@ def _prompt_for_passwords() -> tuple[str, str]:
 
 
 def _store_token(old_token: str, token: str) -> None:
-    """Store the new token in the settings file, or print it if the old one came from BERTH_TOKEN."""
+    """Store the new token in the settings file, or print it if the old token came from BERTH_TOKEN."""
     from berth.client.config import read_contexts, settings_path, write_contexts
 
     path = settings_path()
