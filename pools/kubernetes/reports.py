@@ -118,7 +118,7 @@ def _is_evicted_by_node(pod: Object) -> bool:
 
 
 def _eviction_message(pod: Object) -> str:
-    """Return why the cluster is stopping a pod, or an empty string if it is not."""
+    """Return why the cluster is stopping a pod, or an empty string if the pod is not being stopped."""
     if _is_evicted_by_node(pod):
         return _node_eviction_message(pod)
     return _deletion_message(pod) if pod["metadata"].get("deletionTimestamp") else ""

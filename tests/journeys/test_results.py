@@ -59,7 +59,7 @@ def test_guide_commands_store_and_download_outputs(dave_on_shared_berth: Termina
     client.workloads.delete(keeper.id)
 
 
-def test_guide_example_keeps_shows_and_deletes_files_of_a_failed_pod(
+def test_guide_commands_list_and_delete_the_files_kept_from_a_failed_pod(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

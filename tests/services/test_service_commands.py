@@ -49,7 +49,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     return Terminal(monkeypatch)
 
 
-def test_commands_list_describe_and_scale_a_service(
+def test_service_is_listed_described_and_scaled_with_commands(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service, server = stage.serve(engines=2), InProcessServer(dave)

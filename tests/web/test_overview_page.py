@@ -188,7 +188,7 @@ def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -
     assert len(statements) <= 20
 
 
-def test_arrays_are_rows_of_own_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_include_arrays_as_rows(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
         explanation = {"queue_position": 7 + position, "expected_start": "2026-11-28T12:00:00+00:00"}

@@ -76,9 +76,10 @@ def compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class _CompiledQuery:
-    """SQL of a query, with the converters of its rows.
+    """SQL of a query, with the converters of its columns.
 
-    Converters are listed with the column's position and expression, as Django calls them.
+    Each converter is listed with the column's position and its expression, which Django passes to the
+    converter.
     """
 
     database: str

@@ -66,7 +66,9 @@ def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation
 
 
 @pytest.mark.heavy
-def test_pods_on_ray_start_in_their_code(installation: RayInstallation, tmp_path: Path) -> None:
+def test_pods_on_ray_start_in_the_directory_with_their_code(
+    installation: RayInstallation, tmp_path: Path
+) -> None:
     (tmp_path / "run.sh").write_text('test "$PWD" = "$BERTH_CODE_DIR" && echo "code on $BERTH_NODE"\n')
     client = installation.dave.client()
     role = {"name": "worker", "replicas": 2, "gpu": 2, "cpu": 0.1, "memory_mib": 64}

@@ -34,7 +34,9 @@ def test_preview_shows_the_machines_of_the_partition(slurm: FakeSlurm) -> None:
     assert len(preview.usable) == 3
 
 
-def test_error_for_an_unknown_partition_suggests_the_nearest_and_lists_all(slurm: FakeSlurm) -> None:
+def test_error_for_an_unknown_partition_suggests_the_nearest_and_lists_all_partitions(
+    slurm: FakeSlurm,
+) -> None:
     [finding] = slurm_provider(slurm, partition="gpuu").preview("small", SHAPE).findings
     assert finding.severity is Severity.ERROR
     assert finding.message == "The cluster has no partition gpuu that this user may see."

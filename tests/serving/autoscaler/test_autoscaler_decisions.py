@@ -163,7 +163,7 @@ def test_engine_count_stays_between_minimum_and_maximum() -> None:
 
 
 @pytest.mark.shows("RLX-86")
-def test_service_outside_its_bounds_is_corrected() -> None:
+def test_engine_count_outside_its_bounds_is_corrected() -> None:
     below = Watch(engines=1, config=AutoscalerConfig(min_engines=8)).take_sample().decide()
     assert (below.action, below.delta, below.conditions) == (Action.OUT, 4, ("below_min_engines",))
     above = Watch(engines=4, config=AutoscalerConfig(max_engines=2)).take_sample().decide()

@@ -68,7 +68,7 @@ def test_node_contents_hide_workloads_of_other_projects(sign_in: SignIn, node: N
     assert "1 pod of projects that you cannot see" in text
 
 
-def test_node_contents_need_a_role(sign_in: SignIn, node: Node) -> None:
+def test_contents_of_a_node_are_hidden_from_users_without_a_role(sign_in: SignIn, node: Node) -> None:
     assert sign_in("frank").get(f"/nodes/{node.name}/contents").status_code == 404
     assert Client().get(f"/nodes/{node.name}/contents").status_code == 302
 

@@ -113,7 +113,9 @@ def test_quota_page_of_a_pool_shows_the_remaining_group_quota(
     assert "/quotas/projects/vision/h100" in text
 
 
-def test_form_sets_previews_and_deletes_a_group_quota(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_group_quota_is_set_previewed_and_deleted_in_its_form(
+    cast: Cast, h100: QuotaGroup, sign_in: Any
+) -> None:
     client, address = sign_in("bob"), "/quotas/projects/speech/h100"
     assert "Quota of speech in quota group h100" in client.get(address).content.decode()
     form = {"gpu": "4", "weight": "1", "over_quota": "on", "version": "0"}

@@ -214,7 +214,7 @@ def test_malformed_document_does_not_break_the_form(text: str) -> None:
         ("command: python train.py\nvolumes: [{name: data, path: /data}]", ""),
     ],
 )
-def test_command_warns_about_a_program_that_no_pod_has(document: str, program: str) -> None:
+def test_command_field_warns_about_a_program_that_pods_lack(document: str, program: str) -> None:
     draft = open_draft(f"{document}\nroles: [{{gpu: 1}}]\n")
     shown = {field.form_field.path: field for part in prepare_form(draft, FORM_CHOICES).parts
              for field in (*part.fields, *part.more)}  # fmt: skip

@@ -44,7 +44,7 @@ def memory(mib: int | None) -> str:
 
 
 def used_memory(mib: int) -> str:
-    """Format measured memory. A process always uses some, so zero is less than 1 MiB."""
+    """Format measured memory. Zero is shown as less than 1 MiB, because a process always uses some memory."""
     return memory(mib) if mib else "< 1 MiB"
 
 

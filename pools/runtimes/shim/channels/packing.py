@@ -28,7 +28,7 @@ END_OF_ARCHIVE = bytes(2 * RECORD)
 
 
 class Packer:
-    """Archive of a file or directory, which is read while it is iterated over.
+    """Archive of a file or directory, whose content is read while the archive is iterated over.
 
     In a directory, files that cannot be read, special files and links that leave the directory are omitted,
     and `skip` is called with a message for each. Other errors raise CopyError.
