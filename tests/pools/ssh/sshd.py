@@ -37,7 +37,8 @@ StrictModes no
 PermitRootLogin prohibit-password
 PidFile none
 LogLevel VERBOSE
-"""
+SetEnv HOME={directory}
+"""  # the login scripts of the developer's home directory could delay commands
 
 
 @dataclass(frozen=True)
