@@ -9,6 +9,7 @@ from scheduler.web.pools import pages as pools
 from scheduler.web.quotas import grid_changes, group_preview, history, preview, tree
 from scheduler.web.submit import edit, templates
 from scheduler.web.submit import pages as submit
+from scheduler.web.submit import smallest_change as submit_change
 from scheduler.web.usage import pages as usage
 from scheduler.web.utilization import pages as utilization
 from scheduler.web.workloads import kept_files, log, metrics, terminal
@@ -17,6 +18,7 @@ from scheduler.web.workloads import pages as workloads
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("submit/prediction", submit.prediction, name="submit-prediction"),
+    path("submit/smallest-change", submit_change.smallest_change, name="submit-smallest-change"),
     path("templates", templates.index, name="templates"),
     path("templates/save", templates.save, name="template-save"),
     path("templates/<slug:project>/new", templates.edit, name="template-new"),

@@ -137,9 +137,9 @@ def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Pr
     return replace(prediction, limits=describe_limits(draft.spec, draft.workload.pools))
 
 
-def validate(*, actor: Actor, document: Mapping[str, Any]) -> None:
-    """Raise the errors that `submit` would raise, without making a prediction."""
-    _prepare_and_check_name(SubmissionView(actor), document, timezone.now())
+def validate(*, actor: Actor, document: Mapping[str, Any]) -> Draft:
+    """Return the workload that `submit` would store. Raises the same errors."""
+    return _prepare_and_check_name(SubmissionView(actor), document, timezone.now())
 
 
 def _prepare_and_check_name(view: SubmissionView, document: Mapping[str, Any], at: datetime) -> Draft:

@@ -206,6 +206,9 @@ class _TrialRuns:
 
 
 def _may_start_later(plan: Plan, name: str) -> bool:
+    """Return whether the workload waits for resources, or for nodes that are booting for it."""
+    if any(bundle.workload == name for bundle in plan.bundles):
+        return True
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
     return rejection is not None and is_schedulable(rejection.blockers)
 

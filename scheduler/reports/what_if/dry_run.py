@@ -48,9 +48,7 @@ def predict(
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
-        if workload.handle in view.workloads and edited is None:
-            raise name_taken_error(workload)
-        candidate, stored = _replace_stored(view, workload, spec, now, edited, requeued=requeued)
+        candidate, stored = add_unsaved(view, workload, spec, now, edited, requeued=requeued)
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
@@ -70,21 +68,24 @@ def predict(
         return _add_up(prediction, plan, rejections, candidates, view, viewer)
 
 
-def _replace_stored(
+def add_unsaved(
     view: ClusterView,
     workload: Workload,
     spec: WorkloadSpec,
     now: datetime,
-    edited: Workload | None,
+    edited: Workload | None = None,
     *,
-    requeued: bool,
+    requeued: bool = False,
 ) -> tuple[model.Workload, tuple[model.Workload, ...]]:
     """Convert the unsaved workload. Return it with all other workloads, except the stored version of
     `edited`.
 
     An edited workload keeps its earlier runs and, unless it is `requeued`, its submission time. A suspended
-    workload becomes pending now. Dependencies no longer apply once a workload has started.
+    workload becomes pending now. Dependencies no longer apply once a workload has started. Raises Conflict
+    if another live workload has the same name.
     """
+    if workload.handle in view.workloads and edited is None:
+        raise name_taken_error(workload)
     is_pending = edited is not None and edited.phase == Phase.PENDING
     deferred = deferred_pool(workload.pending_since if is_pending else now, spec, now)
     entries = () if edited is not None and edited.run else spec.after

@@ -6,7 +6,7 @@ changes.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any
@@ -14,16 +14,19 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
+from berth.core.spec import WorkloadSpec
 from projects.models import Phase, Workload
 from projects.services.arrays.waiting import explain_held_task
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
-from scheduler.engine.smallest_change.search import Outcome, SmallestChange, smallest_change
+from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_in_handle
+from scheduler.reports.what_if.dry_run import add_unsaved
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -62,22 +65,53 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
         return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
-    if all(pool in view.below_threshold for pool in workload.pools):
+    if _accepts_nothing(view, workload) and workload.reason != UNSCHEDULABLE:
         return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)
     if result is None:
         with dry_run_slot(workload.project):
-            result = _results.put(view, workload.handle, _search_change(view, workload.handle))
+            result = _results.put(view, workload.handle, _search_change(view, workload, view.snapshot))
     return _render_answer(result, workload, viewer)
 
 
-def _search_change(view: ClusterView, handle: str) -> SmallestChange:
-    """Run the engine on the pools that accept workloads. If the engine fails, the answer is undecided."""
+def find_change_of_unsaved(
+    workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
+) -> ChangeAnswer:
+    """Return the smallest change with which an unsaved workload would start now, or could start later.
+
+    Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
+    workload has the same name.
+    """
+    at = now or timezone.now()
+    with dry_run_slot(workload.project):
+        with shared_cache() as cache:
+            view = observe(at, SPEC_CACHE, cache.observations)
+        candidate, stored = add_unsaved(view, workload, spec, at)
+        snapshot = replace(view.snapshot, workloads=(*stored, candidate))
+        result = _search_change(view, workload, snapshot)
+    return _render_answer(result, workload, viewer)
+
+
+def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
+    """Return whether all pools of the workload wait for more ready nodes before they accept workloads."""
+    return all(pool in view.below_threshold for pool in workload.pools)
+
+
+def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
+    """Run the engine on the pools that accept workloads. If the engine fails, the answer is undecided.
+
+    If none of the workload's pools accepts workloads yet, a change can only make the workload schedulable.
+    """
+    has_to_wait = _accepts_nothing(view, workload)
+    pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)
     try:
-        return smallest_change(without_pools(view.snapshot, view.below_threshold), handle)
+        result = smallest_change(pools, workload.handle)
     except Exception:
-        log.exception("the engine failed for a change that would start %s", handle)
+        log.exception("the engine failed for a change that would start %s", workload.handle)
         return SmallestChange(Outcome.UNDECIDED)
+    if has_to_wait and result.outcome is Outcome.CHANGE:
+        return replace(result, outcome=Outcome.SCHEDULABLE, effects=Effects())
+    return result
 
 
 @dataclass(slots=True)

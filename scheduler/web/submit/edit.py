@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import HttpResponse
@@ -27,7 +27,7 @@ from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import SECONDS_KIND
-from scheduler.web.submit.form.fields import Field
+from scheduler.web.submit.form.fields import Field, FormChoices
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.verdict import Verdict, build_verdict
@@ -66,7 +66,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         document = _patched_document(workload, request.GET.get("patch", ""))
         _apply(request, edit_page, document, dry_run=True)
         return _page(request, open_draft(dump_workload(document)), edit_page)
-    draft = read_draft(request.POST, choices_for(request.actor))
+    draft = read_draft(request.POST, _choices(request))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
     if not (saves or predicts):
@@ -164,7 +164,7 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
-    offer = choices_for(request.actor)
+    offer = _choices(request)
     shown = prepare_form(draft, offer, edit_page.problems, read_only=FIXED_FIELDS)
     data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
@@ -198,9 +198,13 @@ class ShownChange:
 
 
 def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
-    label, form_field = shown.labelled_fields.get(change.path, (change.path, None))
+    """Return the change for display, and mark its field in the form."""
+    label, field_shown = shown.labelled_fields.get(change.path, (change.path, None))
+    form_field = None if field_shown is None else field_shown.form_field
     before, after = (_format_value(value, form_field) for value in (change.before, change.after))
-    return ShownChange(label, form_field is None, before, after)
+    if field_shown is not None:
+        field_shown.stored = before
+    return ShownChange(label, field_shown is None, before, after)
 
 
 def _format_value(value: Any, form_field: Field | None) -> str:
@@ -209,6 +213,10 @@ def _format_value(value: Any, form_field: Field | None) -> str:
     if form_field is not None and isinstance(value, str | int | bool):
         return dict(form_field.choices).get(str(value), format_value_briefly(value))
     return format_value_briefly(value)
+
+
+def _choices(request: Request) -> FormChoices:
+    return replace(choices_for(request.actor), for_edit=True)
 
 
 def _parse_version(text: str | None) -> int:

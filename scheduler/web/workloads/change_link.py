@@ -14,7 +14,7 @@ from berth.core.spec import RoleSpec
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.models import Workload
+from projects.models import Project, Workload
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
 
@@ -40,9 +40,27 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     If the changed part of the document is too long for an address, or contains environment variables, which
     proxies would write to their logs, the form opens without the change.
     """
+    if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
+        return admin_link(actor, workload.project, change)
+    if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
+        return None
+    document = changed_document(workload, change)
+    if document is None or not (patch := find_patch(workload.spec, document)):
+        return None
+    form = reverse("workload-edit", args=[workload.pk])
+    if any(role.get("env") for role in _roles(patch)):
+        return ChangeLink("Edit workload", form)
+    url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
+    return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
+
+
+def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
+    """Return the link to the page for changing a quota of the project, a pool or a node.
+
+    Returns None if the user may not make the change, or if it changes something else.
+    """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
-        project = workload.project
         is_project = subject == project.name
         owner = project if is_project else project.department
         if owner.name != subject or not may(actor, Action.SET_QUOTA, owner):
@@ -56,16 +74,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     if kind is ChangeKind.NODE_OPENED:
         can = may(actor, Action.ADMINISTER)
         return ChangeLink(f"Open node {subject}", reverse("node", args=[subject])) if can else None
-    if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
-        return None
-    document = changed_document(workload, change)
-    if document is None or not (patch := find_patch(workload.spec, document)):
-        return None
-    form = reverse("workload-edit", args=[workload.pk])
-    if any(role.get("env") for role in _roles(patch)):
-        return ChangeLink("Edit workload", form)
-    url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
-    return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
+    return None
 
 
 def changed_document(workload: Workload, change: Change) -> Document | None:

@@ -11,6 +11,7 @@ from django.test import Client
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents import read_document
+from pools.models import NodePool
 from projects.models import Workload
 from projects.services.workloads.prediction import Prediction
 from scheduler.web.submit.document_presets import EXAMPLES
@@ -277,12 +278,15 @@ def test_array_field_accepts_numbers_and_ranges(
     assert list(tasks) == indexes
 
 
-def test_array_field_with_an_error_still_shows_its_hint(cast: Cast, dave: Client) -> None:
+def test_error_replaces_the_hint_of_a_field(cast: Cast, dave: Client) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-9%x"}
     answer = dave.post("/submit", typed, headers=HTMX)
     message = "Neither a number of tasks nor a list of indexes. Allowed: a number such as 30, or indexes"
     assert message in field_error(answer, "array.tasks")
-    assert "Number of tasks, or indexes such as 0-29" in answer.content.decode()
+    hint = "Number of tasks, or indexes such as 0-29"
+    assert hint not in answer.content.decode()
+    typed[PREFIX + "array.tasks"] = "0-9"
+    assert hint in dave.post("/submit", typed, headers=HTMX).content.decode()
 
 
 def test_error_for_a_task_limit_in_the_array_field_names_the_field_for_it(cast: Cast, dave: Client) -> None:
@@ -311,3 +315,45 @@ def text_of(client: Client, document: str) -> str:
     """Return the prediction for a document as text."""
     answer = client.post("/submit/prediction", {"document": document}, headers=HTMX)
     return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+
+
+@pytest.mark.parametrize(
+    ("requested", "sentence", "changed"),
+    [
+        ("gpu: 4  # all of them", "role worker requested 2 GPUs instead of 4", "gpu: 2  # all of them"),
+        ("node_selector: {zone: a}", "role worker did not require label zone=a", "- {}"),
+    ],
+)
+def test_button_makes_the_smallest_change_of_an_unschedulable_workload(
+    cast: Cast, dave: Client, requested: str, sentence: str, changed: str
+) -> None:
+    make.node(cast.pool, gpus=2)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    text = f"name: wide\nproject: vision\ncommand: run\nroles:\n- {requested}\n"
+    prediction = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert 'hx-post="/submit/smallest-change"' in prediction
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert sentence in card
+    (step,) = re.findall(r'name="step" value="([^"]+)"', card)
+    answer = refresh_form(dave, text, step=unescape(step))
+    assert changed in answer.context["text"]
+    assert dave.post("/submit/smallest-change", {"document": answer.context["text"]}).content == b""
+
+
+def test_invalid_edits_of_a_document_are_ignored(cast: Cast, dave: Client) -> None:
+    text = "name: fine\nproject: vision\n"
+    for step in ("set:", "set:[1]", "set:{}", "set:[[1]]", "set:null"):
+        answer = refresh_form(dave, text, step=step)
+        assert answer.status_code == 200
+        assert answer.context["text"] == text
+
+
+def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: Cast, dave: Client) -> None:
+    make.node(cast.pool, gpus=2)
+    NodePool.objects.update(operational_since=None, ready_threshold=3)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    text = "name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 4\n"
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "could start once resources are free if each replica of role worker requested 2 GPUs" in card

@@ -6,7 +6,8 @@ form is then rebuilt from the document. Both may change between requests. Commen
 the document without a form field are preserved.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +34,12 @@ from scheduler.web.submit.form.fields import (
 PREFIX = "f:"
 CODE = "code"  # key of the section that specifies the pods' files
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
+SET = "set"  # verb of a step that sets values of the document
 TEXT_ONLY_HINT = "This value can only be edited in the document."
+
+
+# Paths in the document with their new values. None removes a value.
+DocumentEdits = Sequence[tuple[str, Any]]
 
 
 @dataclass
@@ -90,10 +96,15 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 
 
 def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
-    """Add or remove a part of the form, as in `add:roles` or `remove:roles[1]`, or set the code, as in
-    `code:TREE`.
+    """Apply a button of the form to the document.
+
+    `add:roles` and `remove:roles[1]` add and remove a part of the form, `code:TREE` sets the code, and
+    `set:[["priority", 60]]` sets values.
     """
     verb, _, path = step.partition(":")
+    if verb == SET:
+        _set_values(draft, path)
+        return
     at = (CODE,) if verb == CODE else parse_location(path)
     if draft.data is None or not at or verb not in ("add", "remove", CODE):
         return
@@ -110,6 +121,28 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
         draft.text = draft.agreed = edit_text(draft.text, at, value, order=ORDER)
     except CannotEdit:
         draft.problems.append(Problem(join_path(at), TEXT_ONLY_HINT))
+    _parse_draft(draft)
+
+
+def apply_edits(text: str, edits: DocumentEdits) -> str:
+    """Return the text of the document with the edits. Raises CannotEdit if one cannot be made in place."""
+    for path, value in edits:
+        text = edit_text(text, parse_location(path), ABSENT if value is None else value, order=ORDER)
+    return text
+
+
+def _set_values(draft: Draft, encoded: str) -> None:
+    """Apply edits that are encoded as JSON. Anything else is ignored."""
+    try:
+        edits = [(str(path), value) for path, value in json.loads(encoded)]
+    except (ValueError, TypeError, RecursionError):
+        return
+    if draft.data is None:
+        return
+    try:
+        draft.text = draft.agreed = apply_edits(draft.text, edits)
+    except CannotEdit:
+        draft.problems.append(Problem("", TEXT_ONLY_HINT))
     _parse_draft(draft)
 
 

@@ -97,6 +97,7 @@ class FormChoices:
     labels: Sequence[str] = ()
     runs_images: bool = False  # True if any pool runs container images
     for_template: bool = False  # True for a template: its users set name and project
+    for_edit: bool = False  # True for a stored workload, which cannot become an array
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
@@ -108,7 +109,11 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields()),
         FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
-        FormPart("Array", _array_fields(), summary="Several tasks from one document"),
+        *(
+            ()
+            if offer.for_edit
+            else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
+        ),
         *(() if _has_uploaded_code(data) else (_git_part(),)),
         *(_notification_part(number) for number in range(_length(data.get("notifications")))),
     ]

@@ -43,6 +43,7 @@ class ShownField:
     chosen: list[str] = field(default_factory=list)
     errors: list[ErrorSentence] = field(default_factory=list)
     warning: str = ""
+    stored: str = ""  # the stored value, if the field has been edited
     is_text_only: bool = False
     is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
@@ -59,13 +60,18 @@ class ShownField:
     def hint(self) -> str:
         if self.is_text_only:
             return TEXT_ONLY_HINT
-        if self.is_read_only:
+        if self.is_read_only or self.errors:
             return ""
         return "One argument per line" if self.words else self.form_field.hint
 
     @property
+    def anchor(self) -> str:
+        """ID of the element that a link to the field shows."""
+        return f"w-{self.id}" if self.form_field.many else self.id
+
+    @property
     def described_by(self) -> str:
-        texts = {"hint": self.hint, "warning": self.warning, "error": self.errors}
+        texts = {"hint": self.hint, "stored": self.stored, "warning": self.warning, "error": self.errors}
         return " ".join(f"{self.id}-{name}" for name, text in texts.items() if text)
 
     @property
@@ -122,16 +128,19 @@ class ShownPart:
 
 @dataclass
 class ShownError:
+    """Error with its line in the document, and with its field and the field's label if a field shows it."""
+
     line: int | None
     path: str
     sentence: ErrorSentence
+    field: ShownField | None = None
+    label: str = ""
 
 
 @dataclass
 class ShownForm:
     parts: list[ShownPart]
-    faults: list[ShownError]
-    other_errors: list[ShownError]  # errors that belong to no field
+    faults: list[ShownError] = field(default_factory=list)
     is_behind: bool = False  # True if the form shows an older, valid version of the document
 
     @property
@@ -140,18 +149,18 @@ class ShownForm:
         return " ".join([*(part.title for part in self.parts), "behind" * self.is_behind])
 
     @property
-    def labelled_fields(self) -> dict[str, tuple[str, Field]]:
+    def labelled_fields(self) -> dict[str, tuple[str, ShownField]]:
         """Fields with their labels, by the path of their value in the document.
 
         The label names the part if there can be several of its kind.
         """
         labelled = {}
         for part in self.parts:
-            for form_field in (shown.form_field for shown in (*part.fields, *part.more)):
-                label = f"{part.title}, {form_field.label}" if part.remove else form_field.label
-                *place, key = form_field.at
+            for shown in (*part.fields, *part.more):
+                label = f"{part.title}, {shown.form_field.label}" if part.remove else shown.form_field.label
+                *place, key = shown.form_field.at
                 for name in KEYS_OF_REPLICAS.get(key, (str(key),)):
-                    labelled[join_path((*place, name))] = label, form_field
+                    labelled[join_path((*place, name))] = label, shown
         return labelled
 
     @property
@@ -185,19 +194,17 @@ def prepare_form(
     for path, program in missing_programs(data).items():
         if path in fields and not offer.for_template:  # users of a template may still add code
             fields[path].warning = MISSING_PROGRAM.format(program=program)
-    lines, other_errors = [], []
+    form, errors = ShownForm(parts, is_behind=draft.data is None), []
+    labels = {shown.form_field.path: label for label, shown in form.labelled_fields.values()}
     for problem in faults:
-        owner = find_field(problem.path, fields)
-        sentence = _field_sentence(problem, fields[owner].form_field) if owner else describe_problem(problem)
-        error = ShownError(_line_number(draft, places, problem), problem.path, sentence)
-        lines.append(error)
+        owner = fields.get(find_field(problem.path, fields))
+        sentence = _field_sentence(problem, owner.form_field) if owner else describe_problem(problem)
+        label = labels[owner.form_field.path] if owner else ""
+        errors.append(ShownError(_line_number(draft, places, problem), problem.path, sentence, owner, label))
         if owner:
-            fields[owner].errors.append(sentence)
-        else:
-            other_errors.append(error)
-    return ShownForm(
-        parts, sorted(lines, key=lambda fault: fault.line or 0), other_errors, draft.data is None
-    )
+            owner.errors.append(sentence)
+    form.faults = sorted(errors, key=lambda fault: fault.line or 0)
+    return form
 
 
 def _field_sentence(problem: Problem, form_field: Field) -> ErrorSentence:

@@ -80,7 +80,7 @@
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
     const source = event.detail.requestConfig.elt;
-    if (source !== look && source.id !== "prediction") return;
+    if (source !== look && !source.closest("#prediction")) return;
     if (!source.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:oobBeforeSwap", (event) => {

@@ -1,0 +1,60 @@
+"""Card of the submission page with the smallest change with which the workload could start."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from berth.core.errors import BerthError
+from berth.core.merge_patch import differences
+from berth.core.problems import join_path
+from berth.core.spec import parse_workload
+from berth.documents import CannotEdit, read_document
+from berth.server.web.pages import Request, signed_in
+from projects.models import Workload
+from projects.services.workloads.prediction import validate
+from scheduler.reports.visibility import viewer_for
+from scheduler.reports.what_if.smallest_change import find_change_of_unsaved
+from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
+from scheduler.web.workloads.change_link import admin_link, changed_document
+
+
+@signed_in
+@require_POST
+def smallest_change(request: Request) -> HttpResponse:
+    """Return the card for the document on the open page, with a button that makes the change.
+
+    The response is empty if there is no such change, or if the document is invalid, which the page reports.
+    """
+    text = request.POST.get("document", "")
+    try:
+        draft = validate(actor=request.actor, document=read_document(text))
+        answer = find_change_of_unsaved(draft.workload, draft.spec, viewer_for(request.actor))
+    except BerthError:
+        return HttpResponse()
+    if answer.change is None:
+        return HttpResponse()
+    edits = _find_edits(text, draft.workload, answer.change)
+    context = {
+        "sentence": answer.sentence,
+        "link": admin_link(request.actor, draft.workload.project, answer.change),
+        "step": f"set:{json.dumps(edits)}" if edits else "",
+    }
+    return render(request, "scheduler/submit/smallest_change.html", context)
+
+
+def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:
+    """Return the edits of the document that make the change, or nothing if they cannot be made in place."""
+    changed = changed_document(workload, change)
+    if changed is None:
+        return []
+    edits = [(join_path(path), after) for path, _, after in differences(workload.spec, changed)]
+    try:
+        edited = parse_workload(read_document(apply_edits(text, edits)))
+        is_same = edited == parse_workload(changed)
+    except (BerthError, CannotEdit):
+        return []
+    return edits if is_same else []
