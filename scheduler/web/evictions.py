@@ -133,27 +133,32 @@ def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the victim's and the preemptor's visible queues, each list with a title."""
+    """Return the victim's and the preemptor's visible queues, each list with a title.
+
+    The bars of all queues have one scale.
+    """
     parties = (
         ("Queues of the evicted workload", eviction.victim),
         ("Queues of the preemptor", eviction.preemptor),
     )
+    sides = [(title, party.queues) for title, party in parties if party is not None and party.queues]
+    scale = bar_scale(max((max(_gpus(queue)) for _, queues in sides for queue in queues), default=0))
     return [
-        (title, [{**queue, "bars": _gpu_bars(queue)} for queue in party.queues])
-        for title, party in parties
-        if party is not None and party.queues
+        (title, [{**queue, "bars": _gpu_bars(queue, scale) if any(_gpus(queue)) else []} for queue in queues])
+        for title, queues in sides
     ]
 
 
-def _gpu_bars(queue: Mapping[str, Any]) -> list[tuple[str, Bar]]:
+def _gpus(queue: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the queue's quota, fair share and allocations before and after, in milli-GPU. 0 if unlimited."""
+    keys = ("quota", "share", "allocated_before", "allocated_after")
+    return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)
+
+
+def _gpu_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
     """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
     quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None if unlimited
-    allocated = [
-        int((queue.get(key) or {}).get("gpu") or 0) for key in ("allocated_before", "allocated_after")
-    ]
-    scale = bar_scale(max(quota or 0, share or 0, *allocated))
-    if not scale:
-        return []
+    *_, before, after = _gpus(queue)
     return [
         (
             word,
@@ -162,5 +167,5 @@ def _gpu_bars(queue: Mapping[str, Any]) -> list[tuple[str, Bar]]:
                 label=f"{format_gpus(amount)} allocated {word} the eviction",
             ),
         )
-        for word, amount in zip(("before", "after"), allocated, strict=True)
+        for word, amount in (("before", before), ("after", after))
     ]  # fmt: skip

@@ -147,6 +147,7 @@ def _webp(browser: Browser, png: bytes) -> bytes:
 
 
 def _edit_quota(page: Page) -> None:
+    page.get_by_label("Actions for vision").click()
     page.get_by_role("link", name="Edit the quota for vision").click()
     page.locator("#quota_gpu").fill("40")
     page.get_by_role("button", name="Save").click()

@@ -83,12 +83,12 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
     with opened("bert") as (page, faults):
         page.goto("/quotas?pool=train")
         expect(page.locator(".live")).to_have_text("Live")
-        link = page.get_by_role("link", name="Edit the quota for speech")
-        link.focus()
+        menu = page.get_by_label("Actions for speech")
+        menu.focus()
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
         expect(row.get_by_role("cell").nth(0)).to_have_text("7")
-        expect(link).to_be_focused()
+        expect(menu).to_be_focused()
         assert faults == []
 
 
@@ -199,7 +199,9 @@ def test_cancel_requires_confirmation_and_escape_closes_the_dialog(opened: Open,
 def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
-        page.get_by_role("link", name="Edit the quota for speech").focus()
+        page.get_by_label("Actions for speech").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.locator("#quota_gpu").fill("30")
         page.locator("#quota_limit_gpu").fill("10")
@@ -219,6 +221,7 @@ def test_conflicting_quota_edit_preserves_both_changes(opened: Open, scene: Scen
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
+        page.get_by_label("Actions for vision").click()
         page.get_by_role("link", name="Edit the quota for vision").click()
         page.locator("#quota_gpu").fill("7")
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"weight": 5})

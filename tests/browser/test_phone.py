@@ -37,6 +37,7 @@ def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
             page.goto(path)
             assert bars(page) >= 5, path
             assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        page.get_by_label("Actions for speech").click()
         page.get_by_role("link", name="Edit the quota for speech").click()
         expect(page.locator("#quota_gpu")).to_be_visible()
         assert faults == []

@@ -1,7 +1,7 @@
 """Quota, fair share, allocation and requests of departments and projects."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -190,7 +190,8 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
         line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
-    _set_scale(result)
+    for level in (result, [child for top in result for child in top.children]):
+        set_scale(level)
     return result
 
 
@@ -220,17 +221,17 @@ def _owner_key(project: int | None, department: int | None) -> Key:
     return "department", department
 
 
-def _set_scale(tops: list[QuotaLine]) -> None:
-    """Set one scale for all projects and one for all departments, so that bars are comparable.
+def set_scale(lines: Sequence[QuotaLine]) -> None:
+    """Set one scale for the bars of these rows, so that the bars are comparable.
 
     Quotas, fair shares and allocations set the scale, so that one long queue does not shorten every other
-    bar.
+    bar. Rows whose numbers the user may not see have no bar and do not count.
     """
-    for row in (tops, [child for top in tops for child in top.children]):
-        ends = [max(line.gpus or 0, line.share or 0, line.held) for line in row]
-        scale = bar_scale(max(ends, default=0)) or max((line.pending for line in row), default=0)
-        for line in row:
-            line.scale = scale
+    visible = [line for line in lines if line.numbers_visible]
+    ends = [max(line.gpus or 0, line.share or 0, line.held) for line in visible]
+    scale = bar_scale(max(ends, default=0)) or max((line.pending for line in visible), default=0)
+    for line in lines:
+        line.scale = scale
 
 
 def _line_label(line: QuotaLine) -> str:

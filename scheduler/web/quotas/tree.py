@@ -13,7 +13,7 @@ from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
 from scheduler.web.quotas.places import find_pool_or_group, pools_and_groups_to_show, pools_of
-from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
+from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_scale
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
 UNPAGED = 10**9  # long trees are collapsed instead of paginated
@@ -86,6 +86,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     few = sum(len(top.children) for top in tree) <= MAX_EXPANDED_PROJECTS
     expanded = request.GET.get("open", "")
     shown = [(top, permissions(request.actor, top), few or top.owner.name == expanded) for top in tree]
+    lines = [line for top, _, is_open in shown for line in (top, *(top.children if is_open else ()))]
+    set_scale(lines)
     context = {
         "listing": listing,
         "pools": places,
@@ -93,7 +95,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "is_pool": isinstance(place, NodePool),
         "members": pools,
         "tree": shown,
-        "may_edit": any(may_do["projects"] for _, may_do, _ in shown),
+        "has_torn_bars": any(line.bar.continues for line in lines if line.numbers_visible),
         "few": few,
         "total": pool_capacity(pools) if pools else None,
         "may_administer": may(request.actor, Action.ADMINISTER),

@@ -76,3 +76,22 @@ def test_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignI
     answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
     assert answer["HX-Redirect"] == "/quotas"
     assert "Department lab created." in alice.get("/quotas").content.decode()
+
+
+def test_bars_of_departments_and_projects_have_one_scale(cast: Cast, sign_in: SignIn) -> None:
+    for owner, gpus in ((cast.product, 16), (cast.research, 4), (cast.vision, 4)):
+        make.quota(owner, cast.pool, gpus)
+    tree = sign_in("alice").get("/quotas?pool=local").context["tree"]
+    lines = {line.owner.name: line for top, _, _ in tree for line in (top, *top.children)}
+    marks = {name: lines[name].bar.quota for name in ("product", "research", "vision")}
+    assert marks == {"product": 800, "research": 200, "vision": 200}, "16 and 4 GPUs on a scale of 20"
+
+
+def test_list_of_a_pool_has_the_head_of_the_grid_and_a_menu_in_each_row(cast: Cast, sign_in: SignIn) -> None:
+    alice = sign_in("alice")
+    pages = [alice.get(path).content.decode() for path in ("/quotas", "/quotas?pool=local")]
+    grid, listed = (page.partition('<div class="page-head">')[2].partition("</details>")[0] for page in pages)
+    assert grid == listed and "Create quota group" in grid
+    names = re.findall(r'aria-label="Actions for (\w+)"', pages[1])
+    assert names == ["product", "ads", "search", "research", "speech", "vision"]
+    assert "Actions for" not in sign_in("dave").get("/quotas?pool=local").content.decode()

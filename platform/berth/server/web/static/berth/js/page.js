@@ -193,13 +193,16 @@
     }
   });
 
-  /** Keep a menu on the screen: align it with its button's right edge if there is no room to the right. */
+  /** Keep a menu on the screen: to the left if there is no room to the right, and above its button if there is none below. */
   function place(menu) {
     menu.style.translate = "";
     const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
     const edge = Math.min(menu.parentElement.getBoundingClientRect().right, wide - margin);
     const shift = Math.max(margin - box.left, box.right > wide - margin ? edge - box.right : 0);
-    if (Math.round(shift)) menu.style.translate = `${shift}px`;
+    const button = menu.parentElement.firstElementChild.getBoundingClientRect(), tall = root.clientHeight;
+    const isBelow = menu.matches(".row-menu > *") && box.bottom > tall - margin && button.top > box.height;
+    const rise = isBelow ? button.top - box.bottom : 0;
+    if (Math.round(shift) || rise) menu.style.translate = `${shift}px ${rise}px`;
   }
   const places = () => document.querySelectorAll("details.chooser[open] > .menu").forEach(place);
   document.addEventListener("toggle", places, true);
