@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from projects.web import notifications, secrets
 from projects.web.activity import page as activity
+from projects.web.arrays import changes as array_changes
 from projects.web.arrays import pages as arrays
 from projects.web.people import access, account, tokens
 from projects.web.quotas import budgets, tenants
@@ -24,9 +25,13 @@ urlpatterns = [
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
     path("arrays/<uuid:array_id>", arrays.detail, name="array"),
-    path("arrays/<uuid:array_id>/worst", arrays.cancel_worst, name="array-worst"),
-    path("arrays/<uuid:array_id>/delete", arrays.delete, name="array-delete"),
-    re_path(r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry)$", arrays.change, name="array-step"),
+    path("arrays/<uuid:array_id>/worst", array_changes.cancel_worst, name="array-worst"),
+    path("arrays/<uuid:array_id>/delete", array_changes.delete, name="array-delete"),
+    re_path(
+        r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry)$",
+        array_changes.change,
+        name="array-step",
+    ),
     re_path(
         r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
         workloads.act,

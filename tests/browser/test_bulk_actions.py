@@ -1,8 +1,10 @@
-"""Browser tests for the bar of actions on selected workloads."""
+"""Browser tests for actions on several workloads or tasks at once."""
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
+from tests.present import present
 
 
 def select(page: Page, name: str) -> None:
@@ -39,4 +41,21 @@ def test_selection_without_possible_action_shows_the_reason(opened: Open) -> Non
         expect(clone).to_be_visible()
         clone.click()
         expect(page.get_by_role("heading", name="Submit workload")).to_be_visible()
+        assert faults == []
+
+
+def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/arrays/{present(scene.array).pk}")
+        page.get_by_role("region", name="Failures").get_by_role("link", name="Retry 2 tasks").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("radio", name="2 failed tasks (12, 30)")).to_be_checked()
+        expect(dialog.get_by_label("Indexes")).to_be_hidden()
+        dialog.get_by_role("radio", name="Other tasks").check()
+        expect(dialog.get_by_role("button", name="Retry tasks", exact=True)).to_be_visible()
+        expect(dialog.get_by_label("Indexes")).to_be_enabled()
+        dialog.get_by_role("radio", name="2 failed tasks (12, 30)").check()
+        dialog.get_by_role("button", name="Retry 2 tasks").click()
+        expect(page.locator("#toasts")).to_contain_text("2 tasks of lr-sweep queued again.")
+        expect(page.get_by_role("region", name="Failures")).to_be_hidden()
         assert faults == []

@@ -1,31 +1,25 @@
-"""Array page, and the forms that cancel, retry or delete tasks."""
+"""Array page with its tasks, failures and metrics."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from django import forms
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
-from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET
 
 from berth.core.spec import ArraySpec
-from berth.core.spec.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
 from berth.core.words import format_count, to_words
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
-from berth.server.web.faults import form_errors
-from berth.server.web.forms import Form
 from berth.server.web.lists.paging import load_slice
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
-from projects.access import Action, may, require
+from berth.server.web.pages import Request, page, signed_in
+from projects.access import Action, may
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
-from projects.services import arrays
 from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
@@ -56,65 +50,6 @@ class Square:
     pk: uuid.UUID
     kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
     title: str
-
-
-class TasksForm(Form):
-    indexes = forms.CharField(
-        label="Tasks",
-        required=False,
-        max_length=2000,
-        help_text="Indexes and ranges such as 3, 0-99 or 0-99:10, separated by commas.",
-        widget=forms.TextInput(attrs={"autocomplete": "off"}),
-    )
-
-    def clean_indexes(self) -> tuple[int, ...] | None:
-        text = self.cleaned_data["indexes"].strip()
-        if not text:
-            return None
-        try:
-            parts = parse_indexes(text)
-        except ValueError as error:
-            raise forms.ValidationError(
-                f'"{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
-            ) from None
-        if sum(map(len, to_ranges(parts))) > TASKS_MAX:
-            raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")
-        return expand(parts)
-
-
-class WorstForm(Form):
-    count = forms.IntegerField(label="Tasks", min_value=1, max_value=TASKS_MAX, initial=1)
-    metric = forms.CharField(label="Metric", max_length=64)
-    goal = forms.ChoiceField(label="Best value", choices=[("min", "Lowest"), ("max", "Highest")])
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Change to some or all tasks of an array, with the wording of its form."""
-
-    title: str
-    label: str
-    text: str
-    result: str
-    run: Callable[..., int]
-
-
-CHANGES = {
-    "cancel": Change(
-        "Cancel tasks of {}?",
-        "Cancel tasks",
-        "Leave the field empty to cancel all tasks that have not ended. Running pods get the grace period.",
-        "{} of {} cancelled.",
-        arrays.cancel,
-    ),
-    "retry": Change(
-        "Retry tasks of {}?",
-        "Retry tasks",
-        "Leave the field empty to retry all failed tasks. Tasks listed here must have ended.",
-        "{} of {} queued again.",
-        arrays.retry,
-    ),
-}
 
 
 @signed_in
@@ -155,7 +90,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     is_in_order = row_slice.sort == "index"
     fold_tasks(row_slice.rows, fold=is_in_order and not show_all, only_held=has_parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
-    changes = _possible_changes(request, array)
+    changes = _possible_changes(request, array, progress.counts)
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
     context = {
         "array": array,
@@ -174,7 +109,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "failures": load_failures(array) if progress.counts.failed else [],
         "document": dump_workload(array.spec),
         "changes": changes,
-        "offers_retry": "retry" in changes and progress.counts.failed > 0,  # as the most likely step
+        "offers_retry": "retry" in changes and progress.counts.failed > 0,
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
         "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else "",
@@ -186,61 +121,6 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "metrics_follow": may_report(array.ended_at, timezone.now()) and bool(ranking or array.ended_at),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
-
-
-@signed_in
-@require_http_methods(["GET", "POST"])
-def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
-    """Show the form for choosing tasks (GET) or change the tasks (POST)."""
-    array = find_array(request.actor, array_id)
-    require(request.actor, Action.OPERATE, array)
-    action, url = CHANGES[step], reverse("array", args=[array.pk])
-    form = TasksForm(request.POST or None, auto_id="tasks_%s")
-    if request.method == "POST" and form.is_valid():
-        with form_errors(form):
-            count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
-            return done(request, action.result.format(format_count(count, "task"), array.name), to=url)
-    return form_page(
-        request, form, title=action.title.format(array.name), label=action.label, back=url, text=action.text
-    )
-
-
-@signed_in
-@require_http_methods(["GET", "POST"])
-def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
-    """Cancel the live tasks with the worst values of a metric."""
-    array = find_array(request.actor, array_id)
-    require(request.actor, Action.OPERATE, array)
-    url = reverse("array", args=[array.pk])
-    form = WorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
-    if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
-        chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
-        count = arrays.cancel(actor=request.actor, array=array, indexes=chosen)
-        return done(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
-    return form_page(
-        request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
-        text="Tasks whose latest value is not finite are the worst. Tasks without any report are left out.",
-    )  # fmt: skip
-
-
-@signed_in
-@require_http_methods(["GET", "POST"])
-def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
-    array = find_array(request.actor, array_id)
-    require(request.actor, Action.OPERATE, array)
-    if request.method == "POST":
-        arrays.delete(actor=request.actor, array=array)
-        return done(request, f"Array {array.name} was deleted.", to=reverse("workloads"), leave=True)
-    return confirm_page(
-        request,
-        title=f"Delete {array.name}?",
-        warning=f"{format_count(array.task_count, 'task')} and their logs will be deleted. The events and "
-        "evictions are kept in the history.",
-        label="Delete array",
-        danger=True,
-        back=reverse("array", args=[array.pk]),
-    )
 
 
 def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> str:
@@ -296,7 +176,12 @@ def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     return [*tabs[:-1], (str(Phase.FAILED), "Failed", counts.failed), tabs[-1]]
 
 
-def _possible_changes(request: Request, array: WorkloadArray) -> list[str]:
+def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:
+    """Return the changes that the page offers. If no task has failed, the tasks of an ended array can be
+    run again.
+    """
     if not may(request.actor, Action.OPERATE, array):
         return []
-    return ["retry", "cancel"] if array.state == ArrayState.ACTIVE else ["retry", "delete"]
+    if array.state == ArrayState.ACTIVE:
+        return ["retry", "cancel"] if counts.failed else ["cancel"]
+    return ["retry" if counts.failed else "run again", "delete"]

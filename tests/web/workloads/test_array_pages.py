@@ -135,9 +135,11 @@ def test_array_page_lists_live_tasks_first_and_counts_each_task_once(
 ) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
-    tabs = {"Live": 117, "Pending": 116, "Running": 1, "Ended": 3, "All": 120}
-    shown = re.findall(r'id="state-[^>]*>(\w+) <span class="faint">(\d+)<', page)
-    assert {title: int(count) for title, count in shown} == tabs and "including 2 failed" in page
+    tabs = {"Live": 117, "Pending": 116, "Running": 1, "Ended": 3, "Failed": 2, "All": 120}
+    shown = re.findall(r'id="state-[^>]*>(\w+) <span class="\w+">(\d+)<', page)
+    assert {title: int(count) for title, count in shown} == tabs
+    assert page.count(f'href="/arrays/{sweep.pk}?state=failed#tasks"') == 1, "the figure"
+    assert 'id="legend-failed" href="?state=failed"' in page
     assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5, 6]
     assert "1 more task" not in page and "43 more tasks" in page
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
@@ -319,6 +321,41 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     assert ">2 min</td>" in page, "the runtime"
     listed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed", rows="all")
     assert listed.count('<th scope="row">') == 40
+
+
+def test_retry_form_offers_the_failed_tasks_or_others(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    dave, url = sign_in("dave"), f"/arrays/{sweep.pk}/retry"
+    form = dave.get(url, headers=HTMX).content.decode()
+    assert "2 failed tasks (1, 2)" in form and "Other tasks" in form
+    assert ">Retry 2 tasks</span>" in form and ">Retry tasks</span>" in form
+    page = text(dave, f"/arrays/{sweep.pk}")
+    assert 'id="retry-failed"' in page and ">Retry 2 tasks</a>" in page
+    assert "Retry" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    answer = dave.post(url, {"choice": "other", "indexes": " "}, headers=HTMX)
+    assert answer.status_code == 422 and "Enter the indexes of the tasks." in answer.content.decode()
+    answer = dave.post(url, {"choice": "other", "indexes": "0"}, headers=HTMX)
+    assert "1 task of sweep queued again." in answer.headers["HX-Trigger"]
+    assert [*Workload.objects.filter(attempt=2).values_list("array_index", flat=True)] == [0]
+    answer = dave.post(url, {"choice": "usual", "indexes": "119"}, headers=HTMX)
+    assert "2 tasks of sweep queued again." in answer.headers["HX-Trigger"]
+    assert "Retry" not in text(dave, f"/arrays/{sweep.pk}"), "no task has failed"
+
+
+def test_cancel_form_offers_all_live_tasks_or_others(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    form = sign_in("dave").get(f"/arrays/{sweep.pk}/cancel", headers=HTMX).content.decode()
+    assert "All 117 live tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep running" in form
+
+
+def test_tasks_of_an_array_without_failures_can_be_run_again(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))
+    WorkloadArray.objects.update(state="completed", ended_at=make.ago())
+    dave, url = sign_in("dave"), f"/arrays/{sweep.pk}/retry"
+    page = text(dave, f"/arrays/{sweep.pk}")
+    assert "Run tasks again</a>" in page and "Retry" not in page
+    form = dave.get(url, headers=HTMX).content.decode()
+    assert "Run tasks of sweep again?" in form and "Other tasks" not in form
+    assert dave.post(url, {"indexes": ""}, headers=HTMX).status_code == 422
+    assert "3 tasks of sweep" in dave.post(url, {"indexes": "0-2"}, headers=HTMX).headers["HX-Trigger"]
 
 
 def test_retry_is_the_main_action_only_of_an_array_with_failures(

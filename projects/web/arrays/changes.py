@@ -1,0 +1,190 @@
+"""Forms that cancel, retry or delete the tasks of an array."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django import forms
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.views.decorators.http import require_http_methods
+
+from berth.core.spec.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
+from berth.core.words import format_count, format_ranges
+from berth.server.web.faults import form_errors
+from berth.server.web.forms import Form
+from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from projects.access import Action, require
+from projects.models import Phase, Workload, WorkloadArray
+from projects.selectors import find_array
+from projects.services import arrays
+from projects.services.arrays import count_tasks_by_array
+
+USUAL, OTHER = "usual", "other"  # choices of tasks in forms
+MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
+
+
+class TasksForm(Form):
+    """Choice between all tasks that an action usually changes, described by `usual`, and other tasks.
+
+    If `usual` is empty, the form asks for the tasks only.
+    """
+
+    choice = forms.ChoiceField(label="Tasks", required=False, widget=forms.RadioSelect)
+    indexes = forms.CharField(
+        label="Indexes",
+        required=False,
+        max_length=2000,
+        help_text="Indexes and ranges such as 3, 0-99 or 0-99:10, separated by commas.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+    def __init__(self, *args: Any, usual: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if usual:
+            cast("forms.ChoiceField", self.fields["choice"]).choices = [
+                (USUAL, usual),
+                (OTHER, "Other tasks"),
+            ]
+            self.fields["choice"].initial = USUAL
+            self.fields["indexes"].shown_for = f"choice={OTHER}"  # type: ignore[attr-defined]
+        else:
+            del self.fields["choice"]
+            self.fields["indexes"].required = True
+
+    def clean_indexes(self) -> tuple[int, ...] | None:
+        """Return the indexes, or None for the usual tasks."""
+        text = self.cleaned_data["indexes"].strip()
+        choice = self.cleaned_data.get("choice", OTHER)
+        if choice == USUAL or not (text or choice):
+            return None
+        if not text:
+            raise forms.ValidationError("Enter the indexes of the tasks.")
+        try:
+            parts = parse_indexes(text)
+        except ValueError as error:
+            raise forms.ValidationError(
+                f'"{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
+            ) from None
+        if sum(map(len, to_ranges(parts))) > TASKS_MAX:
+            raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")
+        return expand(parts)
+
+
+class WorstForm(Form):
+    count = forms.IntegerField(label="Tasks", min_value=1, max_value=TASKS_MAX, initial=1)
+    metric = forms.CharField(label="Metric", max_length=64)
+    goal = forms.ChoiceField(label="Best value", choices=[("min", "Lowest"), ("max", "Highest")])
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change to some or all tasks of an array, with the wording of its form."""
+
+    verb: str
+    text: str
+    result: str
+    run: Callable[..., int]
+
+
+CHANGES = {
+    "cancel": Change(
+        "Cancel",
+        "Running pods get the grace period to stop. Tasks that have ended stay unchanged.",
+        "{} of {} cancelled.",
+        arrays.cancel,
+    ),
+    "retry": Change(
+        "Retry",
+        "Each task is submitted again, with the next attempt number. Only ended tasks can be retried.",
+        "{} of {} queued again.",
+        arrays.retry,
+    ),
+}
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
+    """Show the form for choosing tasks (GET) or change the tasks (POST)."""
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    action, url = CHANGES[step], reverse("array", args=[array.pk])
+    usual, count = _usual_tasks(array, step)
+    form = TasksForm(request.POST or None, auto_id="tasks_%s", usual=usual)
+    if request.method == "POST" and form.is_valid():
+        with form_errors(form):
+            count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
+            return done(request, action.result.format(format_count(count, "task"), array.name), to=url)
+    runs_again = step == "retry" and not usual
+    labels = format_html(
+        '<span data-shown-for="choice={}">{} {}</span>'
+        '<span data-shown-for="choice={}" hidden>{} tasks</span>',
+        USUAL, action.verb, format_count(count, "task"), OTHER, action.verb,
+    )  # fmt: skip
+    return form_page(
+        request,
+        form,
+        title=f"Run tasks of {array.name} again?" if runs_again else f"{action.verb} tasks of {array.name}?",
+        label=labels if usual else "Run tasks again" if runs_again else f"{action.verb} tasks",
+        back=url,
+        text=action.text,
+        danger=step == "cancel",
+        dismiss="Keep running" if step == "cancel" else "Cancel",
+    )
+
+
+def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
+    """Return the tasks that a change applies to if no indexes are entered, as text, and their number."""
+    counts = count_tasks_by_array([array])[array.pk]
+    if step == "cancel":
+        return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live
+    if not counts.failed:
+        return "", 0
+    failed = Workload.objects.filter(array=array, superseded=False, phase=Phase.FAILED)
+    listed = failed.order_by().values_list("array_index", flat=True)[:MAX_LISTED]
+    indexes = format_ranges(index or 0 for index in listed)
+    is_short = counts.failed <= MAX_LISTED and len(indexes) <= MAX_INDEX_TEXT
+    text = format_count(counts.failed, "failed task")
+    return (f"{text} ({indexes})" if is_short else text), counts.failed
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
+    """Cancel the live tasks with the worst values of a metric."""
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    url = reverse("array", args=[array.pk])
+    form = WorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
+        count = arrays.cancel(actor=request.actor, array=array, indexes=chosen)
+        return done(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
+    return form_page(
+        request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
+        text="Tasks whose latest value is not finite are the worst. Tasks without any report are left out.",
+        danger=True, dismiss="Keep running",
+    )  # fmt: skip
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
+    array = find_array(request.actor, array_id)
+    require(request.actor, Action.OPERATE, array)
+    if request.method == "POST":
+        arrays.delete(actor=request.actor, array=array)
+        return done(request, f"Array {array.name} was deleted.", to=reverse("workloads"), leave=True)
+    return confirm_page(
+        request,
+        title=f"Delete {array.name}?",
+        warning=f"{format_count(array.task_count, 'task')} and their logs will be deleted. The events and "
+        "evictions are kept in the history.",
+        label="Delete array",
+        danger=True,
+        back=reverse("array", args=[array.pk]),
+    )
