@@ -16,7 +16,7 @@ def gpu_models(pool: NodePool) -> frozenset[str]:
 def differing_models(pools: Iterable[NodePool]) -> Mapping[str, frozenset[str]]:
     """Return the GPU models by pool. The result is empty if all pools have the same model."""
     models = {pool.name: gpu_models(pool) for pool in pools}
-    return {name: values for name, values in models.items() if values} if _differ(models) else {}
+    return {name: values for name, values in models.items() if values} if _has_several_models(models) else {}
 
 
 def describe_models(models: Mapping[str, Iterable[str]]) -> str:
@@ -38,5 +38,5 @@ def group_model_problems(pool: NodePool) -> Iterator[Problem]:
         )
 
 
-def _differ(models: Mapping[str, frozenset[str]]) -> bool:
+def _has_several_models(models: Mapping[str, frozenset[str]]) -> bool:
     return len(frozenset().union(*models.values())) > 1

@@ -65,7 +65,7 @@ class Calls:
         received = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in response.headers}
         content = response.content
         if received.get("content-encoding") == "gzip":
-            content = _decompressed(content)
+            content = _decompress(content)
         return Response(response.status, received, content)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ def _pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
     )  # fmt: skip
 
 
-def _decompressed(content: bytes) -> bytes:
+def _decompress(content: bytes) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:

@@ -72,7 +72,7 @@ def pod_manifest(
         "name": CONTAINER,
         "image": pod_spec.image,
         "imagePullPolicy": PULL_POLICIES[pod_spec.image_pull_policy],
-        **({"command": [_literal(part) for part in pod_spec.command]} if pod_spec.command else {}),
+        **({"command": [_escape_variables(part) for part in pod_spec.command]} if pod_spec.command else {}),
         "env": _environment(pod_spec),
         "workingDir": _start_directory(pod_spec),
         "resources": _resources(pod_spec, settings.gpu_resource),
@@ -172,7 +172,7 @@ def _environment(pod_spec: PodSpec) -> list[Manifest]:
     return [
         *({"name": name, "valueFrom": address} for name in addresses),
         *(
-            {"name": name, "value": _literal(value)}
+            {"name": name, "value": _escape_variables(value)}
             for name, value in plain.items()
             if name not in secrets and name not in addresses
         ),
@@ -186,7 +186,7 @@ def _environment(pod_spec: PodSpec) -> list[Manifest]:
     ]
 
 
-def _literal(text: str) -> str:
+def _escape_variables(text: str) -> str:
     """Escape `$(NAME)`, which Kubernetes would otherwise expand."""
     return text.replace("$", "$$")
 

@@ -102,7 +102,7 @@ class Mirror:
 
     def add_created_pod(self, pod: Mapping[str, Any]) -> None:
         """Record a pod that was just created, unless the watch has already reported it."""
-        key = _key(pod)
+        key = _object_key(pod)
         with self._lock:
             self._noted[key] = time.monotonic()
             self._objects["pods"].setdefault(key, self._trim("pods", pod) or pod)
@@ -179,7 +179,7 @@ class Mirror:
         version = ""
         for page, page_version in self._api.pages(KINDS[kind]):
             trimmed = ((item, self._trim(kind, item)) for item in page)
-            listed |= {_key(item): part for item, part in trimmed if part is not None}
+            listed |= {_object_key(item): part for item, part in trimmed if part is not None}
             version = page_version
         with self._lock:
             before = self._objects[kind]
@@ -220,7 +220,7 @@ class Mirror:
         self._errors.pop(kind, None)
 
     def _apply(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
-        key, trimmed = _key(item), self._trim(kind, item)
+        key, trimmed = _object_key(item), self._trim(kind, item)
         is_deleted, is_own = change == "DELETED", kind == "pods" and self.is_own(item)
         if is_deleted and is_own:
             self._on_deleted(item)
@@ -270,27 +270,29 @@ class Mirror:
             names = ("name", "uid", "labels", "deletionTimestamp")
             states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
-            return {"metadata": _pick(metadata, names), "spec": spec, "status": states}
+            return {"metadata": _subset(metadata, names), "spec": spec, "status": states}
         if kind == QUOTAS:
             if not is_namespace_of(self._installation, metadata["namespace"]):
                 return None
-            parts = _pick(item, ("spec", "status"))
-            return {"metadata": _pick(metadata, ("name", "namespace", "uid")), **parts}
+            parts = _subset(item, ("spec", "status"))
+            return {"metadata": _subset(metadata, ("name", "namespace", "uid")), **parts}
         is_own, spec = self.is_own(item), item["spec"]
         if not is_own and (not spec.get("nodeName") or status.get("phase") in ENDED):
             return None
         containers = {
-            part: [_pick(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
+            part: [_subset(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
             for part in ("containers", "initContainers")
         }
         return {
-            "metadata": _own_metadata(metadata) if is_own else _pick(metadata, ("name", "namespace", "uid")),
+            "metadata": _own_metadata(metadata)
+            if is_own
+            else _subset(metadata, ("name", "namespace", "uid")),
             "spec": {"nodeName": spec.get("nodeName"), "overhead": spec.get("overhead"), **containers},
             "status": _own_status(status) if is_own else {"phase": status.get("phase")},
         }
 
 
-def _key(item: Mapping[str, Any]) -> Key:
+def _object_key(item: Mapping[str, Any]) -> Key:
     metadata = item["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
 
@@ -314,18 +316,18 @@ def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = _pick(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
+    annotations = _subset(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
     names = ("name", "namespace", "uid", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
-    return {**_pick(metadata, names), "annotations": annotations}
+    return {**_subset(metadata, names), "annotations": annotations}
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a pod's status that reports use."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
-    containers = {kind: [_pick(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds}
+    containers = {kind: [_subset(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds}
     names = ("phase", "reason", "message", "podIP", "conditions")
-    return {**_pick(status, names), **containers}
+    return {**_subset(status, names), **containers}
 
 
-def _pick(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _subset(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in names if name in values}

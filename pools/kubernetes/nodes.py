@@ -121,7 +121,7 @@ def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:
     labels = metadata.get("labels") or {}
     allocatable = status.get("allocatable") or {}
     gpus = int(parse_quantity(allocatable.get(settings.gpu_resource) or 0))
-    ready = _condition(status, "Ready")
+    ready = _find_condition(status, "Ready")
     return ClusterNode(
         name=metadata["name"],
         uid=metadata.get("uid") or "",
@@ -150,12 +150,14 @@ def pod_usage(pod: Object, gpu_resource: str) -> Usage:
     if (pod.get("status") or {}).get("phase") in ENDED:
         return Usage()
     spec = pod["spec"]
-    together = [_requests(container, gpu_resource) for container in spec.get("containers") or ()]
+    together = [_container_requests(container, gpu_resource) for container in spec.get("containers") or ()]
     sidecars = [
-        _requests(c, gpu_resource) for c in spec.get("initContainers") or () if c.get("restartPolicy")
+        _container_requests(c, gpu_resource)
+        for c in spec.get("initContainers") or ()
+        if c.get("restartPolicy")
     ]
-    before = [_requests(container, gpu_resource) for container in spec.get("initContainers") or ()]
-    overhead = _amounts(spec.get("overhead") or {}, gpu_resource)
+    before = [_container_requests(container, gpu_resource) for container in spec.get("initContainers") or ()]
+    overhead = _parse_amounts(spec.get("overhead") or {}, gpu_resource)
     totals = []
     for resource in range(3):
         running = sum((each[resource] for each in [*together, *sidecars]), Decimal(0))
@@ -173,12 +175,14 @@ def parse_time(text: str | None) -> datetime | None:
     return None if not text else datetime.fromisoformat(text)
 
 
-def _requests(container: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
+def _container_requests(container: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
     resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, gpu_resource)
+    return _parse_amounts(
+        {**(resources.get("limits") or {}), **(resources.get("requests") or {})}, gpu_resource
+    )
 
 
-def _amounts(amounts: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
+def _parse_amounts(amounts: Object, gpu_resource: str) -> tuple[Decimal, Decimal, Decimal]:
     return (
         parse_quantity(amounts.get("cpu") or 0),
         to_mebibytes(amounts.get("memory") or 0),
@@ -210,7 +214,7 @@ def _is_tolerated(taint: Object, settings: KubernetesSettings) -> bool:
     )
 
 
-def _condition(status: Object, kind: str) -> Object:
+def _find_condition(status: Object, kind: str) -> Object:
     return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
 
 

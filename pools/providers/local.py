@@ -42,7 +42,7 @@ class LocalProvider:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        with self._locked():
+        with self._lock_root():
             path = self._request_path(order.pool, order.client_token)
             instances = _read_instances(path)
             if not instances:
@@ -52,13 +52,13 @@ class LocalProvider:
         return ProvisionResult(instances, message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        with self._locked():
+        with self._lock_root():
             active = [instance for instance in self._instances(pool) if instance.state != InstanceState.GONE]
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         ending = set(instance_ids)
-        with self._locked():
+        with self._lock_root():
             for path in self._request_files(pool):
                 before = _read_instances(path)
                 after = tuple(
@@ -120,7 +120,7 @@ class LocalProvider:
         return directory / f"{token}.json"
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_root(self) -> Iterator[None]:
         with (self.root / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

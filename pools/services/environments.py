@@ -175,12 +175,12 @@ def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: dateti
                 before = PluginSecret.objects.filter(**key).first()
                 values = {
                     "variable": plugin.secret_variable(parameter), "sealed": seal(secret), "set_at": at,
-                    "version": 1 if before is None else before.version + _differs(before, secret),
+                    "version": 1 if before is None else before.version + _has_changed(before, secret),
                 }  # fmt: skip
                 PluginSecret.objects.update_or_create(**key, defaults=values)
 
 
-def _differs(row: PluginSecret, value: str) -> bool:
+def _has_changed(row: PluginSecret, value: str) -> bool:
     try:
         return unseal(row.sealed) != value
     except UnsealError:

@@ -58,7 +58,7 @@ def create(request: Request) -> HttpResponse:
     return form_page(request, form, title=TITLE, label="Create node pool", back=_list_url(), **more)
 
 
-def _crumbs(pool: NodePool) -> list[tuple[str, str]]:
+def _breadcrumbs(pool: NodePool) -> list[tuple[str, str]]:
     """Return the title and URL of each page above the pool's settings."""
     return [("Node pools", _list_url()), (pool.name, _pool_url(pool))]
 
@@ -108,7 +108,7 @@ def settings(request: Request, name: str) -> HttpResponse:
         title=f"Settings for {pool}",
         label="Save settings",
         back=_pool_url(pool),
-        crumbs=_crumbs(pool),
+        crumbs=_breadcrumbs(pool),
     )
 
 

@@ -28,7 +28,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
         return
     options = rows[0]._meta
     fields = [field for field in options.concrete_fields if not _is_assigned_by_database(rows[0], field)]
-    statement = _insertion(type(rows[0]), tuple(field.name for field in fields))
+    statement = _insert_statement(type(rows[0]), tuple(field.name for field in fields))
     names = [(field.column, field.attname) for field in fields]
     # An unsaved row has all of its columns in memory, where they are found faster than by `getattr`.
     values = [{column: vars(row)[name] for column, name in names} for row in rows]
@@ -42,13 +42,13 @@ def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
         return
     options = rows[0]._meta
     fields = [options.pk, *(cast("AnyField", options.get_field(name)) for name in names)]
-    statement = _update(type(rows[0]), tuple(field.name for field in fields[1:]))
+    statement = _update_statement(type(rows[0]), tuple(field.name for field in fields[1:]))
     values = [{field.column: getattr(row, field.attname) for field in fields} for row in rows]
     prepared.execute(statement, [to_parameter(values)])
 
 
 @cache
-def _insertion(model: type[Model], names: Sequence[str]) -> str:
+def _insert_statement(model: type[Model], names: Sequence[str]) -> str:
     options = model._meta
     fields = [cast("AnyField", options.get_field(name)) for name in names]
     columns = ", ".join(f'"{field.column}"' for field in fields)
@@ -59,7 +59,7 @@ def _insertion(model: type[Model], names: Sequence[str]) -> str:
 
 
 @cache
-def _update(model: type[Model], names: Sequence[str]) -> str:
+def _update_statement(model: type[Model], names: Sequence[str]) -> str:
     options = model._meta
     fields = [cast("AnyField", options.get_field(name)) for name in names]
     assignments = ", ".join(f'"{field.column}" = written."{field.column}"' for field in fields)

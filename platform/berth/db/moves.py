@@ -106,7 +106,7 @@ def _change_group(
         }
         for change in changes
     ]
-    statement = _statement(model, field, tuple(columns), tuple(expressions.items()))
+    statement = _update_statement(model, field, tuple(columns), tuple(expressions.items()))
     return {pk for (pk,) in prepared.fetch_all(statement, [to_parameter(rows)])}
 
 
@@ -117,7 +117,7 @@ def _column_names(model: type[Model], names: Sequence[str]) -> list[tuple[str | 
 
 
 @cache
-def _statement(
+def _update_statement(
     model: type[Model], field: str, columns: Sequence[str], expressions: Sequence[tuple[str, str]]
 ) -> str:
     table, key = model._meta.db_table, model._meta.pk

@@ -76,14 +76,14 @@ def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
 def cpus() -> int:
     """Return how many CPUs this process may use."""
     count = len(os.sched_getaffinity(0))
-    return min(count, _number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
+    return min(count, _read_number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
 
 
 def memory_mib(total: int) -> int:
     """Return how much of the machine's `total` memory this process may use."""
-    return min(total, _number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
+    return min(total, _read_number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
 
 
-def _number(variable: str) -> int:
+def _read_number(variable: str) -> int:
     text = os.environ.get(variable, "")
     return int(text) if text.isdigit() else 0

@@ -79,12 +79,12 @@ def guard_command(mark: str) -> list[str]:
 
 
 def terminal_command(mark: str, command: Sequence[str], type_: str, rows: int, columns: int) -> list[str]:
-    return _marked(mark, _TERMINAL, type_, str(rows), str(columns), *command)
+    return _marked_command(mark, _TERMINAL, type_, str(rows), str(columns), *command)
 
 
 def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
     """Return a command that runs `command` with its input from the channel's named pipe."""
-    return _marked(mark, _PIPES, *command)
+    return _marked_command(mark, _PIPES, *command)
 
 
 def input_command(mark: str) -> list[str]:
@@ -94,8 +94,8 @@ def input_command(mark: str) -> list[str]:
     Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection.
     Unread input is then lost.
     """
-    return _marked(mark, _INPUT)
+    return _marked_command(mark, _INPUT)
 
 
-def _marked(mark: str, script: str, *arguments: str) -> list[str]:
+def _marked_command(mark: str, script: str, *arguments: str) -> list[str]:
     return ["sh", "-c", _MARKED, "sh", mark, script, "sh", *arguments]

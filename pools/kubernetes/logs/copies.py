@@ -46,7 +46,7 @@ class LogCopies:
 
     def update(self, pod_id: str, fetch: Fetch) -> Path:
         """Append the pod's output since the last update. Return the path of the copy."""
-        with self._locked(pod_id) as fd:
+        with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)  # an update that crashed wrote the bytes after this position
             while True:
@@ -85,7 +85,7 @@ class LogCopies:
 
         Return the new size, or None if the copy did not grow.
         """
-        with self._locked(pod_id) as fd:
+        with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)
             new, position = _new_lines(data, position, is_cut=False)
@@ -102,7 +102,7 @@ class LogCopies:
         """
         if end is None:
             return None
-        with self._locked(pod_id) as fd:
+        with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
             if position.size != end:
                 return None
@@ -114,7 +114,7 @@ class LogCopies:
 
     def move_to(self, pod_id: str, target: Path) -> None:
         """Move the copy, which may be empty, to its final path."""
-        with self._locked(pod_id):
+        with self._lock_copy(pod_id):
             gap = self._gap_path(pod_id)
             if gap.exists():
                 gap.rename(f"{target}.gap")
@@ -138,7 +138,7 @@ class LogCopies:
         return self._root / f"{pod_id}.gap"
 
     @contextmanager
-    def _locked(self, pod_id: str) -> Iterator[int]:
+    def _lock_copy(self, pod_id: str) -> Iterator[int]:
         """Lock the log's copy, which several processes may extend."""
         fd = os.open(self.path(pod_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -102,8 +102,8 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
         if name is not None:
             yield PilotJob(
                 row["JobID"], name, row["State"], row["Reason"], parse_time(row["TimeLimit"]),
-                parse_time(row["TimeLeft"]), _number(row["exit_code"]) >> 8, _number(row["restartcnt"]),
-                trailing_number(row["tres-per-node"]), row["NodeList"],
+                parse_time(row["TimeLeft"]), _parse_number(row["exit_code"]) >> 8,
+                _parse_number(row["restartcnt"]), trailing_number(row["tres-per-node"]), row["NodeList"],
                 row["PreemptTime"] not in NO_TIMES,
             )  # fmt: skip
 
@@ -192,10 +192,10 @@ def sort_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:
 
 
 def _job_number(instance: Instance) -> int:
-    return _number(instance.instance_id.partition("-")[0])
+    return _parse_number(instance.instance_id.partition("-")[0])
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 

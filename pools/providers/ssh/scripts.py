@@ -125,13 +125,13 @@ def parse_facts(output: str) -> HostFacts:
         memory_mib=_number(single, "memory_mib"), disk_free_mib=_number(single, "disk_free_mib"),
         architecture=single.get("architecture", ""), os=single.get("os", ""),
         gpus=tuple(gpu.removeprefix("NVIDIA ") for gpu in lists["gpu"][:64]),
-        agent_home=single.get("agent", ""), agent_url=_unquoted(single, "agent_URL"),
-        agent_pool=_unquoted(single, "agent_POOL"),
-        agent_installation=_unquoted(single, "agent_INSTALLATION"),
+        agent_home=single.get("agent", ""), agent_url=_unquoted_value(single, "agent_URL"),
+        agent_pool=_unquoted_value(single, "agent_POOL"),
+        agent_installation=_unquoted_value(single, "agent_INSTALLATION"),
     )  # fmt: skip
 
 
-def _unquoted(values: Mapping[str, str], name: str) -> str:
+def _unquoted_value(values: Mapping[str, str], name: str) -> str:
     """Return a value from the agent's environment file, which quotes values for a shell."""
     text = values.get(name, "")
     try:

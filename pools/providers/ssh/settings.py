@@ -224,7 +224,7 @@ def ssh_settings(value: Any) -> SshSettings:
         settings = SshSettings.model_validate(value)
     except ValidationError as error:
         raise Invalid(_with_host_names(convert_errors(error, SshSettings), value)) from None
-    if problems := list(_duplicates(settings)):
+    if problems := list(_host_problems(settings)):
         raise Invalid(problems)
     return settings
 
@@ -259,7 +259,7 @@ def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
     return pin_host_keys(value, former_keys) if former_keys else value
 
 
-def _duplicates(settings: SshSettings) -> Iterable[Problem]:
+def _host_problems(settings: SshSettings) -> Iterable[Problem]:
     resolved = settings.resolved()
     for index, host in enumerate(resolved):
         if not NAME.fullmatch(host["name"]):

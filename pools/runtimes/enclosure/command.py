@@ -65,16 +65,16 @@ def enclosure_command(
     directories: set[str] = set()
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for device in view.devices:
-        argv += [*_parents(device, directories), "--dev-bind", device, device]
+        argv += [*_parent_options(device, directories), "--dev-bind", device, device]
     if view.shared_memory:
         argv += ["--bind", view.shared_memory, _SHARED_MEMORY]
     else:
         argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
     for option, path, source in sorted(_mounts(view), key=lambda mount: mount[1].rstrip("/").count("/")):
         mode = ["--perms", "0644"] if option == COPY else []
-        argv += [*_parents(path, directories), *mode, option, *([source] if source else []), path]
+        argv += [*_parent_options(path, directories), *mode, option, *([source] if source else []), path]
     if view.secrets:
-        argv += [*_parents(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
+        argv += [*_parent_options(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
     for path in ("/dev", *view.hidden, "/"):
         argv += ["--remount-ro", path]
     return [*argv, "--chdir", "/", "--", HOLDER]
@@ -110,7 +110,7 @@ def _readable_option(mount: Mount, view: View) -> str:
     return "--symlink" if is_link else "--ro-bind"
 
 
-def _parents(path: str, created: set[str]) -> list[str]:
+def _parent_options(path: str, created: set[str]) -> list[str]:
     """Return the options that create the parents of a mount point.
 
     Parents that bubblewrap creates by default are accessible only to their owner.

@@ -44,17 +44,17 @@ def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
         return PodDevices((), ids)
     gpus = nvidia_gpus(root)
     if gpus:
-        chosen = gpus if any(name.startswith("MIG-") for name in ids) else [_select(gpus, n) for n in ids]
+        chosen = gpus if any(name.startswith("MIG-") for name in ids) else [_find_gpu(gpus, n) for n in ids]
         names = [*_NVIDIA_CONTROL, *_NETWORK, *(f"nvidia{gpu.minor}" for gpu in chosen)]
         names += ["nvidia-caps"] if any(name.startswith("MIG-") for name in ids) else []
         by_index = {str(index): gpu.uuid for index, gpu in enumerate(gpus)}
-        return PodDevices(_existing(names, root), tuple(by_index.get(name, name) for name in ids))
+        return PodDevices(_existing_nodes(names, root), tuple(by_index.get(name, name) for name in ids))
     if (root / "dev/kfd").exists():
         renders = amd_render_nodes(root)
         if any(not name.isdecimal() or int(name) >= len(renders) for name in ids):
             raise UnknownDevice(f"no device nodes on this machine for GPU {', '.join(ids)}")
         names = ["kfd", *_NETWORK, *(f"dri/renderD{renders[int(name)]}" for name in ids)]
-        return PodDevices(_existing(names, root), tuple(str(index) for index in range(len(ids))))
+        return PodDevices(_existing_nodes(names, root), tuple(str(index) for index in range(len(ids))))
     return PodDevices((), ids)
 
 
@@ -85,7 +85,7 @@ def amd_render_nodes(root: Path = Path("/")) -> list[int]:
     return minors
 
 
-def _select(gpus: Sequence[NvidiaGpu], name: str) -> NvidiaGpu:
+def _find_gpu(gpus: Sequence[NvidiaGpu], name: str) -> NvidiaGpu:
     if name.isdecimal() and int(name) < len(gpus):
         return gpus[int(name)]
     for gpu in gpus:
@@ -94,5 +94,5 @@ def _select(gpus: Sequence[NvidiaGpu], name: str) -> NvidiaGpu:
     raise UnknownDevice(f"GPU {name} has no device node on this machine")
 
 
-def _existing(names: Sequence[str], root: Path) -> tuple[str, ...]:
+def _existing_nodes(names: Sequence[str], root: Path) -> tuple[str, ...]:
     return tuple(f"/dev/{name}" for name in names if (root / "dev" / name).exists())

@@ -24,7 +24,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
     """Return the regular files at and below the paths. `inside` is a subdirectory of `root`, or empty."""
     walk = _Walk()
-    with _opened(root, _split(inside)) as base:
+    with _open_directory(root, _split(inside)) as base:
         for path in sorted(set(paths)):
             walk.add(base, path, path, len(_split(path)))
     files = sorted(walk.files, key=lambda file: file.path)
@@ -43,7 +43,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     walk = _Walk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]
-        with _opened(parent, ()) as base:
+        with _open_directory(parent, ()) as base:
             if _exists(base, name):
                 walk.add(base, "/".join([name, *inside]), "/".join([each, *inside]), 1 + len(inside))
     files = sorted(walk.files, key=lambda file: file.path)
@@ -57,7 +57,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
     directory. Raises FilesGone.
     """
     walk = _Walk(since)
-    with _opened(parent, [name]) as base:
+    with _open_directory(parent, [name]) as base:
         walk.add_directory(base, ".", "", 0)
     files = sorted(walk.files, key=lambda file: file.path)
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX])), walk.existing
@@ -74,13 +74,13 @@ def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: in
 
 def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> bytes:
     *folders, name = _split(path) or [""]
-    with _opened(root, [*_split(inside), *folders]) as folder:
+    with _open_directory(root, [*_split(inside), *folders]) as folder:
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
             raise FilesGone(f"{path}: {error.strerror}") from error
         try:
-            if problem := _problem(os.fstat(fd)):
+            if problem := _skip_reason(os.fstat(fd)):
                 raise FilesGone(f"{path}: {problem}")
             return os.pread(fd, limit, offset)
         finally:
@@ -102,7 +102,7 @@ class _Walk:
         """Add the file or directory at `relative` in the directory `base`."""
         *folders, name = _split(relative)
         try:
-            with _descended(base, folders) as folder:
+            with _open_subdirectory(base, folders) as folder:
                 info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if stat.S_ISDIR(info.st_mode):
                     self.add_directory(folder, name, path, depth)
@@ -114,7 +114,7 @@ class _Walk:
     def _add_file(self, path: str, info: os.stat_result) -> None:
         self._count_path(path)
         self.existing.add(path)
-        if problem := _problem(info):
+        if problem := _skip_reason(info):
             self._skip(path, problem)
         elif info.st_ctime_ns > self._since:
             self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
@@ -124,15 +124,15 @@ class _Walk:
         if depth >= DEPTH_MAX:
             self._skip(path, f"is more than {DEPTH_MAX} directories deep")
             return
-        with _descended(folder, [name]) as directory:
-            for each in self._names(directory):
+        with _open_subdirectory(folder, [name]) as directory:
+            for each in self._list_names(directory):
                 below = f"{path}/{each}" if path else each
                 if _is_text(each):
                     self.add(directory, each, below, depth + 1)
                 else:
                     self._skip(below.encode("utf-8", "replace").decode(), "is not a UTF-8 path")
 
-    def _names(self, directory: int) -> list[str]:
+    def _list_names(self, directory: int) -> list[str]:
         """Return the names in a directory.
 
         Raises FilesGone if all directories together contain too many names.
@@ -157,14 +157,14 @@ class _Walk:
 
 
 @contextmanager
-def _opened(root: str, parts: Collection[str]) -> Iterator[int]:
+def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
     """Open a directory below `root`, which the pod cannot replace. Raises FilesGone."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:
         raise FilesGone("the pod's files no longer exist") from error
     try:
-        with _descended(base, parts) as directory:
+        with _open_subdirectory(base, parts) as directory:
             yield directory
     except OSError as error:
         raise FilesGone(f"{'/'.join(parts)}: {error.strerror}") from error
@@ -173,7 +173,7 @@ def _opened(root: str, parts: Collection[str]) -> Iterator[int]:
 
 
 @contextmanager
-def _descended(base: int, parts: Collection[str]) -> Iterator[int]:
+def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
     """Open the directory at the path `parts` below `base`, without following links. Raises OSError."""
     fd = os.dup(base)
     try:
@@ -201,7 +201,7 @@ def _exists(base: int, name: str) -> bool:
     return True
 
 
-def _problem(info: os.stat_result) -> str:
+def _skip_reason(info: os.stat_result) -> str:
     """Return why a file is skipped, or an empty string."""
     if stat.S_ISLNK(info.st_mode):
         return "is a symbolic link"

@@ -49,7 +49,7 @@ def _remove_record(container: str) -> None:
 
 
 def _processes(name: str) -> set[int]:
-    pids = {pid for pid in process_ids() if _serves(pid, name)}
+    pids = {pid for pid in process_ids() if _belongs_to_container(pid, name)}
     for group in _outer_cgroups(name):
         for directory, _, files in os.walk(group):
             if "cgroup.procs" in files:
@@ -65,7 +65,7 @@ def _read_pids(path: str) -> list[int]:
         return []
 
 
-def _serves(pid: int, name: str) -> bool:
+def _belongs_to_container(pid: int, name: str) -> bool:
     """Return whether the process is conmon or `podman run` of this container."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:

@@ -155,7 +155,8 @@ def _array_view(
 
     def note(rows: Sequence[Any]) -> str:
         best = rows[0]
-        text = f"\nBest task: {best.workload} ({metric} {_number(best.best.value)} at step {best.best.step})"
+        value = _format_number(best.best.value)
+        text = f"\nBest task: {best.workload} ({metric} {value} at step {best.best.step})"
         if unread := client.arrays.unread_tasks(array.id):
             text += f"\nThe last reports of {format_count(unread, 'task')} have not been read yet."
         return text
@@ -163,7 +164,7 @@ def _array_view(
     columns = [
         Column("TASK", lambda row: row.workload),
         Column("PHASE", lambda row: row.phase),
-        Column("BEST", lambda row: _number(row.best.value), right=True),
+        Column("BEST", lambda row: _format_number(row.best.value), right=True),
         *_metric_columns(lambda row: row.metric),
     ]
     return View(fetch, columns, f"No task of {array.handle} has reported {metric}.", note)
@@ -173,8 +174,8 @@ def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
     columns = [
         Column("TASK", lambda stop: f"{array.name}-{stop.index}"),
         Column("STEP", lambda stop: str(stop.step), right=True),
-        Column("VALUE", lambda stop: "NaN" if stop.value is None else _number(stop.value), right=True),
-        Column("MEDIAN", lambda stop: _number(stop.median), right=True),
+        Column("VALUE", lambda stop: "NaN" if stop.value is None else _format_number(stop.value), right=True),
+        Column("MEDIAN", lambda stop: _format_number(stop.median), right=True),
         Column("OTHERS", lambda stop: str(stop.tasks), right=True),
     ]
     has_rule = bool(array.spec.get("array", {}).get("stop"))
@@ -198,24 +199,24 @@ def _only_name(client: "Client", array: "ArrayDetail") -> str:
 
 def _metric_columns(metric: Callable[[Any], "Metric"]) -> list[Column]:
     return [
-        Column("LAST", lambda row: _point(metric(row).last), right=True),
-        Column("STEP", lambda row: _step(metric(row).last), right=True),
-        Column("LOWEST", lambda row: _point(metric(row).lowest), right=True, optional=True),
-        Column("HIGHEST", lambda row: _point(metric(row).highest), right=True, optional=True),
+        Column("LAST", lambda row: _format_point(metric(row).last), right=True),
+        Column("STEP", lambda row: _format_step(metric(row).last), right=True),
+        Column("LOWEST", lambda row: _format_point(metric(row).lowest), right=True, optional=True),
+        Column("HIGHEST", lambda row: _format_point(metric(row).highest), right=True, optional=True),
         Column("NOT FINITE", lambda row: str(metric(row).not_finite), right=True, wide=True),
         Column("TREND", lambda row: sparkline(metric(row).values)),
     ]
 
 
-def _point(point: "MetricPoint | None") -> str:
-    return "-" if point is None else _number(point.value)
+def _format_point(point: "MetricPoint | None") -> str:
+    return "-" if point is None else _format_number(point.value)
 
 
-def _step(point: "MetricPoint | None") -> str:
+def _format_step(point: "MetricPoint | None") -> str:
     return "-" if point is None else str(point.step)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.6g}"
 
 

@@ -132,7 +132,7 @@ def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
         Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
-        Column("GPUS", lambda r: _format_ratio(_allocated(r.pool), r.pool.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _format_ratio(_allocated_gpus(r.pool), r.pool.capacity.gpu), right=True),
         *_usage_columns(),
         Column("LAST ERROR", lambda r: r.pool.last_error or "-", flexible=True, optional=True),
     ]
@@ -143,7 +143,7 @@ def node_columns() -> list[Column]:
         Column("NODE", lambda r: r.node.name),
         Column("POOL", lambda r: r.node.pool, optional=True),
         Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
-        Column("GPUS", lambda r: _format_ratio(_allocated(r.node), r.node.capacity.gpu), right=True),
+        Column("GPUS", lambda r: _format_ratio(_allocated_gpus(r.node), r.node.capacity.gpu), right=True),
         *_usage_columns(),
     ]
 
@@ -183,7 +183,7 @@ def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
     return f"{amount}/{number(round(allocated_amount / unit, 1))}" if allocated_amount or used else "-"
 
 
-def _allocated(place: Any) -> float:
+def _allocated_gpus(place: Any) -> float:
     return float(place.capacity.gpu or 0) - float(place.free.gpu or 0)
 
 

@@ -73,19 +73,19 @@ class AsyncNodePools(AsyncResource):
 
     async def pause(self, name: str) -> NodePool:
         """Stop scaling the pool until it is resumed."""
-        return await self._step(name, "pause")
+        return await self._post_action(name, "pause")
 
     async def resume(self, name: str) -> NodePool:
         """Resume the pool after a pause or a drain."""
-        return await self._step(name, "resume")
+        return await self._post_action(name, "resume")
 
     async def retry(self, name: str) -> NodePool:
         """Retry provisioning immediately after failed boots."""
-        return await self._step(name, "retry")
+        return await self._post_action(name, "retry")
 
     async def drain(self, name: str, reason: str = "") -> NodePool:
         """Drain all nodes. Terminated nodes are not replaced until the pool is resumed."""
-        return await self._step(name, "drain", {"reason": reason})
+        return await self._post_action(name, "drain", {"reason": reason})
 
     def history(
         self, name: str, *, kind: str | None = None, limit: int | None = None
@@ -165,7 +165,7 @@ class AsyncNodePools(AsyncResource):
         """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
         await self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
-    async def _step(self, name: str, step: str, body: object = None) -> NodePool:
+    async def _post_action(self, name: str, step: str, body: object = None) -> NodePool:
         return await self._post(NodePool, f"node-pools/{name}/{step}", body)
 
 
@@ -180,7 +180,7 @@ class AsyncNodes(AsyncResource):
 
     async def cordon(self, name: str, reason: str = "") -> Node:
         """Cordon a node: running pods continue, but new pods are not placed on it."""
-        return await self._step(name, "cordon", {"reason": reason})
+        return await self._post_action(name, "cordon", {"reason": reason})
 
     async def upgrade(self, name: str) -> Node:
         """Upgrade the node's agent to the server's version. Its pods keep running."""
@@ -188,17 +188,17 @@ class AsyncNodes(AsyncResource):
 
     async def uncordon(self, name: str) -> Node:
         """Uncordon a node, or cancel its drain."""
-        return await self._step(name, "uncordon")
+        return await self._post_action(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:
         """Drain a node: its pods may finish within the drain timeout, then it is replaced."""
-        return await self._step(name, "drain", {"reason": reason})
+        return await self._post_action(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:
         """Terminate a node and its pods immediately."""
-        return await self._step(name, "terminate", {"reason": reason})
+        return await self._post_action(name, "terminate", {"reason": reason})
 
-    async def _step(self, name: str, step: str, body: object = None) -> Node:
+    async def _post_action(self, name: str, step: str, body: object = None) -> Node:
         return await self._post(Node, f"nodes/{name}/{step}", body)
 
 

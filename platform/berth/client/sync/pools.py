@@ -74,19 +74,19 @@ class NodePools(Resource):
 
     def pause(self, name: str) -> NodePool:
         """Stop scaling the pool until it is resumed."""
-        return self._step(name, "pause")
+        return self._post_action(name, "pause")
 
     def resume(self, name: str) -> NodePool:
         """Resume the pool after a pause or a drain."""
-        return self._step(name, "resume")
+        return self._post_action(name, "resume")
 
     def retry(self, name: str) -> NodePool:
         """Retry provisioning immediately after failed boots."""
-        return self._step(name, "retry")
+        return self._post_action(name, "retry")
 
     def drain(self, name: str, reason: str = "") -> NodePool:
         """Drain all nodes. Terminated nodes are not replaced until the pool is resumed."""
-        return self._step(name, "drain", {"reason": reason})
+        return self._post_action(name, "drain", {"reason": reason})
 
     def history(
         self, name: str, *, kind: str | None = None, limit: int | None = None
@@ -164,7 +164,7 @@ class NodePools(Resource):
         """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
         self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
-    def _step(self, name: str, step: str, body: object = None) -> NodePool:
+    def _post_action(self, name: str, step: str, body: object = None) -> NodePool:
         return self._post(NodePool, f"node-pools/{name}/{step}", body)
 
 
@@ -179,7 +179,7 @@ class Nodes(Resource):
 
     def cordon(self, name: str, reason: str = "") -> Node:
         """Cordon a node: running pods continue, but new pods are not placed on it."""
-        return self._step(name, "cordon", {"reason": reason})
+        return self._post_action(name, "cordon", {"reason": reason})
 
     def upgrade(self, name: str) -> Node:
         """Upgrade the node's agent to the server's version. Its pods keep running."""
@@ -187,17 +187,17 @@ class Nodes(Resource):
 
     def uncordon(self, name: str) -> Node:
         """Uncordon a node, or cancel its drain."""
-        return self._step(name, "uncordon")
+        return self._post_action(name, "uncordon")
 
     def drain(self, name: str, reason: str = "") -> Node:
         """Drain a node: its pods may finish within the drain timeout, then it is replaced."""
-        return self._step(name, "drain", {"reason": reason})
+        return self._post_action(name, "drain", {"reason": reason})
 
     def terminate(self, name: str, reason: str = "") -> Node:
         """Terminate a node and its pods immediately."""
-        return self._step(name, "terminate", {"reason": reason})
+        return self._post_action(name, "terminate", {"reason": reason})
 
-    def _step(self, name: str, step: str, body: object = None) -> Node:
+    def _post_action(self, name: str, step: str, body: object = None) -> Node:
         return self._post(Node, f"nodes/{name}/{step}", body)
 
 

@@ -17,7 +17,7 @@ _job: list[tuple[ExitStack, Span]] = []
 def begin(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
     end_job()
     set_process_name("tasks")
-    task_id, task_name = str(task["id"]), _name(func)
+    task_id, task_name = str(task["id"]), _task_name(func)
     stack = ExitStack()
     stack.enter_context(bound_contextvars(task=task_name, task_id=task_id))
     task_span = stack.enter_context(span(f"task {task_name}", berth__task=task_name, berth__task_id=task_id))
@@ -36,5 +36,5 @@ def end_job() -> None:
         _job.pop()[0].close()
 
 
-def _name(func: Any) -> str:
+def _task_name(func: Any) -> str:
     return f"{getattr(func, '__module__', '?')}.{getattr(func, '__name__', '?')}"

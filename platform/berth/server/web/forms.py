@@ -102,7 +102,7 @@ def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
         return ", ".join(value)
     if isinstance(field, forms.ChoiceField):
-        return str(dict(_pairs(field.choices)).get(value, value))
+        return str(dict(_choice_pairs(field.choices)).get(value, value))
     return str(field.prepare_value(value))
 
 
@@ -133,7 +133,7 @@ def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
 
 
 def _invalid_choice(field: forms.ChoiceField, value: str) -> str:
-    allowed = [str(choice) for choice in _values(field.choices) if choice not in ("", None)]
+    allowed = [str(choice) for choice in _choice_values(field.choices) if choice not in ("", None)]
     match = closest_match(value, allowed)
     if match:
         advice = f"Did you mean {match}?"
@@ -146,16 +146,16 @@ def _invalid_choice(field: forms.ChoiceField, value: str) -> str:
     return f"{_quote_value(value)} is not available. {advice}"
 
 
-def _pairs(choices: Any) -> Iterator[tuple[Any, Any]]:
+def _choice_pairs(choices: Any) -> Iterator[tuple[Any, Any]]:
     for value, label in choices:
         if isinstance(label, (list, tuple)):
-            yield from _pairs(label)
+            yield from _choice_pairs(label)
         else:
             yield value, label
 
 
-def _values(choices: Any) -> Iterator[Any]:
-    return (value for value, _ in _pairs(choices))
+def _choice_values(choices: Any) -> Iterator[Any]:
+    return (value for value, _ in _choice_pairs(choices))
 
 
 def _quote_value(value: object) -> str:

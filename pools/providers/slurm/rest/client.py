@@ -54,7 +54,7 @@ class SlurmRest:
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
         connection = self._connect()
-        if not self._api(connection).has_accounting:
+        if not self._negotiated_api(connection).has_accounting:
             return []
         since = f"{self._now() - HISTORY:%Y-%m-%dT%H:%M:%S}"
         answer = self._call(
@@ -71,7 +71,7 @@ class SlurmRest:
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
         connection = self._connect()
-        api, deadline = self._api(connection), _deadline(len(names))
+        api, deadline = self._negotiated_api(connection), _deadline(len(names))
         for accepted, name in enumerate(names):
             if time.monotonic() > deadline:
                 return Submission(accepted, _too_slow(connection.server))
@@ -110,13 +110,13 @@ class SlurmRest:
             connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
         )
         release = answers.release(partitions)
-        source = f"slurm {release} at {server.url}, API {self._api(connection).version}"
+        source = f"slurm {release} at {server.url}, API {self._negotiated_api(connection).version}"
         return Examination(source, listed, findings=findings)
 
     def _connect(self) -> Connection:
         return Connection(self._server())
 
-    def _api(self, connection: Connection) -> Api:
+    def _negotiated_api(self, connection: Connection) -> Api:
         """Return the version of the API, which is negotiated once per server."""
         url = connection.server.url
         api = self._versions.get(url)
@@ -138,7 +138,7 @@ class SlurmRest:
         upgraded.
         """
         server = connection.server
-        full_path = f"/{api}/{self._api(connection).version}{path}"
+        full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"
         response = connection.call(
             method, full_path, params=params, body=body, seconds=seconds or QUERY_SECONDS
         )

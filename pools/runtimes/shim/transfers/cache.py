@@ -83,7 +83,7 @@ class Cache:
         """Delete unused objects, least recently used first, until the cache fits its share of the disk."""
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
-        unused = sum(size for _, size, _, _ in _unused(self._root))
+        unused = sum(size for _, size, _, _ in _unused_objects(self._root))
         if unused > limit:
             self._evict(unused - limit, set())
 
@@ -94,7 +94,7 @@ class Cache:
         """
         locks = {self._directory: self._lock}
         try:
-            for _, bytes_, directory, path in sorted(_unused(self._root)):
+            for _, bytes_, directory, path in sorted(_unused_objects(self._root)):
                 if size <= 0:
                     return
                 if directory not in locks:
@@ -117,7 +117,7 @@ class Cache:
         return f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
 
 
-def _unused(root: str) -> Iterator[tuple[float, int, str, str]]:
+def _unused_objects(root: str) -> Iterator[tuple[float, int, str, str]]:
     """Yield the last use, size, directory and path of each object that no pod uses."""
     for directory in os.scandir(root):
         for entry in os.scandir(directory.path):

@@ -78,14 +78,14 @@ class Listing:
             while parent:
                 if parent in files:
                     raise UnusableListing(
-                        f"the object {_quoted(parent)} is also the folder of {_quoted(path)}; rename one"
+                        f"the object {_quote(parent)} is also the folder of {_quote(path)}; rename one"
                     )
                 parent = parent.rpartition("/")[0]
 
 
 def _check_path(path: str) -> None:
     if path and (reason := path_problem(path)):
-        raise UnusableListing(f"the object {_quoted(path)} cannot be a file: {reason}. Rename it")
+        raise UnusableListing(f"the object {_quote(path)} cannot be a file: {reason}. Rename it")
 
 
 def path_problem(path: str) -> str:
@@ -105,6 +105,6 @@ def path_problem(path: str) -> str:
     return ""
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     text = path if len(path) <= _SHOWN_MAX else f"{path[:_SHOWN_MAX]}..."
     return ascii(text)

@@ -88,7 +88,7 @@ def _columns() -> list[Column]:
     return [
         Column("NAME", lambda h: h.name),
         Column("STATE", lambda h: h.state),
-        Column("ADDRESS", _address),
+        Column("ADDRESS", _format_address),
         Column("USER", lambda h: h.user, optional=True),
         Column("LAST SEEN", lambda h: format_age(h.last_seen_at, moment) if h.last_seen_at else "-"),
         Column("HOST KEY", lambda h: h.fingerprint or "-", wide=True),
@@ -96,5 +96,5 @@ def _columns() -> list[Column]:
     ]
 
 
-def _address(host: Any) -> str:
+def _format_address(host: Any) -> str:
     return host.address if host.port == 22 else f"{host.address} port {host.port}"

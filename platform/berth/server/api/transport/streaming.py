@@ -52,7 +52,7 @@ def csv_response(
     """
     plain = request._request if isinstance(request, Request) else request
     lines = csv_lines(header, rows)
-    body = _spooled(lines) if isinstance(plain, ASGIRequest) else lines
+    body = _spooled_lines(lines) if isinstance(plain, ASGIRequest) else lines
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return StreamingHttpResponse(body, content_type="text/csv; charset=utf-8", headers=headers)
 
@@ -107,7 +107,7 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
     return b"".join(joined)
 
 
-async def _spooled(lines: Iterable[str]) -> AsyncIterator[bytes]:
+async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
     """Yield the lines, all read in the request's thread, which owns the database connection."""
     file = await sync_to_async(_spool)(lines)
     try:

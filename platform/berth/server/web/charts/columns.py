@@ -46,7 +46,9 @@ def stacked_columns(
                 piece_height = HEIGHT * amount / top
                 y = HEIGHT - HEIGHT * below[column] / top - piece_height
                 x = column_width * (column + GAP / 2)
-                pieces.append(Piece(kind, *_rounded(x, y, column_width * (1 - GAP), piece_height), label))
+                pieces.append(
+                    Piece(kind, *_round_rectangle(x, y, column_width * (1 - GAP), piece_height), label)
+                )
                 below[column] += amount
     lines = round(top / step)
     marks = tuple((HEIGHT * (lines - n) / lines, f"{step * n:,g}") for n in range(lines, -1, -1))
@@ -61,6 +63,6 @@ def _tick(maximum: float) -> float:
     return next(step for step in steps if step * TICKS >= maximum)
 
 
-def _rounded(*values: float) -> tuple[float, float, float, float]:
+def _round_rectangle(*values: float) -> tuple[float, float, float, float]:
     x, y, width, height = (round(value, 2) for value in values)
     return x, y, width, height

@@ -66,9 +66,11 @@ class Listing(Generic[R]):
         return parameter_name(self.name, key)
 
     def as_csv(self, request: HttpRequest) -> StreamingHttpResponse:
-        return csv_response(request, self.file_name, [column.head for column in self.columns], self._lines())
+        return csv_response(
+            request, self.file_name, [column.head for column in self.columns], self._csv_rows()
+        )
 
-    def _lines(self) -> Iterator[list[Any]]:
+    def _csv_rows(self) -> Iterator[list[Any]]:
         for row in self.all_rows:
             yield [column.value(row) for column in self.columns]
 
@@ -84,7 +86,7 @@ def list_rows(
     all_rows, state = list(rows), table_state(request.GET, name)
     columns_by_key = {column.key: column for column in columns}
     sort = state["sort"] if state["sort"].removeprefix("-") in columns_by_key else default
-    matches = [row for row in all_rows if _matches(row, columns, state["search"])]
+    matches = [row for row in all_rows if _contains_text(row, columns, state["search"])]
     if sort:
         value = columns_by_key[sort.removeprefix("-")].value
         matches.sort(key=lambda row: _sort_key(value(row)))
@@ -165,7 +167,7 @@ def parameter_name(name: str, key: str) -> str:
     return f"{name}-{key}" if name else key
 
 
-def _matches(row: R, columns: Sequence[Column[R]], search: str) -> bool:
+def _contains_text(row: R, columns: Sequence[Column[R]], search: str) -> bool:
     if not search:
         return True
     render = " ".join(format_cell(column.value(row)) for column in columns).lower()
