@@ -18,7 +18,7 @@ class DiskStore:
         self._root = root
 
     def write(self, chunks: Mapping[str, bytes]) -> None:
-        with _failures("written"):
+        with _converted_errors("written"):
             directories = set()
             for key, content in chunks.items():
                 path = self._root / key
@@ -38,25 +38,25 @@ class DiskStore:
                 _sync(directory)
 
     def read(self, key: str) -> bytes:
-        with _failures("read"):
+        with _converted_errors("read"):
             try:
                 return (self._root / key).read_bytes()
             except FileNotFoundError:
                 raise MissingChunk(f"The code store has no chunk {key}.") from None
 
     def delete(self, keys: Iterable[str]) -> None:
-        with _failures("deleted"):
+        with _converted_errors("deleted"):
             for key in keys:
                 (self._root / key).unlink(missing_ok=True)
 
     def keys(self, *, before: datetime) -> Iterator[str]:
-        with _failures("listed"):
+        with _converted_errors("listed"):
             for path in self._files(before):
                 if not path.name.endswith(DRAFT):
                     yield str(path.relative_to(self._root))
 
     def delete_partial_writes(self, *, before: datetime) -> None:
-        with _failures("deleted"):
+        with _converted_errors("deleted"):
             for path in self._files(before):
                 if path.name.endswith(DRAFT):
                     path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def _sync(directory: Path) -> None:
 
 
 @contextmanager
-def _failures(done: str) -> Iterator[None]:
+def _converted_errors(done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

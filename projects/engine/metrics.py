@@ -68,9 +68,9 @@ class Series:
             self.has_new_points |= self.points[at] != point
             self.points[at] = point
             return
-        if at > 0 and self._range(self.points[at - 1]) == self._range(point):
+        if at > 0 and self._range_index(self.points[at - 1]) == self._range_index(point):
             return
-        if at < len(self.points) and self._range(self.points[at]) == self._range(point):
+        if at < len(self.points) and self._range_index(self.points[at]) == self._range_index(point):
             self.points[at] = point
         else:
             self.points.insert(at, point)
@@ -79,7 +79,7 @@ class Series:
             self.stride *= 2
             self.points = _first_of_each_range(self.points, self.stride)
 
-    def _range(self, point: Point) -> int:
+    def _range_index(self, point: Point) -> int:
         return point.step // self.stride
 
     def sampled(self, count: int) -> list[Point]:

@@ -75,10 +75,10 @@ class PortProxy:
         if port is None:
             await self.berth(scope, receive, send)
         elif scope["type"] == "websocket":
-            await self._socket(scope, receive, send, port)
+            await self._handle_socket(scope, receive, send, port)
         else:
             try:
-                await self._request(scope, receive, send, port)
+                await self._handle_request(scope, receive, send, port)
             # Raise this before contacting the pod, because forwarding does not use the database.
             except (InterfaceError, OperationalError):
                 await send_page(send, NO_DATABASE)
@@ -91,7 +91,9 @@ class PortProxy:
     def hidden_cookies(self) -> tuple[str, ...]:
         return (self.cookie_name, *self.reserved_cookies)
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
+    async def _handle_request(
+        self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]
+    ) -> None:
         path, method = scope["path"], scope["method"]
         if path.startswith(OPEN_PREFIX) and method == "GET":
             await self._open(path.removeprefix(OPEN_PREFIX), send, port)
@@ -124,7 +126,9 @@ class PortProxy:
         except _TooManyRequests:
             await send_page(send, TOO_MANY_REQUESTS)
 
-    async def _socket(self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]) -> None:
+    async def _handle_socket(
+        self, scope: Scope, receive: Receive, send: Send, port: tuple[uuid.UUID, str]
+    ) -> None:
         try:
             if self._is_cross_site(scope, port):
                 raise InvalidPortSession

@@ -85,7 +85,7 @@ async def _send_response(
     if response.status_code in BODILESS_STATUSES:
         headers = [(name, value) for name, value in headers if name != b"content-length"]
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-    streaming = asyncio.ensure_future(_stream(response, send))
+    streaming = asyncio.ensure_future(_stream_response(response, send))
     disconnecting = asyncio.ensure_future(body.disconnected())
     try:
         await asyncio.wait({streaming, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +99,7 @@ async def _send_response(
             await disconnecting
 
 
-async def _stream(response: httpx.Response, send: Send) -> None:
+async def _stream_response(response: httpx.Response, send: Send) -> None:
     assert isinstance(response.stream, httpx.AsyncByteStream)
     async for part in response.stream:
         await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -30,9 +30,9 @@ def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | 
     `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
     """
     require(actor, Action.OPERATE, workload)
-    chosen = _select(kept_pods(workload, now), pod, run).first()
+    chosen = _select_pods(kept_pods(workload, now), pod, run).first()
     if chosen is None:
-        raise NotFound(_missing(workload, pod, run))
+        raise NotFound(_missing_message(workload, pod, run))
     return chosen
 
 
@@ -43,7 +43,7 @@ def release_files(
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         workload = lock_workload(workload)
-        released = list(_select(kept_pods(workload, now).select_related(None), pod, run))
+        released = list(_select_pods(kept_pods(workload, now).select_related(None), pod, run))
         if not released:
             return 0
         Pod.objects.filter(pk__in=[each.pk for each in released]).update(files_until=now)
@@ -80,7 +80,7 @@ def release_beyond_limit(workloads: Collection[Workload], now: datetime) -> None
     Pod.objects.filter(pk__in=unlocked.values("pk")).update(files_until=now)
 
 
-def _select(rows: QuerySet[Pod], pod: str | None, run: int | None) -> QuerySet[Pod]:
+def _select_pods(rows: QuerySet[Pod], pod: str | None, run: int | None) -> QuerySet[Pod]:
     if run is not None:
         rows = rows.filter(run=run)
     if pod is not None:
@@ -90,7 +90,7 @@ def _select(rows: QuerySet[Pod], pod: str | None, run: int | None) -> QuerySet[P
     return rows
 
 
-def _missing(workload: Workload, pod: str | None, run: int | None) -> str:
+def _missing_message(workload: Workload, pod: str | None, run: int | None) -> str:
     wanted = "" if pod is None else f" of the pod {format_value(pod)}"
     wanted += "" if run is None else f" in run {run}"
     text = f"No files{wanted} are kept for {workload.name}."

@@ -202,7 +202,7 @@ def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     sealed_values = defaultdict[UUID, dict[str, None]](dict)
     for workload_id, sealed in uses.values_list("workload_id", "value__sealed").distinct():
         sealed_values[workload_id][sealed] = None
-    maskers = {pk: build_masker(_readable(values)) for pk, values in sealed_values.items()}
+    maskers = {pk: build_masker(_unsealed_values(values)) for pk, values in sealed_values.items()}
     for workload_id, masker in maskers.items():
         if masker.is_partial:
             _warn_of_partial_masker(workload_id)
@@ -218,7 +218,7 @@ def _warn_of_partial_masker(workload_id: UUID) -> None:
     )  # fmt: skip
 
 
-def _readable(sealed_values: Iterable[str]) -> Iterator[str]:
+def _unsealed_values(sealed_values: Iterable[str]) -> Iterator[str]:
     for sealed in sealed_values:
         try:
             yield unseal(sealed)

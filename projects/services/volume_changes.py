@@ -81,7 +81,7 @@ class Transfer:
         progress = self.progress
         for file in self._files:
             if file.path > progress.file:
-                if not self._store(file, is_time_up):
+                if not self._store_file(file, is_time_up):
                     return False
                 progress.file, progress.upload = file.path, None
                 progress.file_count += 1
@@ -130,11 +130,11 @@ class Transfer:
                 f"{FILES_MAX:,}."
             )
 
-    def _store(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
+    def _store_file(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
         """Store a file. Return False if the time is up before all of its parts are stored."""
         part_bytes = max(PART_BYTES, -(-file.size // PARTS_MAX))
         if file.size <= part_bytes:
-            self._writer.put(file.path, self._content(file, 0, file.size))
+            self._writer.put(file.path, self._read_content(file, 0, file.size))
             self.progress.size += file.size
             return True
         for _ in range(UPLOADS_MAX):
@@ -150,7 +150,7 @@ class Transfer:
             upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
             self._save(self.progress)  # before the first part, because a forgotten part would cost money
         for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):
-            content = self._content(file, offset, min(part_bytes, file.size - offset))
+            content = self._read_content(file, offset, min(part_bytes, file.size - offset))
             number = len(upload.etags) + 1
             upload.etags.append(self._writer.put_part(file.path, upload.id, number, content))
             self.progress.size += len(content)
@@ -165,7 +165,7 @@ class Transfer:
             self.progress.size -= min(len(self.progress.upload.etags) * part_bytes, file.size)
         self.progress.upload = None
 
-    def _content(self, file: PodFile, offset: int, size: int) -> bytes:
+    def _read_content(self, file: PodFile, offset: int, size: int) -> bytes:
         parts, end = [], offset + size
         while offset < end:
             part = self._read(file.path, offset, min(CHUNK_BYTES, end - offset))

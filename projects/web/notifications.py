@@ -201,7 +201,7 @@ def add(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def send_test(request: Request, subscription_id: int) -> HttpResponse:
-    row = _find(request, subscription_id)
+    row = _find_subscription(request, subscription_id)
     to = service.display_address(row.to)
     error = ""
     if request.method == "POST":
@@ -227,7 +227,7 @@ def resend(request: Request, delivery_id: int) -> HttpResponse:
     delivery = Delivery.objects.filter(pk=delivery_id, subscription_id__isnull=False).first()
     if delivery is None:
         raise Http404
-    row = _find(request, cast("int", delivery.subscription_id))
+    row = _find_subscription(request, cast("int", delivery.subscription_id))
     to = service.display_address(delivery.to)
     error = ""
     if request.method == "POST":
@@ -252,7 +252,7 @@ def resend(request: Request, delivery_id: int) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, subscription_id: int) -> HttpResponse:
-    row = _find(request, subscription_id)
+    row = _find_subscription(request, subscription_id)
     if request.method == "POST":
         service.unsubscribe(actor=request.actor, subscription=row)
         return done(request, "Subscription deleted.", to=reverse("notifications"))
@@ -267,7 +267,7 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
     )
 
 
-def _find(request: Request, subscription_id: int) -> Subscription:
+def _find_subscription(request: Request, subscription_id: int) -> Subscription:
     row: Subscription | None = subscriptions(request.actor).filter(pk=subscription_id).first()
     if row is None:
         raise Http404

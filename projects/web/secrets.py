@@ -225,7 +225,7 @@ def add(request: Request, kind: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
-    secret = _find(request.actor, kind, owner, name)
+    secret = _find_secret(request.actor, kind, owner, name)
     if isinstance(secret, PluginSecret):
         raise Http404
     if isinstance(secret, ProjectSecret):
@@ -258,7 +258,7 @@ def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
 @require_GET
 def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | StreamingHttpResponse:
     """Show the runs that received the secret."""
-    secret = _find(request.actor, kind, owner, name)
+    secret = _find_secret(request.actor, kind, owner, name)
     rows = secret_uses(request.actor, secret)
     listing = list_query(request, USES, rows, list, file_name=f"secret-{name}", default="-time")
     if file := requested_csv(request, listing):
@@ -267,7 +267,7 @@ def uses(request: Request, kind: str, owner: str, name: str) -> HttpResponse | S
     return page(request, "projects/secrets/uses.html", context, inner="projects/secrets/use_rows.html")
 
 
-def _find(actor: Actor, kind: str, owner: str, name: str) -> RecordedSecret:
+def _find_secret(actor: Actor, kind: str, owner: str, name: str) -> RecordedSecret:
     rows = (each for each in _secret_rows(actor) if (each.kind, each.owner) == (kind, owner))
     secret = next((each.row for each in rows if each.row.name == name), None)
     if secret is None:

@@ -41,14 +41,14 @@ class LeftoversCollector(LeasedThread):
         """Schedule another attempt. Give up if the pod ended more than GIVE_UP ago."""
         pod = outputs.pod
         if now - (pod.ended_at or now) >= GIVE_UP:
-            self._fail(outputs, held, error)
+            self._give_up(outputs, held, error)
             return
         log.warning("files of the pod %s cannot be stored now: %s", pod.pk, error)
         pause = min(PAUSE * 2.0 ** min(outputs.attempts, 10), PAUSE_MAX)
         message = f"{sentence(error)} Berth tries again."
         self._update(outputs, held, message=message, attempts=outputs.attempts + 1, retry_at=now + pause)
 
-    def _fail(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
+    def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         """Give up. The node may delete the files."""
         self._update(outputs, held, state=OutputState.FAILED, message=sentence(error))
 

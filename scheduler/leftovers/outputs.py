@@ -34,7 +34,7 @@ class OutputsCollector(LeftoversCollector):
             project = pod.workload.project
             tree = store_files(project, runtime, str(pod.pk), listing, now, lambda: self._renew(held))
         except (OutputsRejected, FilesGone) as error:
-            self._fail(outputs, held, error)
+            self._give_up(outputs, held, error)
         except (RuntimeFailure, StoreFailure, LookupError, OSError) as error:
             self._postpone(outputs, held, now, error)
         else:

@@ -60,7 +60,7 @@ class VolumesCollector(LeftoversCollector):
                 self._update(outputs, held, progress=transfer.progress.to_json(), message="", attempts=0)
                 return
         except (OutputsRejected, FilesGone) as error:
-            self._fail(outputs, held, error)
+            self._give_up(outputs, held, error)
         except (RuntimeFailure, Conflict, Unavailable, LookupError, OSError) as error:
             self._postpone(outputs, held, self._clock.now(), error)
         else:
@@ -133,7 +133,7 @@ class VolumesCollector(LeftoversCollector):
         }
         self._update_with_event(outputs, held, STORED, text, columns)
 
-    def _fail(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
+    def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         self._abort_upload(outputs)
         text = f"Changes of the pod {_pod_name(outputs)} to the volume {outputs.volume} could not be stored: "
         columns = {"state": OutputState.FAILED, "message": sentence(error)}

@@ -69,12 +69,12 @@ class _Lookup:
         if response.status == HTTPStatus.UNAUTHORIZED:
             headers["Authorization"] = await self._authorize(response.headers)
             response = await self._call("HEAD", headers)
-        self._check(response.status)
+        self._raise_for_status(response.status)
         digest = response.headers.get("docker-content-digest", "")
         if DIGEST.fullmatch(digest):
             return digest
         response = await self._call("GET", headers)
-        self._check(response.status)
+        self._raise_for_status(response.status)
         return f"sha256:{hashlib.sha256(response.body).hexdigest()}"
 
     async def _call(self, method: str, headers: Mapping[str, str]) -> Response:
@@ -97,37 +97,37 @@ class _Lookup:
             return _basic_auth(self.login)
         if scheme == "bearer":
             return f"Bearer {await self._fetch_token(dict(CHALLENGE.findall(challenge)))}"
-        raise self._unauthorized()
+        raise self._unauthorized_error()
 
     async def _fetch_token(self, challenge: Mapping[str, str]) -> str:
         realm = challenge.get("realm", "")
         if urlsplit(realm).scheme not in (("https", "http") if self._is_insecure else ("https",)):
-            raise self._failed("did not return an HTTPS URL for tokens")
+            raise self._lookup_error("did not return an HTTPS URL for tokens")
         scope = challenge.get("scope") or f"repository:{self.image.repository}:pull"
         query = {"service": challenge.get("service", ""), "scope": scope}
         url = realm + ("&" if urlsplit(realm).query else "?") + urlencode(query)
         headers = {"Authorization": _basic_auth(self.login)} if self.login else {}
         response = await self.calls.send("GET", url, headers, MAX_TOKEN)
         if response.status in DENIED:
-            raise self._unauthorized()
+            raise self._unauthorized_error()
         if response.status != HTTPStatus.OK:
-            raise self._failed(f"responded to a token request with status {response.status}")
+            raise self._lookup_error(f"responded to a token request with status {response.status}")
         try:
             content = json.loads(response.body)
             return str(content.get("token") or content["access_token"])
         except (ValueError, KeyError, AttributeError, RecursionError):
-            raise self._failed("responded to a token request without a token") from None
+            raise self._lookup_error("responded to a token request without a token") from None
 
-    def _check(self, status: int) -> None:
+    def _raise_for_status(self, status: int) -> None:
         if status in DENIED:
-            raise self._unauthorized()
+            raise self._unauthorized_error()
         if status == HTTPStatus.NOT_FOUND:
             text = f"Registry {self.image.registry} has no image {self.image.repository}:{self.image.tag}."
             raise RegistryError(RegistryFault.NOT_FOUND, text)
         if status != HTTPStatus.OK:
-            raise self._failed(f"responded with status {status}")
+            raise self._lookup_error(f"responded with status {status}")
 
-    def _unauthorized(self) -> RegistryError:
+    def _unauthorized_error(self) -> RegistryError:
         text = f"Registry {self.image.registry} does not allow pulls of {self.image.repository}"
         if self.login:
             text += f" to user {self.login[0]}. Check the registry secret of the project or the pool."
@@ -135,7 +135,7 @@ class _Lookup:
             text += " without credentials. Set a registry secret in the project or the pool."
         return RegistryError(RegistryFault.UNAUTHORIZED, text)
 
-    def _failed(self, what: str) -> RegistryError:
+    def _lookup_error(self, what: str) -> RegistryError:
         return RegistryError(RegistryFault.FAILED, f"Registry {self.image.registry} {what}.")
 
 

@@ -191,12 +191,12 @@ def _json_path(redaction: _Redaction, filters: DecisionFilters) -> str:
              for key, value in (("kind", filters.kind), ("pool", filters.pool)) if value]  # fmt: skip
     visible = "" if redaction.projects is None else _project_pattern(redaction.projects)
     if visible:
-        tests.append(_names(visible))
+        tests.append(_names_condition(visible))
     if filters.project:
-        tests.append(_names(_project_pattern([filters.project])))
+        tests.append(_names_condition(_project_pattern([filters.project])))
     if filters.workload:
         name_test = f'@ like_regex {json.dumps(filters.workload)} flag "iq"'
-        tests.append(_names(f"{visible} && {name_test}" if visible else name_test))
+        tests.append(_names_condition(f"{visible} && {name_test}" if visible else name_test))
     return f"$.bundles[*] ? ({' && '.join(tests)})"
 
 
@@ -205,7 +205,7 @@ def _project_pattern(projects: Iterable[str]) -> str:
     return f"@ like_regex {json.dumps(f'^({names})/')}"
 
 
-def _names(test: str) -> str:
+def _names_condition(test: str) -> str:
     """Return a JSON path condition that applies `test` to the names of all workloads in a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
@@ -231,7 +231,7 @@ def _render_cycle(
     submissions: Mapping[str, list[_Submission]],
     recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
 ) -> DecidedCycle:
-    def named(handle: str) -> NamedWorkload:
+    def named_workload(handle: str) -> NamedWorkload:
         project, _, name = handle.partition("/")
         if not redaction.can_see(handle, row.at):
             return NamedWorkload(project, "", None)
@@ -247,7 +247,8 @@ def _render_cycle(
         row=row,
         decisions=[
             _render(
-                bundle, {handle: named(handle) for handle in _handles(bundle)}, row.pk, recorded_evictions,
+                bundle, {handle: named_workload(handle) for handle in _handles(bundle)},
+                row.pk, recorded_evictions,
                 is_visible=redaction.can_see(bundle["workload"], row.at),
             )
             for bundle in chosen
@@ -296,7 +297,7 @@ def _render(
         title=KIND_TITLES.get(bundle["kind"], bundle["kind"]),
         pool=bundle["pool"],
         workload=names[handle],
-        effect=_effect(placed),
+        effect=_effect_phrase(placed),
         message=message,
         victims=victims,
         steps=list(_group_steps(bundle["steps"], names)),
@@ -318,7 +319,7 @@ def _summary(
         devices = sum(len(step["devices"]) for step in placed)
         using = f" with {format_count(devices, 'device')}" if devices else ""
         pods = format_count(len(placed), "pod")
-        parts.append(f"{verb} {pods} of {name} on {_nodes(placed)} in pool {bundle['pool']}{using}")
+        parts.append(f"{verb} {pods} of {name} on {_nodes_phrase(placed)} in pool {bundle['pool']}{using}")
     stops = [f"{format_count(victim.pods, 'pod')} of {_display_name(victim.workload)}" for victim in victims]
     if stops:
         parts.append(f"stopped {_join(stops)}")
@@ -356,14 +357,14 @@ def _group_steps(
         yield DecisionStep(action, names[workload], f"{role} {pods}", node, devices)
 
 
-def _effect(placed: Sequence[Mapping[str, Any]]) -> str:
+def _effect_phrase(placed: Sequence[Mapping[str, Any]]) -> str:
     if not placed:
         return ""
     reserved = " reserved" if all(step["do"] == "reserve" for step in placed) else ""
-    return f"{format_count(len(placed), 'pod')}{reserved} on {_nodes(placed)}"
+    return f"{format_count(len(placed), 'pod')}{reserved} on {_nodes_phrase(placed)}"
 
 
-def _nodes(placed: Iterable[Mapping[str, Any]]) -> str:
+def _nodes_phrase(placed: Iterable[Mapping[str, Any]]) -> str:
     nodes = list(dict.fromkeys(step["node"] for step in placed))
     shown = ", ".join(nodes[:NODES_SHOWN])
     return f"{shown} and {len(nodes) - NODES_SHOWN} more nodes" if len(nodes) > NODES_SHOWN else shown

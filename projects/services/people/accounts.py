@@ -41,7 +41,7 @@ def deactivate(*, actor: Actor, user: User) -> Deactivation:
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         check_removable(actor=actor, user=user, action="deactivate")
-        locked = _lock(user)
+        locked = _lock_user(user)
         if not locked.is_active:
             return Deactivation(locked)
         locked.is_active = False
@@ -60,7 +60,7 @@ def activate(*, actor: Actor, user: User) -> User:
     """Let a deactivated user sign in again, with the roles that they had."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
-        locked = _lock(user)
+        locked = _lock_user(user)
         if not locked.is_active:
             locked.is_active = True
             locked.save(update_fields=["is_active"])
@@ -76,7 +76,7 @@ def check_removable(*, actor: Actor, user: User, action: str) -> None:
     check_not_last_admin(user)
 
 
-def _lock(user: User) -> User:
+def _lock_user(user: User) -> User:
     locked = User.objects.select_for_update().filter(pk=user.pk).first()
     if locked is None:
         raise NotFound(f"{user} has been deleted.")

@@ -99,7 +99,7 @@ def create_user(*, actor: Actor, username: str, email: str = "", password: str |
             validate_password(password, user)
             user.set_password(password)
     except ValidationError as error:
-        raise Invalid(_problems(error, username, email)) from None
+        raise Invalid(_user_problems(error, username, email)) from None
     try:
         with transaction.atomic():
             user.save()
@@ -125,7 +125,7 @@ def _scope_ids(membership: Membership) -> dict[str, int | None]:
     return {"department_id": membership.department_id}
 
 
-def _problems(error: ValidationError, username: str, email: str) -> list[Problem]:
+def _user_problems(error: ValidationError, username: str, email: str) -> list[Problem]:
     values = {"username": username, "email": email}
     if not hasattr(error, "error_dict"):
         return [Problem("password", message) for message in error.messages]

@@ -27,7 +27,7 @@ from projects.models.tenants import (
     pool_or_group_columns,
 )
 from projects.services.quotas.changes import WrittenQuota, record
-from projects.services.quotas.places import is_pool_of_group, overlap, overlap_problem
+from projects.services.quotas.places import build_overlap_problem, is_pool_of_group, overlap_problem
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
 from projects.services.quotas.write import require_set_quota
@@ -105,7 +105,7 @@ def _overlap_problems(drafted: Sequence[DraftedChange]) -> Iterator[Problem]:
         ]
         mine = {place for removed_owner, place in removed if removed_owner == owner}
         if others:
-            yield overlap(f"{change.path}.pool", owner, change.pool, others)
+            yield build_overlap_problem(f"{change.path}.pool", owner, change.pool, others)
         elif problem := overlap_problem(owner, change.pool, path=f"{change.path}.pool", removed=mine):
             yield problem
 

@@ -21,10 +21,12 @@ def overlap_problem(
     """Return a problem if another quota of the owner applies to the same pool. Removed quotas are ignored."""
     rows = overlapping_quotas(place).filter(**owner_columns(owner))
     others = [quota.place for quota in rows if quota.place not in removed]
-    return overlap(path, owner, place, others) if others else None
+    return build_overlap_problem(path, owner, place, others) if others else None
 
 
-def overlap(path: str, owner: Tenant, place: PoolOrGroup, others: Collection[PoolOrGroup]) -> Problem:
+def build_overlap_problem(
+    path: str, owner: Tenant, place: PoolOrGroup, others: Collection[PoolOrGroup]
+) -> Problem:
     """Return a validation error that lists the owner's other quotas for the same pools."""
     return Problem(
         path,

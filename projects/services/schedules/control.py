@@ -67,7 +67,7 @@ def set_schedule(
 def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int | None = None) -> None:
     """Delete a schedule and the history of its runs. The workloads of its runs are kept."""
     with transaction.atomic():
-        locked = _lock(actor, schedule)
+        locked = _lock_schedule(actor, schedule)
         check_version(locked, expected_version, "schedule")
         audit_change(actor, "delete_schedule", locked, schedule_values(locked))
         locked.delete()
@@ -76,7 +76,7 @@ def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int |
 def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
     """Stop a schedule from submitting runs. Submitted runs are not affected. Idempotent."""
     with transaction.atomic():
-        locked = _lock(actor, schedule)
+        locked = _lock_schedule(actor, schedule)
         if locked.paused_at is None:
             locked.paused_at, locked.next_at = now or timezone.now(), None
             locked.pause_message = f"Paused by {actor.name}."
@@ -94,7 +94,7 @@ def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = 
     Raises Conflict if the owner may not submit to the project.
     """
     with transaction.atomic():
-        locked = _lock(actor, schedule)
+        locked = _lock_schedule(actor, schedule)
         if locked.paused_at is not None:
             owner = locked.owner
             if owner is None or not may(Actor.for_user(owner), Action.SUBMIT, locked.project):
@@ -149,7 +149,7 @@ def schedule_values(schedule: Schedule) -> dict[str, Any]:
     return {**{name: getattr(schedule, name) for name in COLUMNS}, "owner": owner}
 
 
-def _lock(actor: Actor, schedule: Schedule) -> Schedule:
+def _lock_schedule(actor: Actor, schedule: Schedule) -> Schedule:
     """Return the locked schedule. Raises NotFound, or Forbidden if the user may not change the schedule."""
     rows = Schedule.objects.select_for_update(of=("self",)).select_related("project__department", "owner")
     locked = rows.filter(pk=schedule.pk).first()

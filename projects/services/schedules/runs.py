@@ -40,7 +40,7 @@ IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 def has_due_runs(now: datetime) -> bool:
     """Return whether any run is due or queued for submission. This function uses one cheap query."""
-    return _due(now).exists()
+    return _due_schedules(now).exists()
 
 
 def submit_due_runs(now: datetime) -> int:
@@ -51,7 +51,7 @@ def submit_due_runs(now: datetime) -> int:
     """
     since = Greatest("next_at", "retry_at")
     turn = Window(RowNumber(), partition_by=F("project"), order_by=[since.asc(), F("pk").asc()])
-    due = _due(now).annotate(since=since, turn=turn).order_by("turn", "since", "pk")
+    due = _due_schedules(now).annotate(since=since, turn=turn).order_by("turn", "since", "pk")
     deadline = time.monotonic() + PASS_SECONDS
     submitted = 0
     for pk, project in list(due.values_list("pk", "project__name")[:SCHEDULES_PER_PASS]):
@@ -65,7 +65,7 @@ def submit_due_runs(now: datetime) -> int:
     return submitted
 
 
-def _due(now: datetime) -> QuerySet[Schedule]:
+def _due_schedules(now: datetime) -> QuerySet[Schedule]:
     """Return schedules with a due run, or with a queued run whose previous run has ended."""
     runs = ScheduleRun.objects.filter(schedule=OuterRef("pk"))
     is_ready = Exists(runs.filter(outcome=RunOutcome.QUEUED)) & ~Exists(runs.filter(IS_LIVE))
@@ -108,7 +108,7 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
             return 0
         owner = schedule.owner
         if owner is None or not may(Actor.for_user(owner), Action.SUBMIT, schedule.project):
-            _pause(schedule, now)
+            _pause_schedule(schedule, now)
             return 0
         next_at = schedule.next_at
         runs = [run for run in (_submit_queued(schedule, now), _submit_due(schedule, now)) if run]
@@ -126,7 +126,7 @@ def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
         return None
-    _submit(schedule, run, now)
+    _submit_run(schedule, run, now)
     run.save()
     return run
 
@@ -145,7 +145,7 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
         return None
     live = find_live_run(schedule)
     if live is None:
-        _submit(schedule, run, now)
+        _submit_run(schedule, run, now)
     elif schedule.overlap == Overlap.SKIP:
         run.outcome, run.message = RunOutcome.SKIPPED, f"The previous run, {live}, had not ended."
     elif schedule.runs.filter(outcome=RunOutcome.QUEUED).exists():
@@ -159,7 +159,7 @@ def _submit_due(schedule: Schedule, now: datetime) -> ScheduleRun | None:
     return run
 
 
-def _submit(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
+def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
     """Submit the run with the owner's permissions.
 
     If the submission is rejected, record the rejection and notify the owner.
@@ -195,7 +195,7 @@ def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
         log.info("%s was not cancelled: %s", live, error)
 
 
-def _pause(schedule: Schedule, now: datetime) -> None:
+def _pause_schedule(schedule: Schedule, now: datetime) -> None:
     """Pause a schedule whose owner may no longer submit to the project, and notify the owner."""
     name = "The owner" if schedule.owner is None else schedule.owner.get_username()
     message = f"{name} may no longer submit to {schedule.project.name}."

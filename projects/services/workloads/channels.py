@@ -78,7 +78,7 @@ def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> O
             details=details, opened_at=at, seen_at=at,
         )  # fmt: skip
         audit.write_entry(
-            actor, _action("open", use.noun), pod.workload, after=details, project=pod.workload.project
+            actor, _audit_action("open", use.noun), pod.workload, after=details, project=pod.workload.project
         )
     return channel
 
@@ -115,9 +115,9 @@ def _record_end(
         if not rows.filter(pk=channel.pk).delete()[0]:
             return False
         project = Project.objects.filter(pk__in=[channel.project_id]).first()
-        audit.write_entry(actor, _action("close", channel.noun), workload, after=after, project=project)
+        audit.write_entry(actor, _audit_action("close", channel.noun), workload, after=after, project=project)
         return True
 
 
-def _action(verb: Literal["open", "close"], noun: str) -> audit.AuditAction:
+def _audit_action(verb: Literal["open", "close"], noun: str) -> audit.AuditAction:
     return cast("audit.AuditAction", f"{verb}_{noun}")

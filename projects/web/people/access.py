@@ -114,7 +114,7 @@ def grant(request: Request) -> HttpResponse:
                 _grant(request.actor, person, form.cleaned_data)
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
     usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
-    return _form(
+    return _form_response(
         request, form, "Grant role", "The new role replaces the user's current role in the same scope.",
         result_template="projects/people/usernames.html", usernames=usernames,
     )  # fmt: skip
@@ -150,7 +150,7 @@ def add_user(request: Request) -> HttpResponse:
         with form_errors(form):
             person = service.create_user(actor=request.actor, **form.cleaned_data)
             return done(request, f"User {person.username} created.", to=reverse("access"))
-    return _form(request, form, "Add user", "Users see nothing until they are granted a role.")
+    return _form_response(request, form, "Add user", "Users see nothing until they are granted a role.")
 
 
 @signed_in
@@ -202,7 +202,7 @@ def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
     service.grant(actor=actor, user=person, role=values["role"], scope=scope)
 
 
-def _form(request: Request, form: forms.Form, title: str, text: str, **more: Any) -> HttpResponse:
+def _form_response(request: Request, form: forms.Form, title: str, text: str, **more: Any) -> HttpResponse:
     return form_page(request, form, title=title, label=title, text=text, back=reverse("access"), **more)
 
 

@@ -36,7 +36,7 @@ class MaskedReader:
                 return self.read(offset, limit)
         if not self.masker.patterns:
             return chunk, 0
-        chunk = self._extended(chunk, limit + overlap)
+        chunk = self._extend_chunk(chunk, limit + overlap)
         before = self._bytes_before(chunk.offset, overlap)
         data = before + chunk.data
         masked = self.masker.mask(data)
@@ -49,7 +49,7 @@ class MaskedReader:
         masked_chunk = replace(chunk, data=masked[len(before) :][:length], next_offset=chunk.offset + length)
         return masked_chunk, max(length - decided, 0)
 
-    def _extended(self, chunk: LogChunk, count: int) -> LogChunk:
+    def _extend_chunk(self, chunk: LogChunk, count: int) -> LogChunk:
         """Extend a chunk to up to `count` bytes. A gap ends the chunk."""
         while len(chunk.data) < count and chunk.next_offset < chunk.size:
             more = self.read_raw(chunk.next_offset, count - len(chunk.data))

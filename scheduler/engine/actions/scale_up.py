@@ -40,7 +40,7 @@ class ScaleUpStep(NamedTuple):
     arrangement: Arrangement
 
     @property
-    def order(self) -> tuple[float, tuple[int, int, int], int, str, str]:
+    def sort_key(self) -> tuple[float, tuple[int, int, int], int, str, str]:
         return self.fulfilment, self.amounts, self.submitted, self.name, self.role
 
 
@@ -78,14 +78,14 @@ class ScaleUpQueue:
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in scale_up_steps(gang)} for gang in gangs}
-        self._heap = [step.order for steps in self._now.values() for step in steps.values()]
+        self._heap = [step.sort_key for steps in self._now.values() for step in steps.values()]
         heapify(self._heap)
 
     def next(self) -> ScaleUpStep | None:
         while self._heap:
-            order = heappop(self._heap)
-            step = self._now[order[3]].get(order[4])
-            if step is not None and step.order == order:
+            sort_key = heappop(self._heap)
+            step = self._now[sort_key[3]].get(sort_key[4])
+            if step is not None and step.sort_key == sort_key:
                 return step
         return None
 
@@ -93,8 +93,8 @@ class ScaleUpQueue:
         before = self._now[gang.name]
         self._now[gang.name] = now = {step.role: step for step in scale_up_steps(gang)}
         for role, step in now.items():
-            if role not in before or before[role].order != step.order:
-                heappush(self._heap, step.order)
+            if role not in before or before[role].sort_key != step.sort_key:
+                heappush(self._heap, step.sort_key)
 
 
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:

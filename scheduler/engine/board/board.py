@@ -139,7 +139,10 @@ class Board:
             return BoardRole(role, request.gpu, None, None, request.gpu)
         milli = least_milli = request.gpu
         if request.gpu_memory_mib:
-            milli, least_milli = matcher.milli(role, 0, project), matcher.least_milli(role, project)
+            milli, least_milli = (
+                matcher.milli_on_smallest_device(role, 0, project),
+                matcher.milli_on_largest_device(role, project),
+            )
         mask = matcher.mask(role, 0, project)
         return BoardRole(role, milli, mask, matcher.avoid_mask(role), least_milli, project)
 
@@ -191,7 +194,7 @@ class Board:
         self.cycle.trials += 1
         return Trial(self, gang, default_reason)
 
-    def attempt(self) -> int:
+    def begin_attempt(self) -> int:
         """Count another attempt within a trial. Return a mark that the board can be rewound to."""
         self.cycle.trials += 1
         return len(self._log)
@@ -362,7 +365,9 @@ class Board:
 
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
         """Mark the gangs whose relocated pods can no longer start in this cycle. Return their names."""
-        reserved_only = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
+        reserved_only = {
+            move.gang.name for move in moves if not move.starts_now and self.starts_completely(move.gang)
+        }
         self.cycle.reserved_only |= reserved_only
         return reserved_only
 
@@ -370,7 +375,7 @@ class Board:
         """Return the gangs with at least one pod that this cycle placed."""
         return {move.gang: None for move in self._new_placements.values()}
 
-    def starts(self, gang: Gang) -> bool:
+    def starts_completely(self, gang: Gang) -> bool:
         """Return whether the entire gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_newly_placed(pod) for part in gang.parts for pod in part.live.values()

@@ -86,7 +86,7 @@ class Nodes:
         return self._by_whole
 
     @property
-    def shared(self) -> set[int]:
+    def partly_free(self) -> set[int]:
         """Ready nodes with a partly free device."""
         return self._shared if self.by_free_devices else set()
 

@@ -14,7 +14,7 @@ def known_end(gang: Gang, now: int) -> int | None:
     end, workload = declared_end(gang, now), gang.workload
     if end is not None:
         return end
-    started = _start(gang, now)
+    started = _start_time(gang, now)
     expected = None if workload.endless else gang.account.queue.expected_runtime
     return started + expected if expected is not None and started + expected > now else None
 
@@ -22,10 +22,10 @@ def known_end(gang: Gang, now: int) -> int | None:
 def declared_end(gang: Gang, now: int) -> int | None:
     """Return when the gang ends at the latest, or None if it declares no maximum runtime."""
     max_runtime = gang.workload.max_runtime
-    return None if max_runtime is None else _start(gang, now) + max_runtime
+    return None if max_runtime is None else _start_time(gang, now) + max_runtime
 
 
-def _start(gang: Gang, now: int) -> int:
+def _start_time(gang: Gang, now: int) -> int:
     started = gang.workload.started
     return started if started is not None and gang.has_pods else now
 

@@ -21,14 +21,14 @@ class Topology:
     def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
         """Return the nodes of each domain, keyed by the labels of this level and the levels above it."""
         if level not in self._domains:
-            path, result = self._path(level), dict[tuple[str, ...], set[int]]()
+            path, result = self._level_path(level), dict[tuple[str, ...], set[int]]()
             for i, node in enumerate(self._nodes.nodes):
                 if level in node.labels:
                     result.setdefault(tuple(node.labels.get(key, "") for key in path), set()).add(i)
             self._domains[level] = {key: frozenset(result[key]) for key in sorted(result)}
         return self._domains[level]
 
-    def _path(self, level: str) -> tuple[str, ...]:
+    def _level_path(self, level: str) -> tuple[str, ...]:
         if level in self._levels:
             return self._levels[: self._levels.index(level) + 1]
         return (level,)

@@ -84,7 +84,7 @@ class NodeView:
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
         """Return unavailable amounts: used by stopping pods, or free on cordoned or draining nodes."""
         if kind not in self._elsewhere:
-            leaving = sum(self._leaving(i, kind) for i in self.usable) if self.nodes.leaving else 0
+            leaving = sum(self._leaving_amount(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
                 self.free_on(i, kind)
                 for i, node in enumerate(self.nodes.nodes)
@@ -129,7 +129,7 @@ class NodeView:
     def _matches(self, i: int) -> bool:
         return any(mask is None or mask[i] for mask in self._masks)
 
-    def _leaving(self, i: int, kind: int) -> int:
+    def _leaving_amount(self, i: int, kind: int) -> int:
         pods = self.nodes.leaving.get(i)
         if pods is None or self.units.by_requests:
             return 0

@@ -65,15 +65,17 @@ class PoolRejections:
     def expand(self) -> Iterator[Rejection]:
         """Yield rejections in queue order, then the rejections of gangs that are not queued."""
         keys = {group: _format_queue_keys(group) for group in self.groups}
-        for group, gang, position, blockers in self._placed():
+        for group, gang, position, blockers in self._gangs_with_positions():
             yield self._rejection(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in the order of `expand`."""
-        for _, gang, position, blockers in self._placed():
+        for _, gang, position, blockers in self._gangs_with_positions():
             yield gang.name, position, blockers
 
-    def _placed(self) -> Iterator[tuple[ReportedGroup | None, Gang, int | None, tuple[Blocker, ...]]]:
+    def _gangs_with_positions(
+        self,
+    ) -> Iterator[tuple[ReportedGroup | None, Gang, int | None, tuple[Blocker, ...]]]:
         """Yield each rejected gang with its group, queue position and blockers."""
         position, formatter = 0, BlockerFormatter()
         own_reasons = self.own_reasons

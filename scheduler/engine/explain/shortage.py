@@ -156,12 +156,14 @@ def _combined_fragmentation_numbers(
     last.
     """
 
-    def others(kind: int) -> list[int]:
+    def replicas_ignoring(kind: int) -> list[int]:
         rest = [replicas_by_resource[other] for other in replicas_by_resource if other != kind]
         return [min(times) for times in zip(*rest, strict=True)]
 
-    kind = max(replicas_by_resource, key=lambda kind: (min(need.count, sum(others(kind))), kind))
-    on_others = free.restricted_to([i for i, times in zip(free.usable, others(kind), strict=True) if times])
+    kind = max(replicas_by_resource, key=lambda kind: (min(need.count, sum(replicas_ignoring(kind))), kind))
+    on_others = free.restricted_to(
+        [i for i, times in zip(free.usable, replicas_ignoring(kind), strict=True) if times]
+    )
     rest = " and ".join(_NOUNS[other] for other in replicas_by_resource if other != kind)
     return {
         **on_others.numbers(kind),

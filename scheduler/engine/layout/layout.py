@@ -100,7 +100,7 @@ class Layout:
                 continue
             if any(pod.state is PodState.RESERVED for pod in gang.pods):
                 insort(board.reserved, gang, key=by_name)
-            self._classify(board, gang)
+            self._count_and_enqueue(board, gang)
 
     @property
     def max_pool_choices(self) -> int:
@@ -153,7 +153,7 @@ class Layout:
             if (p.role, p.index) not in placed
         ]
 
-    def _classify(self, board: Board, gang: Gang) -> None:
+    def _count_and_enqueue(self, board: Board, gang: Gang) -> None:
         """Count the gang's request, and queue the gang if it may start in this pool."""
         reason, kind = self._ineligible_reason(gang), None
         if reason is not None and "seconds" in reason[1]:

@@ -82,7 +82,7 @@ class QuotaGroups:
         pool = board.pool.name
         if pool not in self._accounts:
             return
-        state = self._state(pool)
+        state = self._accepted_trials_elsewhere(pool)
         if self._seen[pool] == state:
             return
         self._seen[pool] = state
@@ -99,7 +99,7 @@ class QuotaGroups:
         changed, self._changed = self._changed, set()
         return changed
 
-    def _state(self, pool: str) -> tuple[int, ...]:
+    def _accepted_trials_elsewhere(self, pool: str) -> tuple[int, ...]:
         """Return the number of accepted trials on each other board.
 
         Only accepted trials change allocations.

@@ -130,18 +130,18 @@ class _Search:
             i = self.usable[position]
             if not has_room(nodes, i, part, self.horizon):
                 continue
-            domains = self._domains(need.scopes, i, inside)
+            domains = self._with_domains_of(need.scopes, i, inside)
             if domains is None:
                 continue
             alike = self._state_key(i)
             if alike in tried:
                 continue
             tried.add(alike)
-            for number, slot in enumerate(self._slots(i, part)):
+            for number, slot in enumerate(self._possible_slots(i, part)):
                 result.append(_Choice(nodes.gpu[i], position, number, slot, domains))
         return sorted(result, key=lambda choice: choice[:3])
 
-    def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
+    def _with_domains_of(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
         """Return `inside` with this node's domains added, or None if a scope rules out the node."""
         for scope in scopes:
             level = scope.constraint.required
@@ -177,7 +177,7 @@ class _Search:
             ),
         )  # fmt: skip
 
-    def _slots(self, i: int, part: BoardRole) -> list[Slot]:
+    def _possible_slots(self, i: int, part: BoardRole) -> list[Slot]:
         """Return device combinations, tightest first. Equally free devices are interchangeable."""
         nodes = self.board.nodes
         packed = slot_on_node(nodes, i, part, self.horizon)

@@ -109,7 +109,7 @@ def _node_sort_key(
     packed = _packing_key(nodes, part)
     if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
         return packed
-    shared = nodes.shared
+    shared = nodes.partly_free
     return lambda i: (0, *packed(i)) if i in shared else (1, nodes.whole[i], i)
 
 
@@ -216,7 +216,7 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
     """Yield the nodes with room for a fraction of a device. Nodes with a shared device come first."""
-    yield from sorted(nodes.shared, key=_packing_key(nodes, part))
+    yield from sorted(nodes.partly_free, key=_packing_key(nodes, part))
     for bucket in nodes.by_free_devices:
         yield from bucket
 

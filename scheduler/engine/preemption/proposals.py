@@ -52,7 +52,7 @@ def propose(
         replicas = sum(need.count for need in arrangement)
         alternatives = _Alternatives(board, policy, arrangement)
         while budget.spend() and board.cycle.placement_attempts.use_attempt(policy.gang, replicas):
-            board.attempt()
+            board.begin_attempt()
             selection = VictimSelection(board, policy)
             if not _propose_by_node(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
@@ -75,7 +75,7 @@ def propose(
         for domain, victims in _propose_by_domain(board, policy, arrangement):
             if not budget.spend():
                 break
-            board.attempt()
+            board.begin_attempt()
             selection = VictimSelection(board, policy)
             all_selected = all(selection.select(victim) for victim in victims)
             if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
@@ -85,7 +85,7 @@ def propose(
     for _ in _propose_by_prefix(selection, arrangement):
         if not budget.spend():
             break
-        board.attempt()
+        board.begin_attempt()
         yield selection
     board.rewind(start)
 
@@ -95,7 +95,7 @@ def _placeable_selections(
 ) -> Iterator[VictimSelection]:
     start = board.mark()
     for victims in sets:
-        board.attempt()
+        board.begin_attempt()
         selection = VictimSelection(board, policy)
         if (
             select_all(selection, victims)

@@ -62,17 +62,17 @@ class Restorer:
         return moved
 
     def _cache_free_slots(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
-        kinds = {self._kind(gang, part, pod) for part, pod in pods}
+        kinds = {self._replica_kind(gang, part, pod) for part, pod in pods}
         if gang.simple and len(kinds) == 1 and all(part.replicas_by_node is None for part, _ in pods):
             self._room[kinds.pop()] = fitting
 
     def _cannot_fit(self, gang: Gang, away: Sequence[PlacedPod]) -> bool:
         if len(away) == 1:
-            return self._room.get(self._kind(gang, *away[0]), 1) < 1
-        requested = Counter(self._kind(gang, part, pod) for part, pod in away)
+            return self._room.get(self._replica_kind(gang, *away[0]), 1) < 1
+        requested = Counter(self._replica_kind(gang, part, pod) for part, pod in away)
         return any(count > self._room.get(kind, count) for kind, count in requested.items())
 
-    def _kind(self, gang: Gang, part: BoardRole, pod: Pod) -> Hashable:
+    def _replica_kind(self, gang: Gang, part: BoardRole, pod: Pod) -> Hashable:
         return (
             part.request,
             part.mask,

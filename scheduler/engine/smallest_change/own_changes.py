@@ -35,7 +35,7 @@ def _end_of_wait(blocker: Blocker) -> Change | None:
     return None
 
 
-def preemptible(case: PendingCase) -> Iterator[Ladder]:
+def preemptibility(case: PendingCase) -> Iterator[Ladder]:
     if case.reasons & NON_PREEMPTIBLE_QUOTAS:
         yield single_rung(Change(ChangeKind.PREEMPTIBLE))
 

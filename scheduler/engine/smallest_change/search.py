@@ -33,7 +33,7 @@ SCHEDULABLE_STAGES: tuple[Stage, ...] = (
 STAGES: tuple[Stage, ...] = (
     # changes that the owner of the workload can make
     own_changes.end_of_own_wait,
-    own_changes.preemptible,
+    own_changes.preemptibility,
     own_changes.other_pools,
     own_changes.fewer_constraints,
     lower_requests.at_least_half,

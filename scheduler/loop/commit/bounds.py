@@ -52,10 +52,10 @@ class QueueBounds:
         ):
             key = (pool.pk, owner)
             quota = self.quotas.get(key)
-            resource = _exceeded_resource(self.allocated.get(key, ZERO), requested, _limit(quota))
+            resource = _exceeded_resource(self.allocated.get(key, ZERO), requested, _limit_bound(quota))
             if not resource and not workload.preemptible:
                 allocated = self.non_preemptible.get(key, ZERO)
-                resource = _exceeded_resource(allocated, requested, _quota(quota))
+                resource = _exceeded_resource(allocated, requested, _quota_bound(quota))
             if resource:
                 return f"{name} would exceed its {resource} limit."
         return ""
@@ -65,18 +65,18 @@ def _allocated(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
     return {key: totals.allocated for key, totals in totals_by_queue(preemptible=preemptible).items()}
 
 
-def _limit(quota: Quota | None) -> Bound:
+def _limit_bound(quota: Quota | None) -> Bound:
     """Return the upper bound: the limit, or the lower of limit and quota if the queue may not borrow."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
     if quota.over_quota:
         return limit
-    gpu, cpu, memory = (_min_bound(*pair) for pair in zip(limit, _quota(quota), strict=True))
+    gpu, cpu, memory = (_min_bound(*pair) for pair in zip(limit, _quota_bound(quota), strict=True))
     return gpu, cpu, memory
 
 
-def _quota(quota: Quota | None) -> Bound:
+def _quota_bound(quota: Quota | None) -> Bound:
     return (0, None, None) if quota is None else (quota.gpu_milli, quota.cpu_milli, quota.memory_mib)
 
 

@@ -95,7 +95,7 @@ class LookupResult:
             row.error, row.retry_at = str(self.resolution.error), now + delay_after(row.attempts)
         return row
 
-    def failure(self, now: datetime, specs: SpecCache) -> Move | None:
+    def failure_move(self, now: datetime, specs: SpecCache) -> Move | None:
         """Return the transition for a workload whose image cannot be resolved, or None."""
         error = self.resolution.error
         if error is None or not error.is_permanent:
@@ -183,7 +183,7 @@ def _write_results(results: Sequence[LookupResult], now: datetime, specs: SpecCa
     existing = [row for row in rows if row.pk is not None]
     insert_rows([row for row in rows if row.pk is None])
     update_rows(existing, RESULT_COLUMNS)
-    move_and_stop([move for each in results if (move := each.failure(now, specs)) is not None], now)
+    move_and_stop([move for each in results if (move := each.failure_move(now, specs)) is not None], now)
     for each, row in zip(results, rows, strict=True):
         each.run.row = row
 

@@ -84,7 +84,7 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
         workloads = [row for row in locked if row.phase == Phase.STARTING]
         rejected = write_in_halves(
             workloads,
-            lambda part: move_and_stop([_release(row, due[row.pk], now, sent) for row in part], now),
+            lambda part: move_and_stop([_release_move(row, due[row.pk], now, sent) for row in part], now),
         )
         running = [row for row in locked if row.phase == Phase.RUNNING]
         workloads += _scale_down(load_gangs(running, context.specs), due, now, sent)
@@ -141,7 +141,7 @@ def _backoff_end(workload: Workload, now: datetime, sent: SentCommands) -> datet
     return now + timedelta(seconds=backoff_seconds(times))
 
 
-def _release(workload: Workload, rejection: str, now: datetime, sent: SentCommands) -> Move:
+def _release_move(workload: Workload, rejection: str, now: datetime, sent: SentCommands) -> Move:
     message = f"The pool's cluster rejected its pods for {PATIENCE.total_seconds():.0f} s: {rejection}."
     columns = {
         "next_phase": Phase.PENDING,

@@ -67,7 +67,7 @@ def observe(
     nodes = [node for node in load_node_rows() if node.pool_id in pool_names]
     below_threshold = pools_below_threshold(pools.values(), nodes)
     holds_nodes = any(pool.reservation_after is not None for pool in pools.values())
-    queues = load_queues(now, pools.values(), cache.runtimes.at(now) if holds_nodes else None)
+    queues = load_queues(now, pools.values(), cache.runtimes.current(now) if holds_nodes else None)
     node_names = {node.pk: node.name for node in nodes}
     served = ServedProjects(nodes, local_pools(pools.values()))
     lacking = missing_features_by_pool(nodes)

@@ -43,21 +43,21 @@ def load_trace(source: str, data: Path) -> Trace:
     """Load `openb`, `philly`, a CSV file of either format, or a scenario file."""
     if source == "openb":
         pods, nodes = _existing_files(source, data, OPENB)
-        return openb.openb(_read_rows(pods)[1], _read_rows(nodes)[1])
+        return openb.read_trace(_read_rows(pods)[1], _read_rows(nodes)[1])
     if source == "philly":
         jobs, nodes = _existing_files(source, data, PHILLY)
-        return philly.philly(_read_rows(jobs)[1], philly.read_cluster_sizes(_read_rows(nodes)[1]))
+        return philly.read_trace(_read_rows(jobs)[1], philly.read_cluster_sizes(_read_rows(nodes)[1]))
     path = Path(source)
     if path.suffix.lower() != ".csv":
         return snapshot_to_trace(path.stem, load(path).snapshot)
     head, rows = _read_rows(path)
     if head >= philly.HEADER:
         return replace(
-            philly.philly(rows, philly.read_cluster_sizes(_read_node_file(path, "philly")), window=None),
+            philly.read_trace(rows, philly.read_cluster_sizes(_read_node_file(path, "philly")), window=None),
             name=path.stem,
         )
     if head >= openb.HEADER:
-        return replace(openb.openb(rows, _read_node_file(path, "openb")), name=path.stem)
+        return replace(openb.read_trace(rows, _read_node_file(path, "openb")), name=path.stem)
     headers = " or ".join(",".join(sorted(header)) for header in (philly.HEADER, openb.HEADER))
     raise ScenarioError(
         [

@@ -28,7 +28,7 @@ HEADER = frozenset({"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "
 POOL, TENANT = "default", "openb"
 
 
-def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
+def read_trace(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
     arrivals = sorted(
         (_parse_workload(*row) for row in with_line_numbers(pods)), key=lambda w: (w.submitted, w.name)
     )

@@ -41,7 +41,7 @@ def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
     }
 
 
-def philly(
+def read_trace(
     jobs: Iterable[Row], cluster_sizes: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
 ) -> Trace:
     """Return the jobs submitted within the window to virtual clusters whose node count is known."""

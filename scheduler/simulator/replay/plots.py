@@ -41,7 +41,7 @@ def draw_stacked_areas(
             parts.append(_text_element(WIDTH - LEGEND + 28, y + 9, name[:20]))
         below = above
     if line is not None:
-        y_line = _y(line, top)
+        y_line = _y_position(line, top)
         parts.append(f'<path d="M{LEFT} {y_line}H{WIDTH - LEGEND}" stroke="{INK}" stroke-dasharray="4 4"/>')
     return "\n".join([*parts, "</svg>\n"])
 
@@ -71,7 +71,7 @@ def _frame(title: str, top: float, days: float) -> str:
     ]
     for tick in range(TICKS + 1):
         value = top * tick / TICKS
-        y = _y(value, top)
+        y = _y_position(value, top)
         parts.append(f'<path d="M{LEFT} {y}H{right}" stroke="{FAINT}"/>')
         parts.append(_text_element(LEFT - 6, y + 4, f"{value:.0f}", anchor="end"))
         x = LEFT + (right - LEFT) * tick / TICKS
@@ -81,12 +81,12 @@ def _frame(title: str, top: float, days: float) -> str:
 
 def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
     step = (WIDTH - LEGEND - LEFT) / (COLUMNS - 1)
-    forward = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(above)]
-    backward = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(below)]
+    forward = [f"{LEFT + i * step:.1f},{_y_position(value, top)}" for i, value in enumerate(above)]
+    backward = [f"{LEFT + i * step:.1f},{_y_position(value, top)}" for i, value in enumerate(below)]
     return " ".join(forward + backward[::-1])
 
 
-def _y(value: float, top: float) -> float:
+def _y_position(value: float, top: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / top, 1)
 
 

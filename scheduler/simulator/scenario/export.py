@@ -217,17 +217,17 @@ def _toleration(toleration: Toleration) -> Document:
 
 
 def _pod_document(pod: Pod) -> Document:
-    return _position(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
+    return _position_document(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
 
 
 def _reservation(reservation: Reservation) -> Document:
     return {
         "workload": reservation.workload,
-        **_position(reservation),
+        **_position_document(reservation),
         **drop_empty(expires=_format_optional_time(reservation.expires)),
     }
 
 
-def _position(at: Pod | Reservation) -> Document:
+def _position_document(at: Pod | Reservation) -> Document:
     devices: Sequence[int] = at.devices
     return {"role": at.role, "index": at.index, "node": at.node or None, "devices": list(devices)}

@@ -34,7 +34,7 @@ class Scenario:
 def load(source: object) -> Scenario:
     """Load a scenario from a path or from data. Raises ScenarioError if the scenario is invalid."""
     data = read(source) if isinstance(source, str | Path) else source
-    document = _document(data)
+    document = _parse_document(data)
     if problems := list(broken_references(document)):
         raise ScenarioError(problems)
     now = ORIGIN if document.now is None else to_timestamp(document.now)
@@ -52,7 +52,7 @@ def load(source: object) -> Scenario:
     return Scenario(snapshot, document.cycle_seconds)
 
 
-def _document(data: object) -> ScenarioDocument:
+def _parse_document(data: object) -> ScenarioDocument:
     if not isinstance(data, Mapping):
         raise ScenarioError([Problem("", "is not a scenario", format_value(data), "keys and values")])
     if is_too_deep(data, DEPTH_MAX):

@@ -20,7 +20,7 @@ def read(path: str | Path) -> object:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ScenarioError(
-            [Problem("", f"cannot be read: {_reason(error)}", format_value(str(path)))]
+            [Problem("", f"cannot be read: {_error_reason(error)}", format_value(str(path)))]
         ) from None
     return parse(text)
 
@@ -34,10 +34,10 @@ def parse(text: str) -> object:
             pass  # the text may still be valid YAML
         except RecursionError:
             raise _parse_error("too deep") from None
-    return _yaml(text)
+    return _parse_yaml(text)
 
 
-def _yaml(text: str) -> object:
+def _parse_yaml(text: str) -> object:
     loader = Loader(text)
     try:
         node = loader.get_single_node()
@@ -102,5 +102,5 @@ def _parse_error(message: str) -> ScenarioError:
     return ScenarioError([Problem("", message)])
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     return (error.strerror or "no such file") if isinstance(error, OSError) else "not UTF-8 text"

@@ -86,15 +86,15 @@ def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResou
 def _quota(spec: QuotaDocument) -> Bounds:
     """Return the quota. CPU and memory are unlimited if neither is set."""
     if not spec.model_fields_set & {"cpu", "memory_mib"}:
-        return Bounds(_milli(spec.gpu), None, None)
-    return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
+        return Bounds(_to_milli(spec.gpu), None, None)
+    return Bounds(_to_milli(spec.gpu), _to_milli(spec.cpu), spec.memory_mib)
 
 
 def _limit(spec: Limits) -> Bounds:
-    return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
+    return Bounds(_to_milli(spec.gpu), _to_milli(spec.cpu), spec.memory_mib)
 
 
-def _milli(amount: float | None) -> int | None:
+def _to_milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * MILLI)
 
 

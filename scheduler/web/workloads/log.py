@@ -111,7 +111,7 @@ def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
     """Stream the entire stored log as raw bytes."""
     log = _find_log(request, workload_id)
     size = log.read_chunk(0, 0).size
-    pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)
+    pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _log_chunks(log, size)
     name = f"{log.pod.workload.name}-{log.name}-run{log.pod.run}.log"
     headers = {"Content-Disposition": str(content_disposition_header(True, name))}
     return StreamingHttpResponse(pieces, content_type=TEXT, headers=headers)
@@ -161,7 +161,7 @@ def _int_parameter(request: Request, name: str, default: int) -> int:
     return int(text_) if text_.isascii() and text_.isdigit() and len(text_) < 17 else default
 
 
-def _pieces(log: PodLog, size: int) -> Iterator[bytes]:
+def _log_chunks(log: PodLog, size: int) -> Iterator[bytes]:
     offset = 0
     while offset < size:
         chunk = log.read_large_chunk(offset, min(MAX_CHUNK_BYTES, size - offset))
@@ -172,7 +172,7 @@ def _pieces(log: PodLog, size: int) -> Iterator[bytes]:
 
 
 async def _async_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
-    pieces = _pieces(log, size)
+    pieces = _log_chunks(log, size)
     while piece := await sync_to_async(_next_piece)(pieces):
         yield piece
 

@@ -184,7 +184,11 @@ class PreemptionPolicy:
         return self.protects_new_gangs and self._is_protected_next_cycle(gang)
 
     def _is_protected_next_cycle(self, gang: Gang) -> bool:
-        return self._gang_min_runtime(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
+        return (
+            self._gang_min_runtime(gang) > 0
+            and not gang.non_preemptible
+            and self.board.starts_completely(gang)
+        )
 
     def _gang_min_runtime(self, gang: Gang) -> int:
         """Return the minimum runtime of the gang in seconds."""

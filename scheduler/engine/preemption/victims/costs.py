@@ -164,7 +164,7 @@ class NodeCosts:
             if slot is not None:
                 return slot
         board.rewind(start)
-        selection.forget(count)
+        selection.keep_first(count)
         return None
 
 

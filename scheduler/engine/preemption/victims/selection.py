@@ -130,7 +130,7 @@ class VictimSelection:
         return any({id(p) for _, p in other.pods} == {id(p) for _, p in victim.pods}
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
-    def forget(self, count: int) -> None:
+    def keep_first(self, count: int) -> None:
         """Discard all but the first `count` selected victims, after the board has been rewound."""
         for victim in self.selected[count:]:
             self._gang_victims.pop(victim.gang.name, None)
