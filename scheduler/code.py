@@ -22,7 +22,7 @@ from pools.runtimes.base import Runtime
 from projects.code.base import StoreFailure
 from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRejection, fetch_commit
 from projects.code.git.program import Interrupted
-from projects.code.git.scratch import key_base, sweep
+from projects.code.git.scratch import key_directory, sweep
 from projects.models import CodeFetch
 from projects.services.code import write_chunks
 from projects.services.code_fetches import ReadKey, next_fetch, read_key
@@ -65,7 +65,7 @@ class CodeFetcher(LeasedThread):
         assert_no_transaction()
         if not self._has_swept:
             sweep(self._base)
-            sweep(key_base(self._base))
+            sweep(key_directory(self._base))
             self._has_swept = True
         for pk, running in list(self._running.items()):
             if running.result.done():

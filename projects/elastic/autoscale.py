@@ -12,7 +12,7 @@ from projects.elastic.ports import Ports
 from projects.elastic.view import View
 from projects.engine.replicas import conditions, storing
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, decide
+from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide
 from projects.engine.replicas.readings import Window
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Scaling, Service
@@ -48,12 +48,12 @@ def load_window(row: Autoscaler) -> Window:
     return storing.from_json(row.memory)
 
 
-def scaling_clock(service: Service, now: datetime) -> Clock:
+def scaling_times(service: Service, now: datetime) -> ScalingTimes:
     """Return the timestamps that the decision needs. Scale requests from users also start a cooldown."""
     last = last_scale_request(service)
     if last is None:
-        return Clock(now.timestamp())
-    return Clock(now.timestamp(), last.created_at.timestamp(), Action(last.direction))
+        return ScalingTimes(now.timestamp())
+    return ScalingTimes(now.timestamp(), last.created_at.timestamp(), Action(last.direction))
 
 
 def last_scale_request(service: Service) -> ScaleRequest | None:
@@ -113,7 +113,7 @@ def _evaluate_autoscaler(
     window, count = load_window(row), engine_count(service)
     pending = service.requests.exclude(status__in=FINAL).exists()
     fleet = Fleet(count, service.initial_engines)
-    decision = decide(window, fleet, config, scaling_clock(service, now), pending)
+    decision = decide(window, fleet, config, scaling_times(service, now), pending)
     crash_point("services.decided")
     decision_data = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}

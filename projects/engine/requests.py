@@ -90,10 +90,10 @@ def _next_scale_out_status(request: RequestFacts) -> RequestMove | None:
         return _time_out(request, late)
     if not alive:
         return RequestMove("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
-    return _advance(request, alive, failed)
+    return _advance_to_slowest_engine(request, alive, failed)
 
 
-def _advance(
+def _advance_to_slowest_engine(
     request: RequestFacts, alive: Sequence[EngineSummary], failed: Sequence[EngineSummary]
 ) -> RequestMove | None:
     slowest = min(RANK.get(engine.state, 0) for engine in alive)

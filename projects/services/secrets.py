@@ -205,12 +205,12 @@ def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
     maskers = {pk: build_masker(_unsealed_values(values)) for pk, values in sealed_values.items()}
     for workload_id, masker in maskers.items():
         if masker.is_partial:
-            _warn_of_partial_masker(workload_id)
+            _warn_about_unmasked_lines(workload_id)
     return maskers
 
 
 @lru_cache(maxsize=10_000)
-def _warn_of_partial_masker(workload_id: UUID) -> None:
+def _warn_about_unmasked_lines(workload_id: UUID) -> None:
     """Log the warning once per workload."""
     log.warning(
         "the secrets of workload %s have too many lines: its logs are masked with only %d patterns",

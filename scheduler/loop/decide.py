@@ -31,7 +31,7 @@ def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
     except Exception:
         log.exception("the engine failed for all pools together")
-        broken = _broken_pools(snapshot)
+        broken = _errors_by_pool(snapshot)
         if not broken:
             raise
     plan = decide(without_pools(snapshot, broken))
@@ -54,7 +54,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
     return plan
 
 
-def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
+def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
     """Return the engine's errors by pool, for pools that fail even when decided on their own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}

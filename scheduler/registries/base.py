@@ -72,5 +72,5 @@ class DigestResolver(Protocol):
         ...
 
     def drain_wakes(self) -> None:
-        """Read all pending wake-ups from the descriptors."""
+        """Clear the pending wake-ups of the descriptors."""
         ...

@@ -114,7 +114,7 @@ def _victim_order_fixed_from(snapshot: Snapshot) -> float:
     overtakes a pod that started with more lost work. The result is an upper bound: the sum of all leads,
     divided by the smallest possible difference in GPUs.
     """
-    runs = [(pod, _saved_at(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
+    runs = [(pod, _last_saved_at(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:
         return 0
@@ -124,7 +124,7 @@ def _victim_order_fixed_from(snapshot: Snapshot) -> float:
     return latest + (total_lead + MILLI * len(runs) * (total_lead > 0)) / math.gcd(*gpus)
 
 
-def _saved_at(pod: Pod, workload: Workload) -> int:
+def _last_saved_at(pod: Pod, workload: Workload) -> int:
     return max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
 
 

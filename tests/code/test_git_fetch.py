@@ -20,7 +20,7 @@ from projects.code.git import (
     fetch_commit,
     scratch,
 )
-from projects.code.git.scratch import key_base, scratch_directory, sweep
+from projects.code.git.scratch import key_directory, scratch_directory, sweep
 from tests.code.git_server import HttpsServer, Repository, git, https_server, new_repository
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, ssh_server
 
@@ -89,7 +89,7 @@ def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_nothing_is_left(base: Path) -> None:
     assert not list(base.glob("*"))
-    assert not list(key_base(base).glob("*/*"))
+    assert not list(key_directory(base).glob("*/*"))
 
 
 def command_lines() -> list[bytes]:

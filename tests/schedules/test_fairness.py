@@ -155,7 +155,7 @@ def test_pass_without_changes_sends_no_announcement(cast: Cast, monkeypatch: pyt
     announced: list[object] = []
     monkeypatch.setattr(announce, "tenants_changed", lambda **ids: announced.append(ids))
     # Select the schedule although its previous run is live, as if a user had run it just after the selection.
-    monkeypatch.setattr("projects.services.schedules.runs._due", lambda now: Schedule.objects.all())
+    monkeypatch.setattr("projects.services.schedules.runs._due_schedules", lambda now: Schedule.objects.all())
     assert submit_due_runs(NOON + 2 * HOUR) == 0
     assert announced == []
     submit_due_runs(NOON + 3 * HOUR)

@@ -15,7 +15,7 @@ from projects.code.git.errors import GitRejection, convert_error, transfer_too_l
 from projects.code.git.files import list_files, store_files
 from projects.code.git.policy import GitPolicy, resolve_host
 from projects.code.git.program import GitProgram
-from projects.code.git.scratch import key_base, scratch_directory
+from projects.code.git.scratch import key_directory, scratch_directory
 
 LOCAL_REF = "refs/berth/code"
 BRANCHES, TAGS = "refs/heads/", "refs/tags/"
@@ -59,7 +59,7 @@ def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], N
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)
-    with scratch_directory(request.base) as directory, scratch_directory(key_base(request.base)) as keys:
+    with scratch_directory(request.base) as directory, scratch_directory(key_directory(request.base)) as keys:
         environment = build_environment(spec, request.secret, address, policy, directory, keys)
         git = GitProgram(
             directory, environment, policy.transfer_size, time.monotonic() + policy.seconds,

@@ -75,7 +75,7 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
     rest = b""
     try:
         while part := process.stdout.read(READ_BYTES):
-            git.check_time()
+            git.raise_if_out_of_time()
             *records, rest = (rest + part).split(b"\0")
             yield from records
             if len(rest) > RECORD_MAX:
@@ -125,7 +125,7 @@ def store_files(
     batch = _Batch(store)
     try:
         for entry in entries:
-            git.check_time()
+            git.raise_if_out_of_time()
             process.stdin.write(f"{entry.object_id}\n".encode())
             process.stdin.flush()
             parts = _read_object(process.stdout, entry.file.size)

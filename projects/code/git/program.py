@@ -97,7 +97,7 @@ class GitProgram:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def check_time(self) -> None:
+    def raise_if_out_of_time(self) -> None:
         """Raise GitFailure at the deadline, or Interrupted if this process stops."""
         if self.is_interrupted():
             raise Interrupted
@@ -110,7 +110,7 @@ class GitProgram:
                 try:
                     process.wait(POLL_SECONDS)
                 except subprocess.TimeoutExpired:
-                    self.check_time()
+                    self.raise_if_out_of_time()
                 else:
                     break
         finally:

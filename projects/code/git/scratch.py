@@ -44,7 +44,7 @@ def sweep(base: Path) -> int:
     return count
 
 
-def key_base(base: Path) -> Path:
+def key_directory(base: Path) -> Path:
     """Return the directory for keys: in memory if possible, otherwise `base`."""
     path = MEMORY / f"berth-git-{os.getuid()}"
     try:

@@ -40,7 +40,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ScalingTimes:
     """Timestamps in seconds, and the last action, which determines the cooldown's length."""
 
     now: float
@@ -60,7 +60,9 @@ class Decision:
     held: HoldReason | None = None
 
 
-def decide(window: Window, fleet: Fleet, config: AutoscalerConfig, clock: Clock, pending: bool) -> Decision:
+def decide(
+    window: Window, fleet: Fleet, config: AutoscalerConfig, clock: ScalingTimes, pending: bool
+) -> Decision:
     """Return the decision. `pending` is True while another scale request is in progress."""
     evaluated, metrics = conditions(window, config, clock.now), compute_metrics(window, config)
     return decide_from_conditions(evaluated, metrics, fleet, config, clock, pending)
@@ -71,7 +73,7 @@ def decide_from_conditions(
     metrics: ServiceMetrics | None,
     fleet: Fleet,
     config: AutoscalerConfig,
-    clock: Clock,
+    clock: ScalingTimes,
     pending: bool,
 ) -> Decision:
     """Return the decision for conditions that have been evaluated on these metrics."""
@@ -90,7 +92,7 @@ def decide_from_conditions(
     return intended or _no_action(evaluated, fleet)
 
 
-def cooldown_left(config: AutoscalerConfig, clock: Clock) -> float:
+def cooldown_left(config: AutoscalerConfig, clock: ScalingTimes) -> float:
     """Return the seconds left in the cooldown, which ends early if the clock is set back."""
     cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from projects.engine.replicas.conditions import ServiceMetrics, evaluate, with_streak
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, decide_from_conditions
+from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide_from_conditions
 from projects.engine.replicas.measures import Measure
 
 
@@ -48,7 +48,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
     engines = points[0].engines if points else 0
     counts, scalings = list[int](), list[ReplayedScaling]()
     since: dict[str, float] = {}
-    clock, last_at, evaluate_at = Clock(0.0), None, 0.0
+    clock, last_at, evaluate_at = ScalingTimes(0.0), None, 0.0
     for point in points:
         if last_at is not None and point.at - last_at > config.max_sample_age:
             since = {}
@@ -64,7 +64,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
             if decision.action is not Action.NONE:
                 scalings.append(ReplayedScaling(point.at, engines, decision))
                 engines = decision.target
-                clock = Clock(point.at, point.at, decision.action)
+                clock = ScalingTimes(point.at, point.at, decision.action)
         counts.append(engines)
     return Replay(tuple(counts), tuple(scalings))
 

@@ -34,7 +34,9 @@ NO_USER_NAME = "The identity provider sent no usable user name: {claim} is missi
 
 
 def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
-    """Return the user for the claims of a verified ID token. Raises Forbidden with advice."""
+    """Return the user for the claims of a verified ID token. Raises Forbidden with a message that advises the
+    user.
+    """
     subject = str(claims["sub"])
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     user = (

@@ -23,7 +23,7 @@ def pools_with_secrets(
     """
     uses = list(_secret_paths("", spec))
     if any(use.personal for use, _ in uses):
-        _check_personal(view, [(use.name, path) for use, path in uses if use.personal])
+        _check_personal_secrets(view, [(use.name, path) for use, path in uses if use.personal])
     paths = {use.name: path for use, path in uses if not use.personal}
     if not paths:
         return list(pools)
@@ -42,7 +42,7 @@ def pools_with_secrets(
     return capable
 
 
-def _check_personal(view: SubmissionView, uses: Sequence[tuple[str, str]]) -> None:
+def _check_personal_secrets(view: SubmissionView, uses: Sequence[tuple[str, str]]) -> None:
     owned = view.personal_secret_names
     problems = [
         Problem(path, "is not one of your personal secrets", format_value(name),

@@ -108,14 +108,14 @@ def _role_rows(workload_id: UUID, tree: GroupShape) -> list[dict[str, Any]]:
             "min": role.min, "max": role.max, "gpu_milli": role.gpu, "gpu_devices": role.devices,
             "gpu_memory_mib": role.gpu_memory_mib, "cpu_milli": role.cpu, "memory_mib": role.memory_mib,
         }
-        for position, role in enumerate(_leaves(tree))
+        for position, role in enumerate(_leaf_roles(tree))
     ]  # fmt: skip
 
 
-def _leaves(node: GroupShape | RoleShape) -> Iterator[RoleShape]:
+def _leaf_roles(node: GroupShape | RoleShape) -> Iterator[RoleShape]:
     """Yield the roles of a tree in document order."""
     if isinstance(node, RoleShape):
         yield node
         return
     for child in node.children:
-        yield from _leaves(child)
+        yield from _leaf_roles(child)

@@ -123,9 +123,9 @@ class SubmissionView:
         rows: dict[str, Project] = {}
         for row in prepared.fetch_all(LOCKED_PROJECTS if self.has_locks else PROJECTS, [missing]):
             *values, quotas, pools = row
-            project = _hydrate(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
+            project = _build_model(Project, PROJECT_FIELDS, values[: len(PROJECT_FIELDS)])
             project.idle_rule = json.loads(project.idle_rule)
-            project.department = _hydrate(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
+            project.department = _build_model(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
             rows[project.name] = project
             if quotas is not None:
                 self._allowances[project.department_id] = _allowances(project.department, json.loads(quotas))
@@ -249,7 +249,7 @@ class SubmissionView:
 def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
     pools: dict[str, NodePool] = {}
     for values in rows:
-        pool = _hydrate(NodePool, POOL_FIELDS, values)
+        pool = _build_model(NodePool, POOL_FIELDS, values)
         pool.expires_at = pool.expires_at and datetime.fromisoformat(pool.expires_at)
         pools[pool.name] = pool
     return pools
@@ -266,5 +266,5 @@ def _allowances(department: Department, rows: Iterable[Sequence[Any]]) -> Depart
     return allowances
 
 
-def _hydrate(model: Any, fields: Sequence[str], values: Sequence[Any]) -> Any:
+def _build_model(model: Any, fields: Sequence[str], values: Sequence[Any]) -> Any:
     return model.from_db(connection.alias, fields, values)

@@ -118,7 +118,7 @@ def act(request: Request, step: str) -> HttpResponse:
         return done(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
-        "warning": action.warning if chosen else "" if selected else _nothing_text(step),
+        "warning": action.warning if chosen else "" if selected else _no_change_text(step),
         "label": f"{action.title} {_describe(chosen)}",
         "dismiss": action.dismiss if chosen else "Close",
         "post_to": request.path,
@@ -145,7 +145,7 @@ def _split(
     return chosen, [Unchanged(reason, rows) for reason, rows in by_reason.items()]
 
 
-def _nothing_text(step: str) -> str:
+def _no_change_text(step: str) -> str:
     kind = {"resume": "suspended workloads", "retry": "arrays with failed tasks", "delete": "ended workloads"}
     return f"Select {kind.get(step, 'live workloads')} that your role allows you to {step}."
 

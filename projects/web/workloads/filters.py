@@ -198,11 +198,11 @@ def state_condition(state: str) -> Q:
     else:
         of_arrays &= Q(array__state=ArrayState.ACTIVE)
     if state in ("pending", "suspended"):
-        of_arrays &= ~Q(array__in=_arrays_with("running"))
+        of_arrays &= ~Q(array__in=_array_ids_with("running"))
     if state == "suspended":
-        of_arrays &= ~Q(array__in=_arrays_with("pending"))
+        of_arrays &= ~Q(array__in=_array_ids_with("pending"))
     if state in ("pending", "running"):
-        of_arrays &= Q(array__in=_arrays_with(state))
+        of_arrays &= Q(array__in=_array_ids_with(state))
     return Q(_phase_condition(state), array__isnull=True) | of_arrays
 
 
@@ -212,7 +212,7 @@ def _phase_condition(state: str) -> Q:
     return Q(phase__in=STATES[state][1])
 
 
-def _arrays_with(state: str) -> QuerySet[Workload, Any]:
+def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
     """Return the IDs of the arrays with tasks in a state, as a subquery."""
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")

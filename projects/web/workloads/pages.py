@@ -44,7 +44,7 @@ from projects.web.workloads.filters import (
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, load_request_words
 from projects.web.workloads.steps import BULK_STEPS, bulk_steps
-from projects.web.workloads.utilization import attach_utilization, common_end, was_measured
+from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
 CSV_CHUNK = 500
 
@@ -162,7 +162,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
         "views": SavedView.objects.filter(user=request.actor.user),
-        "here": _plain_query(request),
+        "here": _query_for_saved_view(request),
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": count_by_state(request.actor, filters),
@@ -171,7 +171,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "kinds": WorkloadKind.choices,
         "started_choices": STARTED,
         "bulk_steps": [(step, step.capitalize()) for step in BULK_STEPS],
-        "unmeasured_since": common_end(row_slice.rows),
+        "unmeasured_since": common_last_measurement(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
 
@@ -204,7 +204,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
     return csv_response(request, "workloads", [head for head, _ in columns], lines)
 
 
-def _plain_query(request: Request) -> str:
+def _query_for_saved_view(request: Request) -> str:
     """Return the query in the format of saved views, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)

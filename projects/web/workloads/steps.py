@@ -23,7 +23,7 @@ def steps_for(workload: Workload) -> list[str]:
 
 
 def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
-    """Return the actions on several rows of the workload list that apply to this one.
+    """Return the bulk actions of the workload list that apply to this row.
 
     `counts` are those of the array's tasks.
     """

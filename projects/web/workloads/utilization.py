@@ -38,7 +38,7 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
     return rows
 
 
-def common_end(rows: Iterable[Workload]) -> datetime | None:
+def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
     """Return the time if measurement stopped for several rows at the same time, else None."""
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None

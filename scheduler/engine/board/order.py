@@ -69,7 +69,7 @@ class PendingOrder:
 
 
 class _NextGangs:
-    """The next gang of each group.
+    """Lookup of the next gang of each group.
 
     Projects refer to this object instead of the `PendingOrder`, which avoids a reference cycle.
     """

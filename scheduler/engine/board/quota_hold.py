@@ -31,8 +31,8 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
             waiting.setdefault(gang.account, []).append(gang)
     for account in board.ledger.accounts.values():
         gangs = sorted(waiting.get(account, ()), key=gang_sort_key)
-        holds = [hold for gang in gangs if (hold := QuotaHold(board, gang)).fits_alone()]
-        blocked = (hold for hold in holds if not hold.fits_now() and hold.awaited() is not None)
+        holds = [hold for gang in gangs if (hold := QuotaHold(board, gang)).fits_whole_quota()]
+        blocked = (hold for hold in holds if not hold.fits_unused_quota() and hold.awaited() is not None)
         account.quota_holds = (*holds[:1], *(hold for hold in islice(blocked, 1) if hold is not holds[0]))
 
 
@@ -53,14 +53,14 @@ class QuotaHold:
     board: Board
     gang: Gang
 
-    def fits_alone(self) -> bool:
+    def fits_whole_quota(self) -> bool:
         """Return whether the gang fits in the whole quota. Quota that counts in several pools is not held."""
         account, requested = self.gang.account, self.gang.requested
         return account.group is None and all(
             fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path
         )
 
-    def fits_now(self) -> bool:
+    def fits_unused_quota(self) -> bool:
         """Return whether the gang fits in the unused quota."""
         account = self.gang.account
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
@@ -75,7 +75,7 @@ class QuotaHold:
         """
         if self.gang.has_pods:
             return None
-        if self.fits_now():
+        if self.fits_unused_quota():
             nodes = self.board.cycle.backfill_hold
             if nodes is None or nodes.name != self.gang.name:
                 return None

@@ -68,7 +68,7 @@ class _Values(dict[str, object]):
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     """Return the blocker with its message for `numbers` in engine units."""
-    values = _Values({key: _in_units(key, value, numbers) for key, value in numbers.items()})
+    values = _Values({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
     for key in AMOUNTS:
         if key in numbers:
             values[f"{key}_of"] = _with_unit(key, numbers)
@@ -79,7 +79,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     return Blocker(reason, f"{message}{_group_sentence(numbers)}", dict(numbers))
 
 
-def _in_units(key: str, value: object, numbers: Numbers) -> object:
+def _convert_units(key: str, value: object, numbers: Numbers) -> object:
     """Convert thousandths to GPUs or CPUs, MiB to text with a unit, and None to text. Return other values
     unchanged.
     """
@@ -146,7 +146,7 @@ def _group_sentence(numbers: Numbers) -> str:
     if "group" not in numbers:
         return ""
     allocated, quota = (
-        _in_units("group_allocated", numbers["group_allocated"], numbers),
+        _convert_units("group_allocated", numbers["group_allocated"], numbers),
         numbers["group_quota"],
     )
     pools = f": {numbers['group_pools']}" if numbers["group_pools"] else ""
@@ -160,7 +160,7 @@ def _group_sentence(numbers: Numbers) -> str:
 def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
     resource, name = numbers.get("resource"), str(numbers.get("cluster_resource"))
     bound, used, requested = (
-        _in_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
+        _convert_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
     )
     allowed = f"{_with_unit('bound', numbers)} ({name})"
     if resource == "gpu":
@@ -175,7 +175,7 @@ def _get_integer(numbers: Numbers, key: str) -> int:
 
 
 def _shortage_phrase(numbers: Numbers) -> str:
-    free, missing = (_in_units(key, numbers.get(key), numbers) for key in ("free", "missing"))
+    free, missing = (_convert_units(key, numbers.get(key), numbers) for key in ("free", "missing"))
     if numbers.get("resource") == "pods":
         count = format_count(_get_integer(numbers, "requested"), "replica")
         return f"Nodes have reached their maximum number of pods: {count} requested, {free} placeable"
@@ -183,7 +183,9 @@ def _shortage_phrase(numbers: Numbers) -> str:
         return f"No matching node is ready for {format_count(_get_integer(numbers, 'requested'), 'replica')}"
     sentence = f"{_with_unit('requested', numbers)} requested, {free} free"
     if numbers.get("leaving"):
-        sentence += f" ({_in_units('leaving', numbers['leaving'], numbers)} of it until pods have stopped)"
+        sentence += (
+            f" ({_convert_units('leaving', numbers['leaving'], numbers)} of it until pods have stopped)"
+        )
     sentence += f", {missing} missing"
     if numbers.get("also"):
         sentence += f"; also missing: {numbers['also']}"
@@ -230,11 +232,11 @@ def _reclaim_phrase(numbers: Numbers) -> str:
         resource = _with_unit("reclaimable", numbers)
         return f"{resource[:1].upper()}{resource[1:]} can be {action}"
     total = format_amount(str(numbers["resource"]), missing + amount)
-    return f"Only {_in_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
+    return f"Only {_convert_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
 
 
 def _fragmentation_phrase(numbers: Numbers) -> str:
-    free, block = (_in_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
+    free, block = (_convert_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
         count = format_count(_get_integer(numbers, "requested"), "replica")

@@ -280,9 +280,7 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the states after adding `amount` up to `count` times: the largest freed amount by charged
-    amount.
-    """
+    """Return the largest freed amount by charged amount, after adding `amount` up to `count` times."""
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

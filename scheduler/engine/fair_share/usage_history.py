@@ -90,7 +90,7 @@ def _relative_to_pool(
 def relative_to_share(amount: float, total: float, account: QueueAccount, kind: int, weights: float) -> float:
     """Return `amount` divided by the account's weighted share of `total`.
 
-    The ratio is infinite if the account's weight is 0. `weights` is the sum over all accounts.
+    The ratio is infinite if the account's weight is 0. `weights` is the sum of all accounts' weights.
     """
     weight = account.entitlement.weights[kind]
     if weight <= 0:

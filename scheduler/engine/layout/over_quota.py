@@ -59,7 +59,7 @@ def _queues_on(board: Board) -> dict[str, QueueInPool]:
         over = _pods_over_quota(account, placed[account], excess)
         excess |= {id(pod) for _, _, pod in over}
         quota, allocated = account.entitlement.quota, amounts(account.allocated)
-        result[account.name] = QueueInPool(quota, allocated, _by_workload(over))
+        result[account.name] = QueueInPool(quota, allocated, _pods_over_quota_by_workload(over))
     return result
 
 
@@ -88,7 +88,7 @@ def _pods_over_quota(
     return over
 
 
-def _by_workload(placed: Iterable[PlacedPod]) -> dict[str, PodsOverQuota]:
+def _pods_over_quota_by_workload(placed: Iterable[PlacedPod]) -> dict[str, PodsOverQuota]:
     result: dict[str, PodsOverQuota] = {}
     for placed_pod in placed:
         name = placed_pod[0].name

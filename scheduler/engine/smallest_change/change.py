@@ -125,11 +125,11 @@ def _edit_queue(queue: Queue, change: Change) -> Queue:
     edited = entitlements.setdefault(change.pool, Entitlement())
     for pool, entitlement in entitlements.items():
         if pool == change.pool or (entitlement.group and entitlement.group == edited.group):
-            entitlements[pool] = _raise_bound(entitlement, change)
+            entitlements[pool] = _with_raised_bound(entitlement, change)
     return replace(queue, entitlements=entitlements)
 
 
-def _raise_bound(entitlement: Entitlement, change: Change) -> Entitlement:
+def _with_raised_bound(entitlement: Entitlement, change: Change) -> Entitlement:
     raised = {change.resource: as_integer(change.after)}
     if change.kind is ChangeKind.QUOTA_RAISED:
         return replace(entitlement, quota=entitlement.quota._replace(**raised))

@@ -30,14 +30,14 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
         locked = list(rows.filter(pk__in=workloads, phase__in=CANCELLABLE, run=0).order_by("pk"))
         moves = [
             Move(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
-            for row, message in _never_met(locked)
+            for row, message in _workloads_with_unmeetable_dependencies(locked)
         ]
         cancelled = move_all(moves, actor=ACTOR, now=now) if moves else []
         crash_point("dependencies.cancelled")
     return len(cancelled)
 
 
-def _never_met(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
+def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
     """Return the workloads with a dependency that can no longer be met, and the message for each."""
     dependencies = []
     for row in rows:

@@ -294,7 +294,7 @@ def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[in
         columns["stale_since"] = now if step.stale else None
     if step.to == Phase.RUNNING:
         columns |= _start_columns(workload, now)
-    elif step.to and workload.phase == Phase.STARTING and (started_at := _unobserved_start(gang.pods)):
+    elif step.to and workload.phase == Phase.STARTING and (started_at := _latest_start(gang.pods)):
         columns |= _start_columns(workload, started_at)
     if step.to == Phase.STOPPING:
         columns |= {"next_phase": step.next_phase, "backoff_until": None}
@@ -314,7 +314,7 @@ def _start_columns(workload: Workload, started_at: datetime) -> dict[str, Any]:
     return {"started_at": started_at, "first_started_at": workload.first_started_at or started_at}
 
 
-def _unobserved_start(pods: Sequence[Pod]) -> datetime | None:
+def _latest_start(pods: Sequence[Pod]) -> datetime | None:
     """Return when all pods had started, or None if one has not.
 
     Pods may end before the scheduler has observed them running.

@@ -107,7 +107,7 @@ class IdleTracker:
 
 
 class DueLimits(NamedTuple):
-    """Whether any workload exceeds each kind of limit. `idle` is True if any workload has an idle timeout."""
+    """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout."""
 
     start: bool
     runtime: bool

@@ -107,7 +107,7 @@ def record_reports(
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = _limit_changes(sorted(changes, key=lambda change: change.pod.workload_id))
+    left, changes = _split_changes(sorted(changes, key=lambda change: change.pod.workload_id))
     being_evicted = _pods_being_evicted(pods, changes, nodes, reports)
     store_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
@@ -169,7 +169,7 @@ def _record_separately(
     return rejections, notes
 
 
-def _limit_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
+def _split_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
     """Return the number of changes left for the next tick, and the changes for this tick.
 
     A workload's changes stay together, because its outcome depends on which of its pods have

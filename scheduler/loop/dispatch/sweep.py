@@ -138,7 +138,9 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
 
 
 def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
-    """Stop the pod if it is still running. Otherwise forget the pod, unless its files are still needed."""
+    """Stop the pod if it is still running. Otherwise delete the runtime's record of the pod, unless its files
+    are still needed.
+    """
     state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
     if pod.pool is None and state is not Reported.EXITED:
         runtime.stop(pod.pod_id, 0)

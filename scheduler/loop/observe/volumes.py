@@ -14,7 +14,7 @@ NOT_ISOLATED = ", because pods are not isolated there"
 
 
 def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Report | None) -> Features:
-    """Return the pool's volumes that a node with these labels lacks, each with a clause about the reason."""
+    """Return the pool's volumes that a node with these labels lacks, each with the reason as a clause."""
     if not stored:
         return {}
     cannot_mount = report is not None and report["level"] == Level.NONE and not report.get("images")

@@ -65,7 +65,7 @@ def predict(
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
-        return _add_up(prediction, plan, rejections, candidates, view, viewer)
+        return _sum_outcomes(prediction, plan, rejections, candidates, view, viewer)
 
 
 def add_unsaved(
@@ -111,7 +111,7 @@ def add_unsaved(
     return candidate, tuple(stored.values())
 
 
-def _add_up(
+def _sum_outcomes(
     first: Prediction,
     plan: Plan,
     rejections: Mapping[str, Rejection],

@@ -80,7 +80,7 @@ def _build_impact(
     actor: Actor, drafted: Sequence[DraftedChange], now: datetime, cache: WhatIfCache
 ) -> Impact:
     view = observe(now, SPEC_CACHE, cache.observations)
-    edited = apply_quotas(view, drafted)
+    edited = with_edited_quotas(view, drafted)
     quotas = [_quota_document(edit) for edit in drafted]
     impact = Impact(tag=version_tag_before_draft(drafted), quotas=quotas)
     edited_queues = [
@@ -94,7 +94,7 @@ def _build_impact(
     return impact
 
 
-def apply_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
+def with_edited_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
     """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     # Removed quotas come first, because another quota of the same owner may replace them.

@@ -55,7 +55,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     result: list[QuotaWarning] = []
     checked: set[tuple[str, str, str]] = set()
 
-    def is_first(what: str, name: str, place: _PoolOrGroup) -> bool:
+    def mark_checked(what: str, name: str, place: _PoolOrGroup) -> bool:
         is_new = (what, name, place.name) not in checked
         checked.add((what, name, place.name))
         return is_new
@@ -63,16 +63,16 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     for name, pool in edited_queues:
         queue = queues[name]
         place = _pool_or_group(pool, [queue])
-        if is_first("queue", name, place):
+        if mark_checked("queue", name, place):
             amounts = place.total(allocated, name), place.total(non_preemptible, name)
             result += _queue_warnings(queue, place, pool, *amounts)
         top = queues[queue.parent] if queue.parent else queue
         inner = [child for child in snapshot.queues if child.parent == top.name]
         place = _pool_or_group(pool, [top, *inner])
-        if is_first("department", top.name, place):
+        if mark_checked("department", top.name, place):
             result += _department_warnings(top, inner, place)
         place = _pool_or_group(pool, tops)
-        if queue.parent is None and is_first("pool", "", place):
+        if queue.parent is None and mark_checked("pool", "", place):
             result += _pool_warnings(place, tops, snapshot)
     return result
 

@@ -84,7 +84,7 @@ class FifoPolicy:
             if rejected and not self.skip:
                 still_queued += self.queue[place:]
                 break
-            assignments = None if id(workload.tree) in rejected else self._assign(workload)
+            assignments = None if id(workload.tree) in rejected else self._place_replicas(workload)
             if assignments is None:
                 rejected.add(id(workload.tree))
                 still_queued.append(workload)
@@ -98,7 +98,7 @@ class FifoPolicy:
             self.records.record_workload(now, replace(workload, pods=pods, started=now), has_ended=False)
         self.queue = still_queued
 
-    def _assign(self, workload: Workload) -> list[Assignment] | None:
+    def _place_replicas(self, workload: Workload) -> list[Assignment] | None:
         """Place each replica on the fullest node that has room for it.
 
         Return None if the gang does not fit.

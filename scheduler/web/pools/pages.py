@@ -135,7 +135,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
 
 
-def _open_tab(request: Request, history: Listing[Any]) -> str:
+def _selected_tab(request: Request, history: Listing[Any]) -> str:
     """Return the tab that the address names, or the one whose contents its parameters select."""
     if (tab := request.GET.get("tab")) in dict(TABS):
         return str(tab)
@@ -182,7 +182,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "may_change": may(request.actor, Action.EDIT, pool),
         "is_admin": is_admin,
         "tabs": TABS,
-        "tab": _open_tab(request, history),
+        "tab": _selected_tab(request, history),
         "history": history,
         "events": [(row, outcome_tone(row), reason) for row, reason in history.rows],
     }

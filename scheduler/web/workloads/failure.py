@@ -36,14 +36,16 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     if pod is None:
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
     ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
-    return Failure(f"{ending} on {pod.node.name}{_runtime(pod)}", _rest_of_message(message, ending), pod)
+    return Failure(
+        f"{ending} on {pod.node.name}{_runtime_phrase(pod)}", _rest_of_message(message, ending), pod
+    )
 
 
 def _end_sort_key(pod: Pod) -> tuple[datetime, int]:
     return pod.ended_at or datetime.max.replace(tzinfo=UTC), pod.rank
 
 
-def _runtime(pod: Pod) -> str:
+def _runtime_phrase(pod: Pod) -> str:
     if pod.started_at is None or pod.ended_at is None:
         return ""
     return f" after {duration((pod.ended_at - pod.started_at).total_seconds())}"

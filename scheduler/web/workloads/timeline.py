@@ -93,7 +93,7 @@ def timeline(
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
-    entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
+    entries = [_entry(row, _take_matching_evictions(row, unmatched)) for row in reversed(shown)]
     # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
     entries += [
@@ -130,7 +130,7 @@ def _partial_eviction(kind: str) -> str | None:
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 
-def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
+def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
     """Return the evictions that belong to this event, and remove them from `unmatched`."""
     if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()

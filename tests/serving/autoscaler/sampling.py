@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from projects.engine.replicas.conditions import Condition, conditions, with_sample
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, decide
+from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
 
 INFINITY = float("inf")
@@ -49,7 +49,7 @@ class Watch:
         self, *, pending: bool = False, last: Action = Action.NONE, scaled_at: float | None = None
     ) -> Decision:
         fleet = Fleet(self.engines, self.initial)
-        return decide(self.window, fleet, self.config, Clock(self.now, scaled_at, last), pending)
+        return decide(self.window, fleet, self.config, ScalingTimes(self.now, scaled_at, last), pending)
 
     def condition(self, name: str) -> Condition:
         judged = conditions(self.window, self.config, self.now)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from projects.engine.replicas.conditions import compute_metrics, with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
-from projects.engine.replicas.decide import Action, Clock, Fleet, cooldown_left, decide
+from projects.engine.replicas.decide import Action, Fleet, ScalingTimes, cooldown_left, decide
 from projects.engine.replicas.measures import interpolate_quantile
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
 from projects.engine.replicas.storing import from_json, snapshot, to_json
@@ -54,17 +54,17 @@ def stories(draw: st.DrawFn) -> tuple[Window, AutoscalerConfig, float]:
 
 FLEETS = st.builds(Fleet, st.integers(4, 8), st.integers(0, 4)) | st.builds(Fleet, st.integers(0, 3))
 LAST = st.sampled_from([Action.OUT, Action.IN, Action.NONE])
-CLOCKS = st.builds(Clock, st.just(0.0), st.none() | st.floats(-400, 100), LAST)
+CLOCKS = st.builds(ScalingTimes, st.just(0.0), st.none() | st.floats(-400, 100), LAST)
 
 
 @settings(max_examples=40)
 @given(stories(), FLEETS, CLOCKS, st.booleans())
 def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
-    story: tuple[Window, AutoscalerConfig, float], fleet: Fleet, clock: Clock, pending: bool
+    story: tuple[Window, AutoscalerConfig, float], fleet: Fleet, clock: ScalingTimes, pending: bool
 ) -> None:
     window, config, now = story
     scaled_at = None if clock.last_scaled_at is None else now + clock.last_scaled_at
-    clock = Clock(now, scaled_at, clock.last_action)
+    clock = ScalingTimes(now, scaled_at, clock.last_action)
     decision = decide(window, fleet, config, clock, pending)
     if decision.action is Action.NONE:
         assert (decision.delta, decision.target) == (0, fleet.engines)
@@ -92,7 +92,7 @@ def test_no_engine_is_removed_without_complete_readings(
         reading.engine for reading in latest.readings
         if reading.token_usage is not None and reading.queued is not None
     } == set(NAMES)  # fmt: skip
-    decision = decide(window, fleet, config, Clock(now), pending=False)
+    decision = decide(window, fleet, config, ScalingTimes(now), pending=False)
     assert complete or decision.action is not Action.IN
 
 

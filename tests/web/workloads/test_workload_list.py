@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from projects.models import InferenceEngine, SavedView, Service, Workload, WorkloadArray
 from projects.services import arrays
-from projects.web.workloads.utilization import common_end
+from projects.web.workloads.utilization import common_last_measurement
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed
@@ -191,11 +191,11 @@ def test_statement_count_does_not_depend_on_the_number_of_workloads(cast: Cast, 
 def test_common_time_of_the_last_measurements_is_stated_once() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
-    assert common_end(rows) == rows[0].measured_at
-    assert common_end([*rows, SimpleNamespace(measured_at=None)]) == rows[0].measured_at  # type: ignore[list-item]
-    assert common_end(rows[:1]) is None
+    assert common_last_measurement(rows) == rows[0].measured_at
+    assert common_last_measurement([*rows, SimpleNamespace(measured_at=None)]) == rows[0].measured_at  # type: ignore[list-item]
+    assert common_last_measurement(rows[:1]) is None
     earlier: Any = SimpleNamespace(measured_at=now - timedelta(hours=1))
-    assert common_end([*rows, earlier]) is None
+    assert common_last_measurement([*rows, earlier]) is None
 
 
 def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:

@@ -117,7 +117,7 @@ class PreemptionPolicy:
                 victim.is_group,
                 -victim.fulfilment,
                 workload.priority,
-                victim.cost_seconds,
+                victim.cost_gpu_seconds,
                 -max(victim.started, workload.submitted),
                 -workload.submitted,
                 victim.gang.name,

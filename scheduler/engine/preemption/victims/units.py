@@ -61,7 +61,7 @@ class Victim:
         self.index = max((pod.index for _, pod in self.pods), default=0)
 
     @property
-    def cost_seconds(self) -> int:
+    def cost_gpu_seconds(self) -> int:
         """Cost of the eviction in GPU-seconds: lost work, and freed GPUs that may idle afterwards.
 
         The preemptor needs a given number of GPUs, so every additional freed GPU idles.
