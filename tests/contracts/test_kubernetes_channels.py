@@ -167,7 +167,7 @@ def test_processes_of_a_channel_end_with_it(
     closes = open_client(stage)
     closes.start("sh", "-c", script.format(marks[1], marks[1], "wait"), terminal={})
     closes.wait_for(b"started")
-    assert is_running(marks[1])
+    poll_until(lambda: is_running(marks[1]))  # the shell forks before it starts the program
     closes.connection.close()
     poll_until(lambda: not is_running(marks[1]))
 
@@ -180,7 +180,7 @@ def test_processes_of_a_channel_end_with_it(
     )
     assert berth.stdout is not None
     assert b"started" in berth.stdout.readline()
-    assert is_running(marks[2])
+    poll_until(lambda: is_running(marks[2]))  # the shell forks before it starts the program
     berth.send_signal(signal.SIGKILL)
     berth.wait()
     poll_until(lambda: not is_running(marks[2]))
