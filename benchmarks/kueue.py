@@ -7,7 +7,9 @@ total. A unit is one CPU, and the nodes have exactly as many CPUs as all quotas 
 default, the benchmark runs a tenth of the workloads, at the same rates.
 
 With `--reservation-after 0`, medium workloads do not start before a pending large workload of their project,
-which needs the whole quota.
+which needs the whole quota. With `--preemptible`, all workloads are preemptible, as all are in Kueue, and
+projects borrow up to their limits. By default, those of priority 100 and more are not and stay within the
+quotas.
 
 Everything is real except the pods: the generator submits through `POST /api/v1/workloads:batch`
 to a web process, and the scheduler runs in a separate process. The pods are timers in the
@@ -71,6 +73,7 @@ def main() -> None:
     options.add_argument(
         "--reservation-after", type=int, default=RESERVATION_AFTER, help="Setting of the pool, in seconds."
     )
+    options.add_argument("--preemptible", action="store_true", help="Make all workloads preemptible.")
     options.add_argument("--profile", type=Path, help="File for a profile of the scheduler process.")
     options.add_argument("--slow-decisions", type=Path, help="Directory for the five slowest decisions.")
     arguments = options.parse_args()
@@ -78,10 +81,10 @@ def main() -> None:
     paths = {"BERTH_BENCH_PROFILE": arguments.profile, "BERTH_BENCH_DECISIONS": arguments.slow_decisions}
     settings = {name: str(path.resolve()) for name, path in paths.items() if path}
     with own_database("kueue"):
-        row = run(scale, settings, arguments.reservation_after)
+        row = run(scale, settings, arguments.reservation_after, preemptible=arguments.preemptible)
     from benchmarks.decide import RESULTS, commit, machine
 
-    is_default = arguments.reservation_after == RESERVATION_AFTER
+    is_default = arguments.reservation_after == RESERVATION_AFTER and not arguments.preemptible
     if not arguments.tiny and is_default and scale in (SCALE, 1.0):
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "scale": scale, **row}
@@ -89,10 +92,19 @@ def main() -> None:
         (RESULTS / name).write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def run(scale: float, settings: dict[str, str], reservation_after: int = RESERVATION_AFTER) -> dict[str, Any]:
+def run(
+    scale: float,
+    settings: dict[str, str],
+    reservation_after: int = RESERVATION_AFTER,
+    *,
+    preemptible: bool = False,
+) -> dict[str, Any]:
     """Run the benchmark in the current database. Print and return its measurements."""
     token, projects = create_cluster(Cluster(reservation_after=reservation_after))
     arrivals = sorted(generate_arrivals(projects, scale), key=lambda arrival: arrival[0])
+    if preemptible:
+        for _, document in arrivals:
+            document["preemptible"] = True
     with server_processes(settings) as processes, processes.client(token) as http:
         await_nodes()
         before = processes.cpu_seconds()
