@@ -16,17 +16,21 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Title and tone of a prediction, the sentence for screen readers, and the reasons.
+    """Title and tone of a prediction, and the reasons.
 
     `decisive` is the main reason that the workload would not start now. The `others` are collapsed.
     """
 
     title: str
     tone: str
-    sentence: str
     decisive: Obstacle | None = None
     others: Sequence[Obstacle] = ()
     queued: int = 0  # tasks that would be queued for these reasons while other tasks start
+
+    @property
+    def reason(self) -> str:
+        """Main reason as a sentence, or "" if some tasks of an array would start."""
+        return "" if self.decisive is None or self.queued else self.decisive.message
 
 
 def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:
@@ -58,29 +62,25 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
         title = f"{count:,} of {format_count(array.tasks, 'task')} {text}"
         title += "".join(f", {number:,} {words}" for number, words in rest)
     tone = "warn" if array.would_evict else "good" if not array.would_queue else "info"
-    return Verdict(title, tone, f"{title}.", decisive, others, array.would_queue)
+    return Verdict(title, tone, decisive, others, array.would_queue)
 
 
 def _workload_verdict(prediction: Prediction) -> Verdict:
     reasons = obstacles(prediction.blockers)
     decisive, others = split_obstacles(reasons)
-    message = "" if decisive is None else f" {decisive.message}"
     match prediction.outcome:
         case "would_start":
-            return Verdict("Would start immediately", "good", "The workload would start immediately.")
+            return Verdict("Would start immediately", "good")
         case "would_evict":
             effects = _effects(prediction.evictions)
-            return Verdict(f"Would start and {effects}", "warn", f"The workload would start and {effects}.")
+            return Verdict(f"Would start and {effects}", "warn")
         case "unschedulable":
-            sentence = f"The workload can never start as specified.{message}"
-            title = "Can never start as specified"
-            return Verdict(title, "bad", sentence, decisive, others)
+            return Verdict("Can never start as specified", "bad", decisive, others)
     if prediction.nodes_to_boot:
         return _scale_up_verdict(prediction, reasons)
-    sentence = f"The workload would be queued.{message}"
     if prediction.decisions:
-        return Verdict("Would be reserved resources", "info", sentence, decisive, others)
-    return Verdict(QUEUED, "warn", sentence, decisive, others)
+        return Verdict("Would be reserved resources", "info", decisive, others)
+    return Verdict(QUEUED, "warn", decisive, others)
 
 
 def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
@@ -98,4 +98,4 @@ def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Ve
     verb = "has" if prediction.nodes_to_boot == 1 else "have"
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"
     decisive = next((obstacle for obstacle in reasons if obstacle.reason == SCALES_UP), None)
-    return Verdict(f"Would {start}", "info", f"The workload would {start}.", decisive)
+    return Verdict(f"Would {start}", "info", decisive)

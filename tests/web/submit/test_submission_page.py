@@ -130,7 +130,7 @@ def test_workload_that_only_lacks_nodes_gets_a_verdict_about_booting_nodes(cast:
     assert "Would start after 1 node has booted</h2>" in page
     assert 'class="card verdict info"' in page
     assert page.count("<h3>Waiting for scale up</h3>") == page.count("<h3>") == 1
-    assert "The workload would start after 1 node has booted.</p>" in page
+    assert "Would start after 1 node has booted. <span" in page
     assert "no node of pool local has booted yet" in unescape(page).lower()
 
 
@@ -142,7 +142,7 @@ def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
         Prediction("would_stay_pending", {}, blockers=[share, capacity, reclaim], queue_position=3)
     )
     assert (verdict.title, verdict.tone) == ("Would be queued", "warn")
-    assert verdict.sentence == "The workload would be queued. Over its share."
+    assert (verdict.title, verdict.reason) == ("Would be queued", "Over its share.")
     assert verdict.decisive == Obstacle("WouldExceedFairShare", "Over its share.", [])
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
