@@ -11,9 +11,9 @@ from berth.server.api.responses import ResponseModel
 DefaultLimitsValues = Annotated[
     Any,
     Field(
-        description="Limits for roles that declare none. With memory_from_request (default) or "
-        "cpu_from_request, the request is the limit; memory_mib and cpu limit all other roles. Omitted keys "
-        "get their defaults."
+        description="Limits for roles without limits of their own. With memory_from_request (default) "
+        "or cpu_from_request, the request is the limit; memory_mib and cpu limit all other roles. Omitted "
+        "keys get their defaults."
     ),
     WithJsonSchema(
         {
@@ -31,7 +31,7 @@ DefaultLimitsValues = Annotated[
 
 
 class DefaultLimitsResponse(ResponseModel):
-    """Default limits for roles that declare no limits. Null means unlimited."""
+    """Default limits for roles without limits of their own. Null means unlimited."""
 
     memory_from_request: bool
     memory_mib: int | None

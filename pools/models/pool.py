@@ -127,8 +127,8 @@ class NodePool(ChecksTogether, FastRows):
     default_limits = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Limits of roles that declare none: memory_from_request (default true), memory_mib, "
-        "cpu_from_request and cpu.",
+        help_text="Limits for roles without limits of their own: memory_from_request (default true), "
+        "memory_mib, cpu_from_request and cpu.",
     )
     workspace_limit_mib = models.PositiveIntegerField(
         null=True,

@@ -115,5 +115,5 @@ def test_restore_is_rejected_while_berth_runs(tmp_path: Path) -> None:
 
     with claim_home(tmp_path / "home"):
         assert restore_error(write_backup(tmp_path, b"", migrations=current_migrations())).endswith(
-            ": stop it first"
+            "; stop Berth first"
         )

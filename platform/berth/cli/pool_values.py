@@ -156,9 +156,9 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Default limit for roles that declare none: memory_from_request=false, memory_mib=4096, "
-            "cpu_from_request=true or cpu=2; repeatable. Replaces all default limits of the pool; '' resets "
-            "them.",
+            help="Default limit for roles without limits of their own: memory_from_request=false, "
+            "memory_mib=4096, cpu_from_request=true or cpu=2; repeatable. Replaces all default limits of the "
+            "pool; '' resets them.",
         ),
     ] = None
     workspace_limit: Annotated[

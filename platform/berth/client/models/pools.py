@@ -196,7 +196,7 @@ class Node(Model):
 
 
 class DefaultLimits(Model):
-    """Default limits for roles that declare no limits. None means unlimited."""
+    """Default limits for roles without limits of their own. None means unlimited."""
 
     memory_from_request: bool = False
     memory_mib: int | None = None

@@ -82,7 +82,7 @@ def _ensure_stopped() -> Iterator[None]:
         with claim_home(home()):
             yield
     except StartupError as running:
-        raise BackupError(f"{str(running).removesuffix('.')}: stop it first") from None
+        raise BackupError(f"{str(running).removesuffix('.')}; stop Berth first") from None
 
 
 def _reject_other_version(manifest: Manifest) -> None:

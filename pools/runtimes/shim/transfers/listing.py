@@ -78,7 +78,8 @@ class Listing:
             while parent:
                 if parent in files:
                     raise UnusableListing(
-                        f"the object {_quote(parent)} is also the folder of {_quote(path)}; rename one"
+                        f"the object {_quote(parent)} is also the folder of {_quote(path)}; "
+                        "rename one of them"
                     )
                 parent = parent.rpartition("/")[0]
 

@@ -73,7 +73,7 @@ def remove(
     *,
     user: UserArgument,
     role: Annotated[
-        RoleName | None, typer.Option(help="Role to revoke; required if the user has several.")
+        RoleName | None, typer.Option(help="Role to revoke; required if the user has several roles.")
     ] = None,
     project: ProjectOption = None,
     department: DepartmentOption = None,
