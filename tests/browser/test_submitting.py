@@ -50,9 +50,7 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
         expect(answer).to_contain_text("missing8 GPUs")
         expect(
-            page.get_by_role("status").filter(
-                has_text="Would be queued. Project vision is limited to"
-            )
+            page.get_by_role("status").filter(has_text="Would be queued. Project vision is limited to")
         ).to_be_attached()
         page.get_by_label("Replicas", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")
