@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.urls import is_valid_path
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
@@ -110,3 +111,12 @@ def done(request: Request, message: str, *, to: str, leave: bool = False) -> Htt
     if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": to})
     return redirect(to)
+
+
+def redirect_without_slash(request: HttpRequest, path: str) -> HttpResponse:
+    """Redirect to the page whose address lacks the final slash. Raises Http404 if there is no such page."""
+    to = f"/{path.strip('/')}"
+    if request.method not in ("GET", "HEAD") or not is_valid_path(to):
+        raise Http404
+    query = request.META["QUERY_STRING"]
+    return redirect(f"{to}?{query}" if query else to)

@@ -5,6 +5,7 @@ from django.urls import include, path, re_path
 from berth.server.web import overview
 from berth.server.web.authentication import login, single_sign_on
 from berth.server.web.documentation import documentation
+from berth.server.web.pages import redirect_without_slash
 from berth.server.web.search import search
 
 urlpatterns = [
@@ -18,4 +19,5 @@ urlpatterns = [
     path("", include("projects.web.urls")),
     path("", include("pools.web.urls")),
     path("", include("scheduler.web.urls")),
+    re_path(r"^(?P<path>.+)/$", redirect_without_slash),
 ]
