@@ -122,7 +122,7 @@ class _FutureCapacity:
         for kind, resource in enumerate(RESOURCES):
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
-                return Forecast(None, self._never_reason(kind, resource, missing))
+                return Forecast(None, self._reason_for_no_start(kind, resource, missing))
         while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add_amounts(self._free, freed)
@@ -139,7 +139,7 @@ class _FutureCapacity:
             _add_amounts(self._freed_later, amounts)
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
-    def _never_reason(self, kind: int, resource: str, missing: int) -> str:
+    def _reason_for_no_start(self, kind: int, resource: str, missing: int) -> str:
         undeclared = self._undeclared[kind]
         if missing > undeclared:
             more = format_amount(resource, missing - undeclared)

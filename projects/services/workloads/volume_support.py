@@ -35,7 +35,7 @@ def pools_with_volumes(
         raise Invalid(unknown)
     capable = list(pools)
     for number, mount in enumerate(spec.volumes):
-        capable = _capable_pools(number, spec, capable, usable)
+        capable = _pools_with_volume(number, spec, capable, usable)
         readable = [pool for pool in capable if not usable[pool][mount.name].is_writable]
         if mount.read_only is False and readable:
             message = f"is not allowed: the volume is read-only in pool {readable[0]}"
@@ -45,7 +45,7 @@ def pools_with_volumes(
     return capable
 
 
-def _capable_pools(
+def _pools_with_volume(
     number: int, spec: WorkloadSpec, pools: Sequence[str], usable: Mapping[str, Mapping[str, Volume]]
 ) -> list[str]:
     """Return the pools with the document's volume at this index."""

@@ -57,21 +57,21 @@ class StaticRouter:
         self._reload_pending = path.with_name(f".{path.name}.reload-pending")
 
     def register(self, engine: str, *, model: str) -> None:
-        with self._transaction() as listed:
+        with self._edit_file() as listed:
             healthy = listed[engine].healthy if engine in listed else True
             listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy)
 
     def unregister(self, engine: str) -> None:
-        with self._transaction() as listed:
+        with self._edit_file() as listed:
             listed.pop(engine, None)
 
     def mark_unhealthy(self, engine: str) -> None:
-        with self._transaction() as listed:
+        with self._edit_file() as listed:
             if engine in listed:
                 listed[engine] = replace(listed[engine], healthy=False)
 
     def mark_healthy(self, engine: str) -> None:
-        with self._transaction() as listed:
+        with self._edit_file() as listed:
             listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
@@ -86,7 +86,7 @@ class StaticRouter:
         return None
 
     @contextmanager
-    def _transaction(self) -> Iterator[dict[str, ListedEngine]]:
+    def _edit_file(self) -> Iterator[dict[str, ListedEngine]]:
         """Lock the file and yield its inference engines. If they change, write the file and reload nginx."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -41,9 +41,9 @@ class Row:
     @property
     def run_states(self) -> list[tuple[str, str]]:
         """Return the state and the time of each run, oldest first."""
-        return [(run_state(run), self._in_zone(run.due_at)) for run in reversed(self.runs)]
+        return [(run_state(run), self._in_schedule_zone(run.due_at)) for run in reversed(self.runs)]
 
-    def _in_zone(self, time: datetime) -> str:
+    def _in_schedule_zone(self, time: datetime) -> str:
         """Return a time in the time zone of the schedule, with the name of the zone."""
         at = time.astimezone(ZoneInfo(self.schedule.time_zone))
         return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"

@@ -12,7 +12,11 @@ from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaReq
 from scheduler.engine.board.ledger import GPU
 from scheduler.engine.board.matching import matches, meets_constraints, node_constraints
 from scheduler.engine.explain.mismatches import mismatch_numbers
-from scheduler.engine.explain.new_nodes import ever_addable_node_count, make_new_nodes, request_and_capacity
+from scheduler.engine.explain.new_nodes import (
+    eventually_addable_node_count,
+    make_new_nodes,
+    request_and_capacity,
+)
 from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
@@ -63,7 +67,7 @@ def _has_unknown_shape(board: Board) -> bool:
 
 
 def _addable_nodes(board: Board) -> NodeCounts:
-    more = ever_addable_node_count(board)
+    more = eventually_addable_node_count(board)
     return tuple((node, more) for node in make_new_nodes(board, 1)) if more else ()
 
 

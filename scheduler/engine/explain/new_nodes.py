@@ -14,7 +14,7 @@ def addable_node_count(board: Board) -> int:
     return max(0, board.pool.nodes_max - _remaining_node_count(board))
 
 
-def ever_addable_node_count(board: Board) -> int:
+def eventually_addable_node_count(board: Board) -> int:
     """Return how many more nodes the pool could add if it were not paused, drained or failing."""
     pool = board.pool
     maximum = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever

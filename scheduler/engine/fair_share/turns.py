@@ -85,7 +85,7 @@ class TurnTaking:
         """Return whether the victim queue's turn is over, so that it may lose this amount."""
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
-    def may_lose(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
+    def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
 
         If the victim queue would then be less far over quota than the other queue, its turn must be over.

@@ -154,7 +154,9 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
     requested: dict[str, NodeResources] = {}
     for step in bundle.steps:
         conflict = (
-            _evict_conflict(step, view, locked) if isinstance(step, Evict) else _place_conflict(step, locked)
+            _eviction_conflict(step, view, locked)
+            if isinstance(step, Evict)
+            else _placement_conflict(step, locked)
         )
         if conflict:
             return conflict
@@ -196,14 +198,14 @@ def _workload_conflict(name: str, view: ClusterView, locked: LockedRows) -> str:
     return f"the quota of {min(changed)} was edited" if changed else ""
 
 
-def _evict_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
+def _eviction_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
     key = (step.workload, step.role, step.index)
     if locked.live_pod(view, key) is None and key not in locked.reserved:
         return f"{step.workload} no longer runs {step.role} {step.index}"
     return ""
 
 
-def _place_conflict(step: Place, locked: LockedRows) -> str:
+def _placement_conflict(step: Place, locked: LockedRows) -> str:
     node = locked.nodes.get(step.node)
     if node is None or node.state not in (RESERVABLE_NODE_STATES if step.reserved else USABLE_NODE_STATES):
         return f"node {step.node} no longer accepts pods"

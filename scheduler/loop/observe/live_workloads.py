@@ -142,7 +142,7 @@ class LiveWorkloads:
         """Update the pods of each workload. Return the IDs of workloads with changed rows or pods."""
         affected = {*self._changed_workloads}
         for pk in self._changed_pods:
-            pod, owner = self._pod_rows.rows.get(pk), self._ungroup(pk)
+            pod, owner = self._pod_rows.rows.get(pk), self._remove_pod_from_group(pk)
             if owner is not None:
                 affected.add(owner)
             if pod is not None:
@@ -166,7 +166,7 @@ class LiveWorkloads:
                 if row is not None and pod.node_id in self._nodes:
                     selected.append(pod)
             elif self._has_stopped_running(workload, pod.run):
-                self._ungroup(pod.pk)
+                self._remove_pod_from_group(pod.pk)
                 del self._pod_rows.rows[pod.pk]
             elif row is not None and pod.run == row.run:
                 selected.append(pod)
@@ -183,7 +183,7 @@ class LiveWorkloads:
             return workload in self._changed_workloads
         return row.phase not in PHASES_WITH_PODS and run <= row.run
 
-    def _ungroup(self, pod: uuid.UUID) -> uuid.UUID | None:
+    def _remove_pod_from_group(self, pod: uuid.UUID) -> uuid.UUID | None:
         """Remove a pod from its group. Return its workload."""
         workload = self._owners.pop(pod, None)
         if workload is not None:

@@ -137,10 +137,10 @@ class PreemptionPolicy:
 
     def key(self, victim: Victim) -> Key | None:
         """Return the sort key of a victim, or None if the policy does not allow the victim now."""
-        queue_prefix = self.queue_prefix(victim)
-        return None if queue_prefix is None else queue_prefix + self.victim_key(victim)
+        queue_key_prefix = self.queue_key_prefix(victim)
+        return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
 
-    def queue_prefix(self, victim: Victim) -> Key | None:
+    def queue_key_prefix(self, victim: Victim) -> Key | None:
         """Return the first part of `key`, which depends on the victim's queue, or None if `key` would be
         None.
         """

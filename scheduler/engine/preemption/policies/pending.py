@@ -47,7 +47,7 @@ class Reclaim(PreemptionPolicy):
         super().__init__(board, gang, requested)
         self.deserved = exceeded_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        # Results of `queue_prefix`, with the version of the victim queue that they are valid for.
+        # Results of `queue_key_prefix`, with the version of the victim queue that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # whether a proposal exceeded the department's share, and whether the retry must stay within it
         self._exceeded_share = self._capped_at_share = False
@@ -111,7 +111,7 @@ class Reclaim(PreemptionPolicy):
         amount = victim.amounts[self.turns.kind]
         turn_queues = self.turns.queues_taking_turns(own_queue, victim_queue, victim.gang.account)
         if rule_name == "above_share" and kind == self.turns.kind:
-            return self.turns.may_lose(*turn_queues, amount)
+            return self.turns.may_be_reclaimed(*turn_queues, amount)
         reaches_into_share = (
             rule_name == "above_share"
             and victim_queue.allocated[kind] - victim.amounts[kind] < victim_queue.deserved[kind]
@@ -168,14 +168,14 @@ class Reclaim(PreemptionPolicy):
             return list(map(min, account.limit, account.deserved))
         return super().max_allocation(account)
 
-    def queue_prefix(self, victim: Victim) -> Key | None:
+    def queue_key_prefix(self, victim: Victim) -> Key | None:
         gang = victim.gang
         alike = gang.account, gang.workload.priority, victim.is_gang, victim.amounts, victim.extra_amounts
         sides = self.diverging_queues(gang.account)
         version = (sides[1] if sides else gang.account).version
         cached = self._queue_prefixes.get(alike)
         if cached is None or cached[0] != version:
-            cached = self._queue_prefixes[alike] = version, super().queue_prefix(victim)
+            cached = self._queue_prefixes[alike] = version, super().queue_key_prefix(victim)
         return cached[1]
 
     def queue_key(self, account: QueueAccount) -> Key:
