@@ -190,6 +190,10 @@ def _search_log(page: Page) -> None:
     page.wait_for_selector("#log .hit")
 
 
+def _await_smallest_change(page: Page) -> None:
+    page.wait_for_selector("#make-change")
+
+
 def _revert_change(page: Page) -> None:
     page.get_by_role("link", name="Revert change").first.click()
     page.wait_for_selector("dialog form")
@@ -239,6 +243,7 @@ STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "submit-faults": (_invalid_document,),
     "service-in": (_scale_in,),
     "workload-log": (_search_log,),
+    "workload-waiting": (_await_smallest_change,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "overview": lambda _: "/",

@@ -19,6 +19,7 @@ from scheduler.models import Allocation, Eviction
 from tests import factories as make
 from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
+from tests.browser.data.complete_documents import complete_documents
 from tests.browser.data.decisions import create_decisions
 from tests.browser.data.evaluation import evaluate, reserve_booting_node
 from tests.browser.data.measurements import create_measurements
@@ -71,6 +72,7 @@ def busy() -> Scene:
     create_measurements()
     reserve_booting_node(scene)
     scene.array = create_array(scene.projects["vision"], Actor.for_user(scene.people["dave"]))
+    complete_documents()
     evaluate()
     scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
     return scene
@@ -119,7 +121,14 @@ def _tokens(ada: Actor) -> None:
 def _machines(scene: Scene) -> None:
     price = Decimal("2.49")
     train = make.pool(
-        "train", gpus=8, nodes_min=3, nodes_max=4, nodes_desired=4, gpu_model="H100", price_per_gpu_hour=price
+        "train",
+        gpus=8,
+        nodes_min=3,
+        nodes_max=4,
+        nodes_desired=4,
+        gpu_model="H100",
+        memory_mib=1024 * 1024,
+        price_per_gpu_hour=price,
     )
     NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
     train.refresh_from_db()
@@ -197,8 +206,18 @@ def _running(scene: Scene) -> None:
         by="dave",
         labels={"team": "images", "stage": "pretrain"},
     )
-    elastic = _run(scene, "vision", "segment-eval", 4, minutes=41, by="carol", kind="elastic", priority=40)
-    elastic.roles.create(name="worker", position=0, min=1, max=7)
+    elastic = _run(
+        scene,
+        "vision",
+        "segment-eval",
+        4,
+        minutes=41,
+        by="carol",
+        kind="elastic",
+        priority=40,
+        backoff_until=make.ago(minutes=-10),  # was scaled down, and does not scale up again yet
+    )
+    elastic.roles.create(name="worker", position=0, min=4, max=7)
     _run(scene, "speech", "whisper-tune", 4, minutes=97, by="hiro")
     _run(scene, "ads", "ctr-nightly", 4, minutes=12, by="grace", priority=125, preemptible=False)
     _run(scene, "ads", "embedding-refresh", 2, minutes=66, by="grace")
@@ -248,6 +267,8 @@ def _pending(scene: Scene) -> None:
             priority=priority,
             max_runtime=hours * 3600,
         )
+        submitted = scene.workloads[name].submitted_at
+        make.event(scene.workloads[name], "submitted", "Submitted by dave.", at=submitted, actor="dave")
     scene.workloads["paused-run"] = make.workload(
         scene.projects["vision"],
         "paused-run",
