@@ -63,3 +63,14 @@ def test_failure_by_signal_or_before_the_start_names_its_cause(cast: Cast, sign_
     assert f"Pod worker-0 ended by signal 9 on {node.name} after 7 s" in (
         sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     )
+
+
+def test_failed_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "broken", by=cast.dave.user, phase="failed", run=1, exit_code=1)
+    client, link = sign_in("dave"), f'href="/submit?like={workload.pk}">'
+    for tab in ("", "/spec", "/timeline"):
+        page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
+        assert page.count(link) == 1 and f"{link}Edit and resubmit" in page, tab
+    Workload.objects.update(phase="completed", exit_code=0)
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert page.count(link) == 1 and f"{link}Clone" in page
