@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from django.db.models import Q
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -111,14 +112,12 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the workloads of each user whose name contains the words, if any of them are visible."""
+    """Yield the list of workloads of each user whose name contains the words, if any of them are visible."""
     names = [word for word in words if word.lower() not in FILLERS]
     if not names:
         return
-    is_named = Q()
+    users = User.objects.filter(Exists(workloads(actor).filter(submitted_by=OuterRef("pk"))))
     for word in names:
-        is_named &= Q(submitted_by__username__icontains=word)
-    by_user = workloads(actor).filter(is_named).order_by().values_list("submitted_by__username")
-    for name, count in by_user.annotate(count=workload_count()).order_by("-count")[:MAX_USERS]:
-        path = workload_list_url(state="all", user=name)
-        yield Hit(f"Workloads of {name} ({count:,})", path, "access")
+        users = users.filter(username__icontains=word)
+    for name in users.order_by("username").values_list("username", flat=True)[:MAX_USERS]:
+        yield Hit(f"Workloads of {name}", workload_list_url(state="all", user=name), "access")
