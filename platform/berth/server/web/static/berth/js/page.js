@@ -134,51 +134,6 @@
     }
   });
 
-  // Selected workloads stay selected when the list is fetched again.
-  let picked = new Set();
-  function pick() {
-    const boxes = [...document.querySelectorAll("input[form=bulk]")];
-    const chosen = boxes.filter((box) => box.checked), count = chosen.length;
-    const counter = document.querySelector("[data-picked]");
-    document.getElementById("bulk")?.classList.toggle("on", count > 0);
-    offer(chosen);
-    if (counter) counter.textContent = count ? `${count} selected` : "None selected";
-    for (const all of document.querySelectorAll("[data-pick-all]")) {
-      all.checked = count > 0 && count === boxes.length;
-      all.indeterminate = count > 0 && count < boxes.length;
-    }
-    picked = new Set(chosen.map((box) => box.value));
-  }
-
-  /** Offer the actions that apply to selected rows, with their number if it is not all, or say that none applies. */
-  function offer(chosen) {
-    let offered = 0;
-    for (const button of document.querySelectorAll("#bulk [data-step]")) {
-      const suitable = chosen.filter((box) => box.dataset.steps.split(" ").includes(button.dataset.step)).length;
-      button.hidden = !suitable;
-      button.querySelector("[data-share]").textContent = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : "";
-      offered += suitable;
-    }
-    const clone = document.querySelector("[data-clone-selected]"), none = document.querySelector("[data-no-step]");
-    if (!clone) return;
-    clone.hidden = chosen.length !== 1 || !("clone" in chosen[0].dataset);
-    if (!clone.hidden) clone.href = clone.dataset.cloneSelected + chosen[0].value;
-    none.hidden = Boolean(offered) || !clone.hidden;
-    const mayAct = chosen.some((box) => !("denied" in box.dataset));
-    none.textContent = mayAct ? "No action applies to the selected workloads." : "Your role does not allow you to change the selected workloads.";
-  }
-
-  document.addEventListener("change", (event) => {
-    if (event.target.matches?.("[data-pick-all]")) {
-      for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;
-    }
-    if (event.target.matches?.("[data-pick-all], input[form=bulk]")) pick();
-  });
-  document.addEventListener("htmx:load", () => {
-    for (const box of document.querySelectorAll("input[form=bulk]")) if (picked.has(box.value)) box.checked = true;
-    if (document.getElementById("bulk")) pick();
-  });
-
   document.addEventListener("input", (event) => { // mark the fields of a draft that differ from the stored values
     const seen = event.target.dataset?.seen;
     if (seen !== undefined) event.target.classList.toggle("changed", event.target.value !== seen);
