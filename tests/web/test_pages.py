@@ -397,12 +397,3 @@ def test_email_addresses_are_shown_only_to_admins_of_the_scope(cast: Cast, sign_
             shown = [person for person in sorted(cast.people) if f"{person}@example.org" in body.decode()]
             listed = seen.replace("erin", "erin frank") if name == "alice" else seen  # also without a role
             assert " ".join(shown) == listed, f"{name} {query}"
-
-
-def test_address_with_a_final_slash_redirects_to_the_page(sign_in: SignIn) -> None:
-    dave = sign_in("dave")
-    assert dave.get("/workloads/?state=ended")["Location"] == "/workloads?state=ended"
-    assert dave.get("/queue//")["Location"] == "/queue"
-    for path in ("/nothing/", "/api/v1/workloads/"):
-        assert dave.get(path).status_code == 404, path
-    assert dave.post("/workloads/").status_code == 404
