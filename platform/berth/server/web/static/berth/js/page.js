@@ -148,8 +148,10 @@
     }
   });
 
+  const tops = new WeakMap(); // where each open menu's button was on the screen
   /** Keep a menu on the screen: to the left if there is no room to the right, and above its button if there is none below. */
   function place(menu) {
+    tops.set(menu.parentElement, menu.parentElement.getBoundingClientRect().top);
     menu.style.translate = "";
     const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
     const edge = Math.min(menu.parentElement.getBoundingClientRect().right, wide - margin);
@@ -169,7 +171,12 @@
   }
   document.addEventListener("click", (event) => closeMenus(event.target.closest?.(".menu > a") ? null : event.target));
   document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(null));
-  addEventListener("scroll", () => closeMenus(null), { capture: true, passive: true });
+  /** Close the menus whose buttons have moved. The event may also come from a scroll before a menu was opened. */
+  addEventListener("scroll", () => {
+    for (const menu of document.querySelectorAll(":is(.row-menu, .head-menu)[open]")) {
+      if (tops.has(menu) && Math.abs(menu.getBoundingClientRect().top - tops.get(menu)) > 1) menu.open = false;
+    }
+  }, { capture: true, passive: true });
 
   /** Show the sections and fields of a form that belong to the chosen value of another field. Disable the others. */
   function sections(form) {
