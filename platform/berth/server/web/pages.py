@@ -11,7 +11,6 @@ from django.contrib.auth.views import redirect_to_login
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.urls import is_valid_path
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
@@ -114,9 +113,8 @@ def done(request: Request, message: str, *, to: str, leave: bool = False) -> Htt
 
 
 def redirect_without_slash(request: HttpRequest, path: str) -> HttpResponse:
-    """Redirect to the page whose address lacks the final slash. Raises Http404 if there is no such page."""
-    to = f"/{path.strip('/')}"
-    if request.method not in ("GET", "HEAD") or not is_valid_path(to):
+    """Redirect to the page whose address lacks the final slash."""
+    if request.method not in ("GET", "HEAD"):
         raise Http404
     query = request.META["QUERY_STRING"]
-    return redirect(f"{to}?{query}" if query else to)
+    return redirect(f"/{path}?{query}" if query else f"/{path}")

@@ -1,6 +1,6 @@
 """URL routes of the pages. Each app adds its own routes."""
 
-from django.urls import include, path, re_path
+from django.urls import include, is_valid_path, path, re_path, register_converter
 
 from berth.server.web import overview
 from berth.server.web.authentication import login, single_sign_on
@@ -8,6 +8,22 @@ from berth.server.web.documentation import documentation
 from berth.server.web.pages import redirect_without_slash
 from berth.server.web.search import search
 
+
+class ExistingPage:
+    """Path of a page without the slashes around it. Other paths do not match."""
+
+    regex = ".+"
+
+    def to_python(self, value: str) -> str:
+        if not is_valid_path(f"/{value.strip('/')}"):
+            raise ValueError
+        return value.strip("/")
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(ExistingPage, "existing_page")
 urlpatterns = [
     path("", overview.index, name="overview"),
     path("search", search, name="search"),
@@ -19,5 +35,5 @@ urlpatterns = [
     path("", include("projects.web.urls")),
     path("", include("pools.web.urls")),
     path("", include("scheduler.web.urls")),
-    re_path(r"^(?P<path>.+)/$", redirect_without_slash),
+    path("<existing_page:path>/", redirect_without_slash),
 ]
