@@ -23,6 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Least
 
+from berth.db.reconnect import reconnects
 from pools.joining import secrets
 from pools.kubernetes.manifests import namespace_name
 from pools.models import Installation, Node, NodePool, ScalingEvent
@@ -100,6 +101,7 @@ def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]
     return workloads
 
 
+@reconnects
 def ray_nodes() -> list[RayNode]:
     """Return the nodes of Ray pools that have an address and are not lost."""
     nodes = Node.objects.filter(pool__runtime=NodePool.Runtime.RAY, state__in=(*PENDING, *HOSTING))

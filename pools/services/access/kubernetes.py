@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
+from berth.db.reconnect import reconnects
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster
@@ -57,6 +58,7 @@ class KubernetesAccess:
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
+    @reconnects
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the cluster of each pool, or the reason that it cannot be used.
 

@@ -1,0 +1,31 @@
+"""Reconnect threads that live longer than a database server.
+
+Django replaces a failed connection only between requests. A thread without requests would keep it forever.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from django.db import InterfaceError, OperationalError, connection
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def reconnects(query: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that long-lived threads call to read the database.
+
+    If its connection fails, the error is raised, and the thread's next query opens a new connection.
+    """
+
+    @wraps(query)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return query(*args, **kwargs)
+        except (OperationalError, InterfaceError):
+            if not connection.in_atomic_block:
+                connection.close()
+            raise
+
+    return run
