@@ -148,7 +148,7 @@ def test_session_runs_commands_only_from_pages_of_berth_itself(site: Site) -> No
     assert run("http://127.0.0.1:9")["status"] == 401, "a page of a pod that listens on the same host"
 
 
-def test_size_change_sent_together_with_the_request_applies_to_the_terminal(site: Site) -> None:
+def test_resize_sent_with_the_request_applies_to_the_terminal(site: Site) -> None:
     script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done'
     request = {"command": ["sh", "-c", script], "terminal": {"rows": 24, "columns": 80}}
     reader = frames.FrameReader(frames.FROM_POD)

@@ -1,4 +1,4 @@
-"""Write many rows in a few queries, so that one rejected row does not block other rows."""
+"""Write many rows in a few queries. A rejected row does not block the others."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -151,7 +151,7 @@ def _delete_files() -> None:
     CannotInstall if the directory cannot be deleted.
     """
     deadline = time.monotonic() + DELETE_SECONDS
-    while not _has_deleted_files():
+    while not _try_delete_files():
         if time.monotonic() > deadline:
             raise CannotInstall(
                 "%s could not be deleted completely. End the processes that use it, and repeat the command."
@@ -160,7 +160,7 @@ def _delete_files() -> None:
         time.sleep(DELETE_PAUSE_SECONDS)
 
 
-def _has_deleted_files() -> bool:
+def _try_delete_files() -> bool:
     """Delete as many files as possible. Return whether all are deleted."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:

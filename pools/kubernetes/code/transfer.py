@@ -106,7 +106,10 @@ def _rejection(status: int, body: bytes) -> Exception:
 
 
 async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive with an added final file. Raises Interrupted if the archive is incomplete."""
+    """Yield the archive in parts, with one extra file at the end.
+
+    Raises Interrupted if the archive is incomplete.
+    """
     end, received = b"", 0
     try:
         async for data in response.aiter_raw(PART):

@@ -54,7 +54,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
 
 
 def clean_output(errors: str) -> str:
-    """Return the lines of an error output on one line, without the names of the program and its functions."""
+    """Join the lines of stderr into one, without prefixes that name the program or its functions."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]

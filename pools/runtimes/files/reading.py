@@ -64,7 +64,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes of a file from `list_below`. Raises FilesGone."""
+    """Return at most `limit` bytes, from `offset`, of a file that `list_below` lists. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
         raise FilesGone(f"{path}: not a file in one of the directories {', '.join(sorted(roots))}")

@@ -177,9 +177,9 @@ def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence
 
 
 class _NewNodeSimulation:
-    """Simulated new nodes. They serve pending gangs first, and then scale up running gangs.
+    """Simulation of adding nodes. Pending gangs are placed first, then running elastic gangs are scaled up.
 
-    Booting nodes are filled before new nodes. A gang that does not fit adds no node.
+    Booting nodes are filled before new nodes. No node is added for a gang that does not fit on one.
     """
 
     def __init__(self, board: Board, group_demands: Sequence[GroupDemand], replicas: int) -> None:

@@ -139,7 +139,7 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
 
 
 def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
-    """Return the document with a JSON merge patch from the address. An invalid patch is ignored."""
+    """Return the workload's document, patched with the JSON merge patch `text`. Ignore an invalid patch."""
     try:
         patch = json.loads(text or "{}")
         if isinstance(patch, dict) and patch:

@@ -26,7 +26,7 @@ def test_port_requires_a_name_and_has_an_optional_number() -> None:
 
 
 @pytest.mark.parametrize("name", ["Lab", "1lab", "lab-", "a.b", "", "x" * 16, "läb"])
-def test_port_name_must_fit_into_a_host_name(name: str) -> None:
+def test_port_name_must_be_valid_in_a_hostname(name: str) -> None:
     assert "15 lowercase letters" in find_problems(document({"name": name}))["ports[0].name"]
 
 

@@ -89,10 +89,15 @@ class OwnWorkload:
     gpu_milli_now: int = 0
 
     @property
-    def order(self) -> tuple[int, int, float]:
-        """Pending workloads come first, by queue position, and ended workloads last, latest first."""
+    def row(self) -> Workload | WorkloadArray:
         row = self.workload or self.array
         assert row is not None
+        return row
+
+    @property
+    def order(self) -> tuple[int, int, float]:
+        """Pending workloads come first, by queue position, and ended workloads last, latest first."""
+        row = self.row
         time = -(row.ended_at or row.submitted_at).timestamp()
         if row.ended_at:
             return 2, 0, time
@@ -165,7 +170,7 @@ def index(request: Request) -> HttpResponse:
         "failing": [pool for pool in shown if pool.last_error and not is_admin],
         "is_admin": is_admin,
         "mine": mine,
-        "mine_has_gpus": any((own.workload or own.array).gpu_milli_min for own in mine),  # type: ignore[union-attr]
+        "mine_has_gpus": any(own.row.gpu_milli_min for own in mine),
         "is_mine_queued": any(own.position is not None or own.expected_start for own in mine),
         "first": (first := first_steps(actor, can_submit=request.may_submit)),
         "is_guided": bool(first.steps) and not first.is_folded,

@@ -32,7 +32,7 @@ def stacked_columns(
 ) -> Columns:
     """Lay out stacked columns. Each layer has a kind, and one (amount, title) pair per column.
 
-    With `whole`, the marks are whole numbers, for example of GPUs.
+    With `whole`, the axis marks are whole numbers, as for GPU counts.
     """
     column_count = max((len(values) for _, values in layers), default=0)
     sums = [sum(values[column][0] for _, values in layers) for column in range(column_count)]
