@@ -30,14 +30,14 @@ from scheduler.web.submit.form.field_kinds import SECONDS_KIND
 from scheduler.web.submit.form.fields import Field, FormChoices
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.submit.verdict import Verdict, build_verdict
+from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 PREDICT, SAVE = "try", "save"
 FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 
 @dataclass
-class EditPage:
+class EditPage(PredictedOutcome):
     """Contents of the page: the edit as it would be stored, or the reason for its rejection."""
 
     workload: Workload
@@ -46,10 +46,6 @@ class EditPage:
     prediction: Prediction | None = None
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return build_verdict(self.prediction) if self.prediction else None
 
     @property
     def changes(self) -> list[DocumentChange]:

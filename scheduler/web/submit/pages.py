@@ -23,55 +23,19 @@ from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import missing_step
-from scheduler.web.submit.verdict import Verdict, build_verdict
-from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
+from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 
 @dataclass
-class CheckResult:
+class CheckResult(PredictedOutcome):
     """Result of checking a document: its errors or a prediction."""
 
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
     prediction: Prediction | None = None
     array: TasksPrediction | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return build_verdict(self.prediction, self.array) if self.prediction else None
-
-    @property
-    def limits(self) -> list[str]:
-        """Limits of each role's pods, such as `worker: 1 CPU (...)`. Pools are named if they differ.
-
-        Limits that equal the requests are left out.
-        """
-        by_role: dict[str, dict[str, str]] = {}
-        for each in self.prediction.limits if self.prediction else []:
-            lines = [line for line in limit_lines(each, None) if line[1] != LIMIT_SOURCES["request"]]
-            text = ", ".join(f"{text} ({note})" for text, note in lines)
-            by_role.setdefault(each["role"], {})[each["pool"]] = text
-        result = []
-        for role, by_pool in by_role.items():
-            if len(set(by_pool.values())) == 1:
-                result.append((role, next(iter(by_pool.values()))))
-            else:
-                result += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
-        return [f"{where}: {text}" for where, text in result if text]
-
-    @property
-    def evictions(self) -> list[dict[str, Any]]:
-        """Evictions by the workload, or by all tasks of the array."""
-        if self.array is not None:
-            return self.array.evictions
-        return self.prediction.evictions if self.prediction else []
-
-    @property
-    def total_gpus(self) -> float:
-        """GPUs of all tasks of the array."""
-        return self.array.tasks * self.array.first_task.workload["gpus"] if self.array else 0
 
     @property
     def is_clean(self) -> bool:

@@ -1,8 +1,12 @@
 """Tests that dry runs predict the next cycle."""
 
+import re
+
 import pytest
+from django.test import Client
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
+from berth.documents.ordered import dump_workload
 from projects.models import Workload
 from projects.services import workloads
 from projects.services.workloads.prediction import Prediction, dry_run, predict_edit
@@ -145,3 +149,16 @@ def test_submission_without_a_priority_does_not_preempt_a_service(stage: Stage) 
     waiting = stage.submit("asked", roles=FOUR)
     stage.tick(2, seconds=10)
     assert (stage.phase(service), stage.phase(waiting)) == ("running", "pending")
+
+
+def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> None:
+    stage.submit("low", roles=FOUR, priority=10)
+    stage.tick(2)
+    waiting = stage.submit("waiting", roles=FOUR, priority=5)
+    client = Client()
+    client.force_login(stage.cast.alice.user)
+    document = dump_workload({**waiting.spec, "priority": 90})
+    answer = client.post(f"/workloads/{waiting.pk}/edit/prediction", {"document": document})
+    page = answer.content.decode()
+    assert "Would start and evict 1 other workload" in page
+    assert re.search(r'<th scope="row" class="wrap">(vision/)?low<', page)
