@@ -1,4 +1,4 @@
-"""Benchmarks, run from the repository."""
+"""Performance benchmarks, which run from a checkout of the repository."""
 
 import sys
 from pathlib import Path

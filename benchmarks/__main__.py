@@ -1,4 +1,4 @@
-"""Run all benchmarks: `make bench`, or `make bench ARGS=--tiny` to check that each of them runs."""
+"""Run all benchmarks. Use `make bench`, or `make bench ARGS=--tiny` for a smoke test."""
 
 import argparse
 import subprocess

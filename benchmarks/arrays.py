@@ -1,9 +1,9 @@
 """Benchmark arrays: `python -m benchmarks.arrays [TASKS]`.
 
-Submits an array of 100 and one of TASKS tasks, with at most 8 running at a time, and measures the
-submission, the ticks of the real loop while the other tasks are held, and a cancellation and a
-retry of all tasks. The loop runs on real rows in a separate database, with an in-memory runtime.
-CPU times are those of this process and of its database server process.
+Submit an array of 100 tasks and one of TASKS tasks, each limited to 8 running tasks. Measure the submission,
+the scheduler's ticks while the other tasks are held, and the cancellation and the retry of all tasks. The
+scheduler loop runs on a separate database, with an in-memory runtime. CPU times include the PostgreSQL
+process of this connection.
 """
 
 import json
@@ -95,7 +95,6 @@ def _measure(size: int, loop: Any, runtime: Any, clock: Any) -> dict[str, Any]:
 
 
 def _end(array: Any, runtime: Any) -> None:
-    """End the running tasks."""
     from projects.models import Pod
 
     for pod in Pod.objects.filter(workload__array=array, state="running"):
@@ -103,7 +102,7 @@ def _end(array: Any, runtime: Any) -> None:
 
 
 def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
-    """Return the mean CPU time of a tick after `happens`, in milliseconds."""
+    """Return the CPU milliseconds of a tick after a call of `happens`, as the mean of TICKS ticks."""
     spent = 0.0
     for _ in range(TICKS):
         happens()
@@ -117,14 +116,14 @@ def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
 
 @contextmanager
 def _measured() -> Iterator[Callable[[str], dict[str, float]]]:
-    """Measure the block. The yielded function returns its duration and CPU time in seconds."""
+    """Measure the block. The yielded function returns the wall and CPU seconds of the block afterwards."""
     times = [time.perf_counter(), _cpu_seconds()]
     yield lambda name: {f"{name}_s": round(times[0], 2), f"{name}_cpu_s": round(times[1], 2)}
     times[:] = [time.perf_counter() - times[0], _cpu_seconds() - times[1]]
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of its database server process, in steps of 10 ms."""
+    """Return the CPU seconds of this process and its PostgreSQL process, with a resolution of 10 ms."""
     from django.db import connection
 
     connection.ensure_connection()

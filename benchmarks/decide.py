@@ -1,7 +1,7 @@
-"""Benchmark one scheduling decision on clusters of typical sizes: `python -m benchmarks.decide [NAME ...]`.
+"""Benchmark a single scheduling decision on typical cluster sizes: `python -m benchmarks.decide [NAME ...]`.
 
-The time of `decide` includes the layout. The snapshot is timed separately, and memory is measured in a
-separate run. Results are printed and written to benchmarks/results/.
+The measured time includes building the layout, but not the snapshot, which is timed separately. Peak memory
+is measured in a separate run. Results are printed and written to benchmarks/results/.
 """
 
 import gc
@@ -68,7 +68,10 @@ def _measure(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
 def _measure_reused_layout(
     is_chosen: Callable[[str], bool], size: tuple[int, int, int]
 ) -> Iterator[dict[str, object]]:
-    """Time cycles that reuse one layout, excluding the changes and the reading of plans."""
+    """Yield measurements of cycles that reuse the previous cycle's layout.
+
+    Changes between the cycles are not timed. Reading the rejections is timed separately.
+    """
     for name, (change, changed) in CHANGES.items():
         if not is_chosen(name):
             continue
@@ -95,7 +98,7 @@ def _timed(step: Callable[[], Answer]) -> tuple[float, Answer]:
 
 
 def _peak(step: Callable[[], object]) -> float:
-    """Return the peak memory of the decision in MiB, excluding the snapshot."""
+    """Return the peak memory that `step` allocates, in MiB."""
     gc.collect()
     tracemalloc.start()
     step()

@@ -1,9 +1,9 @@
 """Benchmark the live preview of the submission page in a large installation: `python -m benchmarks.dry_run`.
 
-The real scheduling loop has placed 10,000 live one-GPU workloads of 30 projects on 500 nodes: 4,000 run and
-6,000 are pending. While a user types, the page requests previews. The benchmark measures the CPU time of the
-web process for the first response, with an empty cache, and the minimum and median of seven later responses.
-Between them, another user's workload changes.
+The scheduler has processed 10,000 one-GPU workloads of 30 projects on 500 nodes: 4,000 are running and 6,000
+are pending. The benchmark measures the CPU time of the web process for preview requests: the first one with
+an empty cache, and the minimum and median of seven more. Another user's workload changes before each of
+these.
 """
 
 import json
@@ -69,7 +69,7 @@ def _measure(live: int) -> list[dict[str, Any]]:
 
 
 def _measure_first(client: Any, role: dict[str, int]) -> int:
-    """Measure the response of a process with an empty cache."""
+    """Clear the caches and measure a response."""
     from scheduler.reports.what_if import what_if_cache
 
     what_if_cache._shared = what_if_cache.WhatIfCache()

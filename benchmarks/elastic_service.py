@@ -1,8 +1,8 @@
-"""Chart how a service scales with its load: `python -m benchmarks.elastic_service`.
+"""Chart how an inference service scales with its load: `python -m benchmarks.elastic_service`.
 
-This uses a real Berth, a real sglang-router and engines that simulate computation, all on this machine. The
-measurements are written to docs/elastic-service.json, and the chart to docs/elastic-service.svg. `--draw`
-writes only the chart.
+The benchmark runs Berth and sglang-router on this machine, with engines that simulate computation. It writes
+the measurements to docs/elastic-service.json and the chart to docs/elastic-service.svg. With `--draw`, it
+draws the chart from the stored measurements.
 """
 
 import json
@@ -92,7 +92,7 @@ def chart(data: dict[str, Any]) -> str:
 def draw_panel(
     place: int, end: float, most: float, lines: Sequence[tuple[str, str, Points]]
 ) -> Iterable[str]:
-    """Yield the SVG of a panel with step lines, since counts stay constant until they change."""
+    """Yield the SVG elements of one panel: axes, labels and step lines."""
     top = TOP + place * (PANEL + GAP)
     yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="{GRID}"/>'
     for mark in axis_marks(most):

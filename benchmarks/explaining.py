@@ -1,7 +1,8 @@
 """Benchmark explanations of pending workloads: `python -m benchmarks.explaining [LIVE ...]`.
 
-Measures the server's CPU time for one REST request with the fair-share explanation. Before the first cycle,
-the request reads all live workloads, and after it, the records of the last cycle. All workloads are pending.
+Measure the server's CPU time for one REST request that includes the fair-share explanation. Before the first
+cycle, the request reads all live workloads. After it, the request reads the records of the last cycle. All
+workloads are pending.
 """
 
 import argparse

@@ -1,14 +1,15 @@
-"""Benchmark a large pool on Kubernetes: `python -m benchmarks.kubernetes --kubeconfig FILE`.
+"""Benchmark a large Kubernetes pool: `python -m benchmarks.kubernetes --kubeconfig FILE`.
 
-The API server and the scheduler of the cluster are real, but a program reports the pods on its nodes as
-running. The kubeconfig needs the token of an admin. Workloads of one GPU and foreign pods fill all nodes.
-The benchmark measures ticks of the loop and passes of the reconciler without changes, the memory of the
-mirror, the requests to the API server, and the start of pods after others have ended. Ticks with the same
-rows and a runtime in memory are the baseline. The two kinds of ticks alternate, and the benchmark compares
-their median CPU times. In the same way, starts alternate with pods that one thread creates without Berth,
-because the speed of the API server depends on the load of the machine.
+The API server and the cluster's scheduler are real. A program stands in for the kubelets and reports pods as
+running. One-GPU workloads and foreign pods fill all nodes. The kubeconfig needs an admin's token.
 
-With --tiny, the API server is a simulation in this process.
+The benchmark measures scheduler ticks and reconciler passes without changes, the mirror's memory, the
+requests to the API server, and the start of pods after others have ended. The baseline for ticks is an
+in-memory runtime with the same rows: both kinds of ticks alternate, and their median CPU times are compared.
+The baseline for starts is a thread that creates pods without Berth. Both kinds of starts alternate, because
+the speed of the API server depends on the load of the machine.
+
+With --tiny, the API server is simulated in this process.
 """
 
 import json
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 class Running:
-    """Cluster with the benchmark's nodes. `end` makes pods of workloads end."""
+    """Cluster with the benchmark's nodes. `end` completes the given number of workload pods."""
 
     def __init__(
         self, kubeconfig: str, selector: dict[str, str], end: Callable[[int], None], *, is_real: bool
@@ -153,7 +154,7 @@ def measured(cluster: Running, nodes: int, rounds: int, *, only_starts: bool) ->
 
 
 class Bench:
-    """Scheduler loop with one pool on the cluster."""
+    """Scheduler loop with one pool on the benchmark's cluster."""
 
     def __init__(self, cluster: Running, nodes: int, rounds: int, requests: Requests) -> None:
         from berth.db import lease
@@ -185,9 +186,9 @@ class Bench:
         self.loop = Loop(context=self.context, clock=self.clock, reconcile_pool=lambda *args: False)
 
     def read_cluster(self) -> dict[str, Any]:
-        """Let the pool claim all nodes.
+        """Wait until the pool has claimed all nodes.
 
-        Return by how many MiB the mirror increases this process's memory.
+        Return the duration of the first list in seconds and the mirror's memory in MiB.
         """
         from pools.models import Node
 
@@ -209,13 +210,13 @@ class Bench:
         return self._tick_until(lambda: self._running() == self.capacity, self.capacity)
 
     def list_again(self) -> dict[str, Any]:
-        """Measure the mirror of all nodes and running pods in a new process."""
+        """Measure a mirror of all nodes and running pods in a new process."""
         from pools.selectors import installation
 
         return measure_mirror(self.cluster.kubeconfig, installation())
 
     def replace(self) -> dict[str, Any]:
-        """Let pods end, and run the loop until as many others have taken their place."""
+        """End pods, and run the loop until as many pending workloads have replaced them."""
         from projects.models import Workload
 
         self.template = Workload.objects.filter(phase="pending")[0]
@@ -225,7 +226,7 @@ class Bench:
         )
 
     def clean_up(self) -> dict[str, Any]:
-        """Delete the ended pods and their records, as the scheduler does while it has nothing else to do."""
+        """Delete ended pods and their records, as the scheduler does when it is idle."""
         from django.db import connection
         from django.test.utils import CaptureQueriesContext
 
@@ -241,7 +242,7 @@ class Bench:
         }  # fmt: skip
 
     def compare_starts(self) -> dict[str, Any]:
-        """Start pods with Berth and without it, alternately, so that other load affects both."""
+        """Alternate between starting pods with and without Berth, so that other load affects both equally."""
         rounds: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for number in range(self.rounds if self.cluster.is_real else 1):
             self._empty_nodes(total=self._completed() + self.ending)
@@ -274,9 +275,9 @@ class Bench:
         return {**medians, "rounds": rounds}
 
     def _empty_nodes(self, total: int) -> None:
-        """Let pods end until this many have ended in total. Then delete the ended pods.
+        """End pods until `total` workloads have completed, then delete the ended pods.
 
-        The scheduler deletes them while it has nothing else to do.
+        The scheduler deletes them in a tick that has nothing else to do.
         """
         self.cluster.end(self.ending)
         self._tick_until(lambda: self._completed() == total, self.ending)
@@ -298,10 +299,10 @@ class Bench:
         return Workload.objects.filter(phase="completed").count()
 
     def tick(self) -> dict[str, Any]:
-        """Compare ticks on the cluster and in memory.
+        """Compare the CPU time of ticks on the cluster with ticks on the in-memory runtime.
 
-        They alternate in pairs, so that other load of the machine affects both. Each kind comes first in
-        every second pair. The first pair fills caches and does not count.
+        Both run in pairs, and each runs first in every second pair, so that other load affects both equally.
+        The first pair fills caches and does not count.
         """
         in_memory = self._in_memory_runtime()
         spent: dict[str, dict[str, list[float]]] = {
@@ -330,7 +331,7 @@ class Bench:
         return {"cpu_ms": _milliseconds([self._reconcile() for _ in range(PASSES)])}
 
     def _in_memory_runtime(self) -> Any:
-        """Return a runtime in memory with the same running pods."""
+        """Return an in-memory runtime with the same running pods."""
         from projects.models import Pod
         from tests.contracts.pods import order
         from tests.fakes.runtime import FakeRuntime

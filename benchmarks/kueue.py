@@ -1,19 +1,18 @@
 """Benchmark Kueue's scalability workload: `python -m benchmarks.kueue [--scale N]`.
 
-Five departments with six projects each have a quota of 20 units and a limit of 120 per project.
-Each project submits 350 small workloads (1 unit, 0.2 s, one every 100 ms), 100 medium ones (5
-units, 0.5 s, one every 500 ms) and 50 large ones (20 units, 1 s, one every 1.2 s): 15,000 in
-total. A unit is one CPU, and the nodes have exactly as many CPUs as all quotas together. By
-default, the benchmark runs a tenth of the workloads, at the same rates.
+Each of five departments has six projects, and each project has a quota of 20 units and a limit of 120. Each
+project submits 350 small workloads (1 unit, 0.2 s, one every 100 ms), 100 medium ones (5 units, 0.5 s, one
+every 500 ms) and 50 large ones (20 units, 1 s, one every 1.2 s): 15,000 in total. A unit is one CPU, and the
+nodes have exactly as many CPUs as all quotas together. By default, the benchmark runs a tenth of the
+workloads, at the same rates.
 
 With `--reservation-after 0`, medium workloads do not start before a pending large workload of their project,
-which needs the whole quota. With `--preemptible`, all workloads are preemptible, as all are in Kueue, and
-projects borrow up to their limits. By default, those of priority 100 and more are not and stay within the
-quotas.
+which needs the whole quota. With `--preemptible`, all workloads are preemptible, as in Kueue, and projects
+borrow up to their limits. By default, workloads with a priority of 100 or more are non-preemptible and stay
+within quota.
 
-Everything is real except the pods: the generator submits through `POST /api/v1/workloads:batch`
-to a web process, and the scheduler runs in a separate process. The pods are timers in the
-scheduler process.
+Everything is real except the pods, which are timers in the scheduler process. Workloads are submitted through
+`POST /api/v1/workloads:batch` to a web process, and the scheduler runs in a separate process.
 """
 
 import json
@@ -129,7 +128,7 @@ def _per_workload(report: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def generate_arrivals(projects: Sequence[str], scale: float) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yield the time in seconds and the document of each submission."""
+    """Yield each submission's time in seconds and its workload document."""
     for size in CLASSES:
         for number in range(max(1, round(size.count * scale))):
             for project in projects:
@@ -141,7 +140,7 @@ def generate_arrivals(projects: Sequence[str], scale: float) -> Iterator[tuple[f
 
 
 def submit_in_time(http: httpx.Client, arrivals: Sequence[tuple[float, dict[str, Any]]]) -> float:
-    """Submit each document when it is due. Return the largest delay of a submission, in seconds."""
+    """Submit each document at its due time. Return the largest delay in seconds."""
     began, sent, lag = time.monotonic(), 0, 0.0
     while sent < len(arrivals):
         passed = time.monotonic() - began

@@ -1,9 +1,9 @@
 """Benchmark the time from submission to running pod: `python -m benchmarks.latency [--workloads N]`.
 
-A real Berth runs one workload after the other, and sometimes a few at once, at random times.
-Capacity is always free. The measurement ends when the transaction that stores the start of the
-workload has committed. The output shows percentiles of each stage, and the slowest submissions
-with the scheduler's steps during that time.
+Workloads are submitted to a real Berth at random times, mostly one at a time and sometimes a few at once.
+Capacity is always free. The measurement ends when the transaction that stores the start of the workload has
+committed. The output shows percentiles of each stage, and the slowest submissions with the scheduler's steps
+during that time.
 """
 
 import json
@@ -67,7 +67,7 @@ ROWS = """
 
 @dataclass(frozen=True)
 class Times:
-    """When the client sent a request and received the response."""
+    """Unix times at which the client sent a request and received the response."""
 
     sent: float
     answered: float
@@ -106,7 +106,10 @@ def main() -> None:
 
 
 def submit_all(berth: Installation, count: int, chance: random.Random) -> dict[str, Times]:
-    """Submit workloads at random times until `count` have been submitted and have ended."""
+    """Submit `count` workloads at random times, and wait until all have ended.
+
+    Return their request times by name.
+    """
     address = f"http://127.0.0.1:{berth.port}"
     password = (berth.home / "admin-password").read_text().strip()
     with Client(Settings(address, "", "")) as stranger:
@@ -160,7 +163,7 @@ def read_rows(berth: Installation, times: dict[str, Times]) -> list[Submitted]:
 
 
 def describe(at: dict[str, float], row: dict[str, float], scheduler: Steps) -> str:
-    """Return the stages of one submission, and the scheduler's steps during that time."""
+    """Format the stages of one submission and the scheduler's steps during that time."""
     stages = ", ".join(f"{stage} {value:.0f}" for stage, value in row.items() if value >= 1)
     meanwhile = ", ".join(
         f"{(when - at['sent']) * 1000:.0f} {step} {details}".strip()

@@ -1,13 +1,12 @@
 """Benchmark the scheduler under load: `python -m benchmarks.load [PART ...]`.
 
-The web process and the scheduler are real processes; only the pods are timers in the scheduler process.
+The web process and the scheduler are real processes, but the pods are timers in the scheduler process.
 
-- `pending`: 50,000 workloads are pending in 1,000 queues. CPU time of a round of the scheduler, without a
-  change and after one more submission.
-- `ends`: 10,000 workloads end within one second. Time until all of them have completed and their successors
-  run.
-- `edits`: quotas are edited over REST, one after the other, while Kueue's workloads arrive (see
-  `benchmarks.kueue`). Edits per second, and the effect on the scheduler.
+- `pending`: CPU time of a scheduler round with 50,000 pending workloads in 1,000 queues, without changes and
+  after one more submission.
+- `ends`: 10,000 workloads end within one second. Time until all have completed and their successors run.
+- `edits`: quota edits per second over REST while Kueue's workloads arrive (see `benchmarks.kueue`), and their
+  effect on the scheduler.
 """
 
 import json
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def pending(count: int, settings: dict[str, str]) -> Row:
-    """Measure rounds with `count` pending workloads, 50 in each queue."""
+    """Measure scheduler rounds with `count` pending workloads, 50 in each queue."""
     departments = max(1, count // 2500)
     cluster = Cluster(departments, max(1, count // 50 // departments), quota=1, limit=1)
     token, projects = create_cluster(cluster)
@@ -82,7 +81,7 @@ def pending(count: int, settings: dict[str, str]) -> Row:
 
 
 def window(processes: ServerProcesses, seconds: float, happens: Callable[[], None]) -> Row:
-    """Return the report on the rounds of the next seconds."""
+    """Call `happens`, and return the scheduler's report on the seconds after the call."""
     processes.take_report()
     happens()
     time.sleep(seconds)
@@ -94,7 +93,7 @@ def window(processes: ServerProcesses, seconds: float, happens: Callable[[], Non
 
 
 def middle(reports: Sequence[Row]) -> Row:
-    """Return the median of the longest rounds, and of the CPU time of all rounds and of some steps."""
+    """Return the medians of the main values across all reports."""
     steps = [report["steps_cpu_s"] for report in reports]
     values = {
         "longest_round_cpu_ms": [report["longest_round_cpu_ms"] for report in reports],
@@ -134,7 +133,7 @@ def ends(count: int, settings: dict[str, str]) -> Row:
 
 
 def edits(count: int, settings: dict[str, str]) -> Row:
-    """Edit quotas `count` times while workloads arrive.
+    """Measure `count` quota edits while workloads arrive.
 
     For comparison, the same workloads first arrive without edits.
     """
@@ -179,7 +178,7 @@ def edits(count: int, settings: dict[str, str]) -> Row:
 def edit(
     processes: ServerProcesses, token: str, projects: Sequence[str], count: int, seconds: list[float]
 ) -> None:
-    """Edit the quotas of the projects in turn. Append the duration of each edit to `seconds`."""
+    """Edit the projects' quotas in turn. Append the duration of each edit in seconds to `seconds`."""
     tags = dict.fromkeys(projects, '"1"')
     with processes.client(token) as http:
         for number in range(count):
@@ -211,7 +210,7 @@ def submit(http: httpx.Client, documents: Iterator[Row] | Sequence[Row]) -> None
 
 
 def await_phase(phase: str, count: int, *, explained: bool = False, prefix: str = "") -> None:
-    """Wait until `count` workloads are in a phase and, if `explained`, have a reason from the scheduler."""
+    """Wait until `count` workloads are in the phase and, with `explained`, have a reason."""
     from projects.models import Workload
 
     rows = Workload.objects.filter(phase=phase, name__startswith=prefix)

@@ -1,8 +1,8 @@
 """Benchmark placement on the openb cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
 
-The cluster and the pods come from the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
-nodes, 6,212 GPUs. Pods only arrive and never end: nodes and pods are shuffled once per seed, and pods are
-drawn until they request 130% of all GPUs. The engine places all of them in one decision.
+Nodes and pods come from the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"), with 1,213 nodes and
+6,212 GPUs. For each seed, nodes and pods are shuffled, and pods are drawn until they request 130% of all
+GPUs. Pods never end, and the engine places all of them in one decision.
 """
 
 import csv
@@ -89,7 +89,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
 
 
 def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, by: Strategy) -> Snapshot:
-    """Return a snapshot with all arrivals in one queue. The first arrival has been pending longest."""
+    """Return a snapshot with all pods pending in one queue. The first pod has been pending longest."""
     nodes = chance.sample(nodes, len(nodes))
     capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
     line = draw_pods(pods, chance, capacity * ARRIVING // 100)
@@ -104,7 +104,7 @@ def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, b
 
 
 def draw_pods(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
-    """Return the shuffled pods, then draw more with replacement until the next one would exceed `most`."""
+    """Shuffle the pods, then remove or repeat random pods until they request almost `most` milli-GPUs."""
     line = chance.sample(pods, len(pods))
     total = sum(map(gpus, line))
     while total > most:
@@ -133,7 +133,7 @@ def _workload(name: str, at: int, row: Row) -> Workload:
 
 
 def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
-    """Return the allocated GPUs by arrived GPUs, both as percentages of all GPUs."""
+    """Map the GPUs that have arrived to the GPUs allocated then, both as percentages of all GPUs."""
     capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
     placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}
     arrived = allocated = 0
@@ -147,7 +147,7 @@ def allocation_curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
 
 
 def allocation_at(allocated: dict[int, float], point: int) -> float:
-    """Return the percentage of GPUs that are allocated after the last arrival up to `point`."""
+    """Return the percentage of GPUs that are allocated when at most `point` percent have arrived."""
     return allocated[max((arrived for arrived in allocated if arrived <= point), default=min(allocated))]
 
 

@@ -1,9 +1,9 @@
 """Benchmark web pages in a large organization: `python -m benchmarks.pages`.
 
-The organization has 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300 nodes, a
-month of hourly usage of 300 projects, 3,000 evictions, 300 budgets and 10,000 cycles with decisions, in a
-separate database. The benchmark measures the server's CPU time and the response time without a network, each
-as the minimum of five requests.
+A separate database contains 1,000 projects in 20 departments, 10,000 workloads (6,000 of them pending), 300
+nodes, a month of hourly usage for 300 projects, 3,000 evictions, 300 budgets and 10,000 cycles with
+decisions. The benchmark measures the server's CPU time and the response time without a network, each as the
+minimum of five requests.
 """
 
 import json
@@ -169,7 +169,7 @@ def _create_history(pool: Any, projects: list[Any], work: list[Any], now: dateti
 
 
 def _create_cycles(now: datetime, size: Size) -> None:
-    """Create cycles with five decisions each. The last decision reclaims GPUs."""
+    """Create cycles with five decisions each. The last decision is a reclaim."""
     from scheduler.models import Cycle
 
     def bundle(number: int, kind: str) -> dict[str, Any]:

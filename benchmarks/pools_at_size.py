@@ -1,9 +1,9 @@
 """Benchmark large node pools: `python -m benchmarks.pools_at_size [NODES ...]`.
 
-The real autoscaler and reconciler run on real rows, against a simulated cloud and simulated work, with a
-simulated clock. All gangs arrive at the same time and need more nodes than the pool may have. They run for
-five to fifteen minutes each and are requeued when a machine is lost. At the end, no nodes are needed. Gangs
-are placed first come, first served, on whole nodes. Another benchmark measures the scheduler.
+The real autoscaler and reconciler run against a simulated cloud, with a simulated clock. All gangs arrive at
+once and need more nodes than the pool may have. Each gang runs for five to fifteen minutes and is requeued if
+it loses a machine. When all gangs have ended, the pool scales down to zero. Gangs are placed on whole nodes,
+first come, first served: other benchmarks measure the scheduler.
 """
 
 import json
@@ -85,7 +85,7 @@ def measured(size: int) -> Figures:
 
 
 class Play:
-    """One pool, from zero nodes to its maximum and back."""
+    """Simulation of one pool that scales from zero nodes to its maximum and back."""
 
     def __init__(self, size: int, figures: Figures, cloud: Any) -> None:
         from pools import services
@@ -116,7 +116,7 @@ class Play:
         self.figures.longest_pass_cpu_s = max(self.figures.longest_pass_cpu_s, took)
 
     def is_over(self) -> bool:
-        """Return whether no gang or paid instance has existed for longer than an orphan's grace period."""
+        """Return whether the last gang and the last paid instance ended more than five minutes ago."""
         if self.waiting or self.running or self.cloud.paid():
             self.ended_work = None
         elif self.ended_work is None:
@@ -155,7 +155,7 @@ class Play:
         self.running = going_on
 
     def _scale(self, states: dict[int, str]) -> None:
-        """Report demand to the pool, as the scheduler does at each tick, then reconcile."""
+        """Report the gangs' demand to the pool and reconcile it, as the scheduler does on each tick."""
         from pools import services
         from pools.engine.victims import Work
         from pools.models import Node

@@ -1,8 +1,8 @@
 """Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
-The web processes share one address, have their own database, and serve no other load. The output shows the
-rate, and the CPU time per workload of the web processes and of PostgreSQL, which depends less on other load
-on the machine. With `--batch`, each request stores several workloads.
+The web processes share a socket and serve no other load. Their database is separate. The output shows the
+submission rate, and the CPU time per workload of the web processes and of PostgreSQL, which depends less on
+other load on the machine. With `--batch`, each request submits several workloads.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """Clients that send requests for some seconds, one after the other, with `batch` workloads each."""
+    """Parameters of the load. Each client sends requests one after another for `seconds`."""
 
     address: str
     token: str
@@ -121,7 +121,7 @@ def measure(load: Load, webs: list[psutil.Process], postgres: psutil.Process) ->
 
 
 def submit(load: Load, until: float, durations: list[float]) -> None:
-    """Send requests over one connection, with as little work in the client as possible."""
+    """Send requests over one connection until the deadline, with as little client-side work as possible."""
     headers = {"Authorization": f"Bearer {load.token}", "Content-Type": "application/json"}
     path, expected = ("/api/v1/workloads", 201) if load.batch == 1 else ("/api/v1/workloads:batch", 200)
     http = HTTPConnection(load.address.removeprefix("http://"), timeout=120)
@@ -173,7 +173,7 @@ def run(code: str, env: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def server(count: int, env: dict[str, str]) -> Iterator[tuple[str, list[psutil.Process]]]:
-    """Run `count` web processes that share a socket, as `berth up` runs them."""
+    """Run `count` web processes on a shared socket, like `berth up`. Yield their URL and the processes."""
     with bind_socket("127.0.0.1", 0) as listening:
         number = listening.fileno()
         command = [sys.executable, "-m", "berth.server.up.serve", "--fd", str(number)]

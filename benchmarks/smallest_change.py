@@ -1,7 +1,7 @@
 """Benchmark the search for smallest changes: `python -m benchmarks.smallest_change [NAME ...]`.
 
-Measures the CPU time to find the smallest change that starts a pending workload, including the layouts, and
-counts the runs of the engine.
+Measure the CPU time to find the smallest change that starts a pending workload, including the layouts, and
+count the engine runs.
 """
 
 import json
@@ -24,7 +24,7 @@ PICKED = (0.0, 0.5, 0.999)  # pending workloads to pick, by their relative posit
 
 
 def without_any_change(size: int) -> Snapshot:
-    """Return a full cluster in which several workloads would have to end before the pending gang starts."""
+    """Return a full cluster in which the pending gang can start only if several workloads end."""
     full = settings(one_big_reclaim(size), node_shape=NodeShape(cpu=64_000, memory_mib=500_000))
     return replace(full, workloads=tuple(replace(each, preemptible=False) for each in full.workloads))
 

@@ -1,8 +1,8 @@
-"""Benchmark six weeks of a real multi-tenant trace under every policy.
+"""Replay six weeks of a real multi-tenant trace under each policy.
 
-`python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Berth's own policy replays the
-first 6,000 jobs, or all jobs with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
-../shared/data. If there is no data, the benchmark is skipped.
+Run `python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Berth's own policy replays
+the first 6,000 jobs, or all jobs with `--whole`, which takes minutes. The data is read from BERTH_TRACES or
+../shared/data. Without data, the benchmark is skipped.
 """
 
 import json
@@ -77,7 +77,7 @@ def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
 
 
 def _store(rows: dict[str, object]) -> None:
-    """Merge the rows with those of other runs, because a complete run takes minutes."""
+    """Merge the rows into the stored results of earlier runs, because a complete run takes minutes."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "tenants.json"
     before = json.loads(path.read_text())["policies"] if path.exists() else {}

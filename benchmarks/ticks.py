@@ -1,8 +1,7 @@
 """Benchmark a scheduler tick with few or no changes: `python -m benchmarks.ticks [LIVE]`.
 
-The real loop runs on real rows in a separate database, with an in-memory runtime and pools that do not grow.
-The benchmark measures the scheduler's CPU time by step, excluding the database's. Every eighth workload is
-pending.
+The real loop runs on a separate database, with an in-memory runtime and pools of fixed size. One workload in
+eight is pending. The benchmark measures the scheduler's CPU time by step, excluding PostgreSQL.
 """
 
 import json
@@ -115,7 +114,10 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
-    """Create a cluster of `nodes` nodes. By default, 7/8 of the one-GPU workloads fill the cluster."""
+    """Create a cluster with `nodes` nodes, by default enough for 7/8 of the workloads.
+
+    Return the loop, the runtime and the clock.
+    """
     from berth.db import lease
     from pools.models import Node, NodePool
     from scheduler.loop.context import SchedulerContext
@@ -158,7 +160,7 @@ def create_queues(pool: Any, nodes: int) -> list[Any]:
 
 
 def submit(live: int, projects: list[Any], **fields: Any) -> None:
-    """Submit one workload through the service layer, and copy its row for the other workloads."""
+    """Submit one workload through the service layer, and copy its row until there are `live` workloads."""
     from django.contrib.auth.models import User
 
     from projects.actor import Actor

@@ -1,6 +1,6 @@
-"""Benchmark how queues take turns on a 16-GPU node when each requests more than its share.
+"""Simulate how queues take turns on a 16-GPU node when each requests more than its share.
 
-`python -m benchmarks.turns [NAME ...]` simulates 8 half-lives with 100 endless jobs per queue, a half-life of
+`python -m benchmarks.turns [NAME ...]` simulates 1,024 cycles with 100 endless jobs per queue, a half-life of
 128 cycles, a window of 256 cycles and K 1.
 """
 
@@ -92,7 +92,7 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
 
 
 def _simulate(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
-    """Yield, after each cycle, the GPUs allocated to every queue and the number of evictions."""
+    """After each cycle, yield the GPUs allocated to each queue and the number of evictions."""
     scenario = load(_document(case))
     world, meter = World(scenario.snapshot), UsageMeter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]

@@ -1,9 +1,9 @@
-"""Benchmark everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
+"""Benchmark the processes that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
 
 The benchmark measures three values:
 
-1. The time from the command to the first page, with an empty home and at the second start.
-2. Idle memory, as the sum of each process's proportional share, so that shared pages count once.
+1. The time from the command to the first page, with an empty home directory and at the second start.
+2. Idle memory: the sum of the proportional set sizes of all processes, which counts shared pages once.
 3. The time from a REST submission until the scheduler has seen the process run. The pool is ready, and
    workloads are submitted one at a time.
 """
@@ -65,7 +65,7 @@ def at_rest(berth: Installation, seconds: float) -> Row:
 
 
 def memory_share_kib(pid: int) -> int:
-    """Return the process's proportional share of memory in KiB."""
+    """Return the process's proportional set size in KiB."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -92,7 +92,7 @@ def submissions(berth: Installation, count: int) -> Row:
 
 
 def latency(client: Client, name: str) -> float:
-    """Return the seconds from sending the request until the workload's `running` event."""
+    """Submit a workload, and return the seconds until its `running` event."""
     began = time.time()
     submitted = client.workloads.submit(
         {"name": name, "project": "vision", "command": "sleep 0.5", "roles": [{"replicas": 1, "gpu": 1}]}

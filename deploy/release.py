@@ -1,4 +1,4 @@
-"""Build the files of a release: source distribution, both wheels, SBOM and checksums.
+"""Build a release: source distribution, both wheels, SBOM and checksums.
 
 python deploy/release.py               build into dist/; requires a dated changelog entry
 python deploy/release.py --draft       allow an unreleased version and uncommitted files
@@ -28,7 +28,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 class ReleaseError(Exception):
-    """Error for a release that cannot be built. The message states the cause and a remedy."""
+    """Raised if a release cannot be built. The message states the cause and a remedy."""
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def release(out: Path, *, draft: bool = False) -> list[Path]:
-    """Build a release in `out`, and return its files with the checksums last.
+    """Build a release in `out`. Return its files, with the checksums last.
 
     Raises ReleaseError if the release cannot be built.
     """
@@ -143,7 +143,7 @@ def build_sbom(client: dict[str, Any], server: dict[str, Any], lock: str, time: 
 
 
 def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the component that represents one of Berth's own wheels."""
+    """Return the SBOM component of one of Berth's own wheels."""
     name, version = project["name"], project["version"]
     return {
         "type": kind,
@@ -159,7 +159,7 @@ def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
 def _list_direct(
     project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the components that the project itself requires."""
+    """Return the components that the project requires directly."""
     names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [
         part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]
@@ -191,7 +191,7 @@ def _build_component(entry: str) -> dict[str, Any]:
 
 
 def _normalize_name(name: str) -> str:
-    """Return a distribution name as spelled in purls and lock files."""
+    """Normalize a distribution name as purls and lock files do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

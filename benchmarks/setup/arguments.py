@@ -1,4 +1,4 @@
-"""Command-line options that all benchmarks share."""
+"""Command-line options shared by all benchmarks."""
 
 import argparse
 

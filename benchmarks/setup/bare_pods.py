@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 def minimal_pods(selector: Mapping[str, str], image: str, count: int) -> list[Manifest]:
-    """Return pods without requests, for any node with these labels."""
+    """Return manifests of pods without resource requests, for any node with these labels."""
     spec = {
         "nodeSelector": selector, "automountServiceAccountToken": False,
         "containers": [{"name": "main", "image": image}],
@@ -25,9 +25,10 @@ def minimal_pods(selector: Mapping[str, str], image: str, count: int) -> list[Ma
 
 
 def same_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return pods like those that Berth has created, on the same nodes, but without GPUs.
+    """Return copies of Berth's pods for the same nodes, without GPU requests.
 
-    The GPUs of the nodes are in use. Berth does not adopt these pods, because they have another label.
+    The GPUs of the nodes are already allocated. Berth does not adopt the copies, because their installation
+    label is different.
     """
     pods = copy.deepcopy(list(manifests))
     for pod in pods:
@@ -38,7 +39,7 @@ def same_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def unscheduled_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return pods like those that Berth has created, which no scheduler binds and no kubelet runs."""
+    """Return copies of Berth's pods that no scheduler binds and no kubelet runs."""
     pods = same_pods(manifests)
     for pod in pods:
         pod["spec"]["schedulerName"] = "none"
@@ -46,7 +47,7 @@ def unscheduled_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def bound_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return pods like those that Berth has created, bound to the same nodes without a scheduler."""
+    """Return copies of Berth's pods that are bound to the same nodes without a scheduler."""
     pods = same_pods(manifests)
     for pod in pods:
         required = pod["spec"].pop("affinity")["nodeAffinity"][
@@ -60,10 +61,10 @@ def bound_pods(manifests: Sequence[Manifest]) -> list[Manifest]:
 def create_bare_pods(
     kubeconfig: str, pods: Sequence[Manifest], threads: int, *, are_run: bool = True
 ) -> dict[str, Any]:
-    """Create pods from this many threads. Each thread creates one pod after the other.
+    """Create the pods in parallel threads, and return how many were created per second.
 
-    Return how many were created, and unless nothing runs them, how many began to run, per second. Wait until
-    they are deleted, which would slow down the next step.
+    With `are_run`, also return how many started to run per second. Wait until the pods are deleted, because
+    their deletion would slow down the next step.
     """
     from pools.kubernetes.api import Api
     from pools.kubernetes.credentials import parse_kubeconfig
@@ -96,7 +97,7 @@ def create_bare_pods(
 def _watch_pods(
     api: Any, path: str, version: str, count: int, matches: Callable[[str, dict[str, Any]], bool]
 ) -> None:
-    """Wait until this many pods have matched."""
+    """Watch until `count` pods have matched. Exit with an error at the timeout."""
     names: set[str] = set()
     for change, pod in api.watch(path, version, PATIENCE_SECONDS):
         if change in ("ADDED", "MODIFIED", "DELETED") and matches(change, pod):

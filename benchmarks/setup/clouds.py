@@ -1,4 +1,4 @@
-"""Simulated provider whose machines boot slowly, fail to boot, or are interrupted."""
+"""Simulated provider whose machines may boot slowly, fail to boot, or be interrupted."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ WARNING = timedelta(seconds=120)
 
 @dataclass(frozen=True)
 class FaultRates:
-    """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine and hour."""
+    """Probabilities of faults per call or machine. `taken_back` and `vanishes` are per machine-hour."""
 
     rejected: float = 0.05
     answer_lost: float = 0.02
@@ -44,7 +44,7 @@ class _Machine:
 
 
 class Cloud:
-    """Provider with a clock that `pass_time` advances."""
+    """Simulated provider whose clock only `pass_time` advances."""
 
     machines_join = False
 

@@ -1,4 +1,4 @@
-"""Cluster for the load benchmarks: departments with projects, and nodes with as many CPUs as all quotas."""
+"""Create a cluster for the load benchmarks, with exactly as many CPUs as all quotas together."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ POOL = "bench"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Size of a cluster. Quotas, limits and nodes are in CPUs.
+    """Dimensions of a cluster. `quota`, `limit` and `node` are numbers of CPUs.
 
     `reservation_after` is the pool's setting, in seconds.
     """
@@ -27,7 +27,7 @@ class Cluster:
 
 
 def create_cluster(cluster: Cluster) -> tuple[str, list[str]]:
-    """Create the rows of a cluster. Return an admin's token and the names of the projects."""
+    """Create the rows of a cluster. Return an admin's token and the project names."""
     from django.contrib.auth.models import User
 
     from pools.models import NodePool
@@ -64,7 +64,6 @@ def create_cluster(cluster: Cluster) -> tuple[str, list[str]]:
 
 
 def await_nodes() -> None:
-    """Wait until all nodes are ready."""
     from pools.models import Node, NodePool
 
     expected = NodePool.objects.get(name=POOL).nodes_min

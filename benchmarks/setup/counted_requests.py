@@ -13,7 +13,7 @@ KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
 
 @dataclass
 class Requests:
-    """Times of responses by verb and kind of object, and the bodies of requests that create pods."""
+    """Completion times of requests by verb and object kind, and the bodies of requests that create pods."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -23,13 +23,13 @@ class Requests:
         self.bodies.clear()
 
     def summary(self) -> dict[str, Any]:
-        """Return the number of requests, and how many pods were created per second."""
+        """Return the number of requests by verb and kind, and the rate of pod creations per second."""
         created = self.times.get("post pods", [])
         rate = {"created_per_s": round((len(created) - 1) / (created[-1] - created[0]), 1)} if created else {}
         return {**rate, "requests": {name: len(each) for name, each in self.times.items()}}
 
     def creations(self, began: float) -> dict[str, Any]:
-        """Return when the first and the last pod were created, in seconds, and how many per second."""
+        """Return the time of the first and the last pod creation since `began`, and the rate per second."""
         times = [at - began for at in self.times["post pods"]]
         return {
             "first_created_s": round(times[0], 2), "last_created_s": round(times[-1], 2),

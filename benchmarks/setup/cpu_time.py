@@ -1,4 +1,4 @@
-"""CPU time that processes have used."""
+"""Read the CPU time that processes have used."""
 
 import contextlib
 
@@ -6,13 +6,13 @@ import psutil
 
 
 def own_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process without its children, in seconds."""
+    """Return the CPU seconds that a process has used, without its children."""
     times = process.cpu_times()
     return times.user + times.system
 
 
 def tree_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process, its living children and its ended children, in seconds."""
+    """Return the CPU seconds that a process and all its children have used, even if they have ended."""
     times = process.cpu_times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in process.children():

@@ -1,9 +1,8 @@
-"""Nodes without machines in a real Kubernetes cluster: `python -m benchmarks.setup.fake_kubelets`.
+"""Simulate nodes in a real Kubernetes cluster: `python -m benchmarks.setup.fake_kubelets`.
 
-The program creates nodes and foreign pods. It reports the pods that the cluster binds to these
-nodes as running, and removes those that are deleted. It prints `ready`, then reads commands: `end
-N` lets N pods end that are not foreign. At the end of its input, it removes everything that it
-has created.
+The program creates nodes and foreign pods, reports the pods bound to these nodes as running, and removes pods
+that are deleted. It prints `ready`, then reads commands from stdin: `end N` completes N pods that are not
+foreign. At the end of stdin, it deletes everything that it has created.
 """
 
 import argparse
@@ -88,7 +87,7 @@ class FakeKubelets:
         self, path: str, kind: str, name: str, labels: Object | None = None, *, version: str = "v1",
         **parts: Any,
     ) -> None:  # fmt: skip
-        """Create an object unless it exists."""
+        """Create the object if it does not exist."""
         metadata = {"name": name, "labels": labels or {}}
         try:
             self.api.create(path, {"apiVersion": version, "kind": kind, "metadata": metadata, **parts})
@@ -106,7 +105,7 @@ class FakeKubelets:
         self._patch(f"{LEASES}/{name}", {"spec": {"renewTime": _now("%f")}})
 
     def end(self, count: int) -> None:
-        """Let this many running pods end with exit code 0."""
+        """Complete `count` running pods with exit code 0."""
         with self._lock:
             ended = list(self._running.items())[:count]
             for path, _ in ended:

@@ -1,10 +1,10 @@
-"""The scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
+"""Scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
 
-It is `run_scheduler` with measurements. On SIGUSR1, it writes a report as JSON: the rounds of the loop since
-the last report with their longest wall and CPU time, the steps of the rounds with the most CPU time, the CPU
-time by step, and the number of database statements. On SIGUSR2, it ends all running pods within a second.
-With BERTH_BENCH_PROFILE, it writes a profile to that file when it ends, and with BERTH_BENCH_DECISIONS the
-slowest decisions to that directory.
+It runs `run_scheduler` with measurements. On SIGUSR1, it writes a JSON report on the rounds since the last
+report: the longest wall and CPU time, the steps of the slowest rounds, the CPU time by step, and the number
+of SQL statements. On SIGUSR2, it ends all running pods within a second. When it exits, it writes a profile to
+the file BERTH_BENCH_PROFILE, and the slowest decisions to the directory BERTH_BENCH_DECISIONS, if these
+variables are set.
 """
 
 import cProfile
@@ -23,7 +23,7 @@ SLOWEST = 5  # number of rounds whose steps are reported
 
 
 class Rounds:
-    """Measurements of the rounds of a scheduler. Times are in seconds."""
+    """Measurements of scheduler rounds. Times are in seconds."""
 
     def __init__(self) -> None:
         self.spent: dict[str, list[float]] = defaultdict(list)
@@ -58,7 +58,7 @@ class Rounds:
         return measured_work
 
     def write(self, file: Path) -> None:
-        """Write the report to the file immediately, and restart the measurement."""
+        """Replace the file with a report, and restart the measurement."""
         unfinished = file.with_suffix(".part")
         unfinished.write_text(json.dumps(self.report()))
         unfinished.rename(file)
@@ -83,7 +83,7 @@ class Rounds:
 
 
 def _milliseconds(steps: dict[str, float]) -> dict[str, int]:
-    """Return the CPU time of each step that took at least a millisecond."""
+    """Convert seconds to milliseconds, without steps that took less than a millisecond."""
     return {step: round(seconds * 1000) for step, seconds in steps.items() if seconds >= 0.001}
 
 

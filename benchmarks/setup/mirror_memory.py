@@ -1,4 +1,4 @@
-"""Memory of the mirror of a Kubernetes cluster, measured in a process of its own."""
+"""Measure the memory of a Kubernetes mirror in a process of its own."""
 
 import gc
 import json
@@ -11,7 +11,10 @@ from typing import Any
 
 
 def measure_mirror(kubeconfig: str, installation: str) -> dict[str, Any]:
-    """Let a new process list the cluster. Return the number of objects, and by how many MiB it grew."""
+    """Measure a mirror in a new process.
+
+    Return the number of objects, the duration of the lists in seconds, and the memory in MiB.
+    """
     command = [sys.executable, "-m", "benchmarks.setup.mirror_memory", installation]
     output = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=True).stdout
     figures: dict[str, Any] = json.loads(output)
@@ -38,7 +41,7 @@ def main() -> None:
 
 
 def memory_mib(name: str) -> float:
-    """Return a value of this process's memory, such as VmRSS, after garbage was collected."""
+    """Collect garbage, and return a memory value of this process, such as VmRSS, in MiB."""
     gc.collect()
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):

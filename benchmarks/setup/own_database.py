@@ -1,4 +1,4 @@
-"""Empty, migrated database for one benchmark."""
+"""Create an empty, migrated database for one benchmark."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
-    """Create a database and delete it at the end of the block."""
+    """Create a database for the block, and delete it afterwards."""
     from berth.db.embedded import EmbeddedCluster
     from berth.db.embedded import run_server as database
 

@@ -1,4 +1,4 @@
-"""CPU time of the programs that take part in the start of a pod."""
+"""Measure the CPU time of the programs that are involved in starting a pod."""
 
 import os
 from collections import Counter
@@ -13,9 +13,9 @@ KUBELETS = b"benchmarks.setup.fake_kubelets"
 
 
 def cpu_by_program() -> Counter[str]:
-    """Return the CPU time in seconds that each program on this machine, and this process, have used.
+    """Return the CPU seconds of the programs on this machine, by program.
 
-    Processes that have ended do not count. All other programs count as "other".
+    Ended processes are not counted. Programs without a name of their own are summed up as "other".
     """
     seconds: Counter[str] = Counter()
     for directory in Path("/proc").glob("[0-9]*"):
@@ -33,6 +33,6 @@ def cpu_by_program() -> Counter[str]:
 
 
 def per_pod(seconds: Counter[str], pods: int) -> dict[str, float]:
-    """Return the CPU time for each pod in milliseconds, by program, and that of all programs."""
+    """Return the CPU milliseconds per pod, by program and in total."""
     milliseconds = {name: round(1000 * value / pods, 1) for name, value in seconds.most_common()}
     return {**milliseconds, "all": round(1000 * sum(seconds.values()) / pods, 1)}

@@ -1,4 +1,4 @@
-"""The web process and the scheduler process of a benchmark, and their CPU time."""
+"""Web process and scheduler process of a benchmark."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class ServerProcesses:
-    """A web process and a scheduler process with the same database."""
+    """Web process and scheduler process that share a database."""
 
     address: str
     web: psutil.Process
@@ -44,13 +44,13 @@ class ServerProcesses:
     report_file: Path
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Return the CPU time of each process so far, in seconds. The generator is the calling process."""
+        """Return the CPU seconds that each process has used. The calling process is the load generator."""
         database = {} if self.database is None else {"database": tree_seconds(self.database)}
         processes = {"web": own_seconds(self.web), "loop": own_seconds(self.loop)}
         return {**processes, **database, "generator": time.process_time()}
 
     def take_report(self) -> dict[str, Any]:
-        """Return the scheduler's report since the last call. See `loop_process`."""
+        """Return the scheduler's report on the time since the last call. See `loop_process`."""
         self.report_file.unlink(missing_ok=True)
         self.loop.send_signal(signal.SIGUSR1)
         wait_until(self.report_file.exists, "the scheduler process wrote no report")
@@ -58,7 +58,7 @@ class ServerProcesses:
         return report
 
     def are_running(self) -> bool:
-        """Return True. Raises AssertionError if a process has ended."""
+        """Return True, or raise AssertionError if a process has ended."""
         for name, process in (("web", self.web), ("scheduler", self.loop)):
             ended = not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
             assert not ended, f"the {name} process has ended"
@@ -75,7 +75,7 @@ class ServerProcesses:
 
 @contextlib.contextmanager
 def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
-    """Start a web process and a scheduler process. `settings` are added to this process's environment."""
+    """Run a web process and a scheduler process for the block. `settings` extend their environment."""
     env = {**os.environ, **SETTINGS, **settings}
     with tempfile.TemporaryDirectory(prefix="berth-bench-loop-") as place, contextlib.ExitStack() as stack:
         listening = stack.enter_context(bind_socket("127.0.0.1", 0))
@@ -89,7 +89,7 @@ def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
 
 
 def wait_until(probe: Callable[[], object], problem: str) -> None:
-    """Wait until `probe` returns something. Raises AssertionError after a long time."""
+    """Poll `probe` until it returns a true value. Raises AssertionError at the timeout."""
     deadline = time.monotonic() + PATIENCE
     while not probe():
         assert time.monotonic() < deadline, problem

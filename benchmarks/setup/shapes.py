@@ -1,4 +1,4 @@
-"""Clusters for the decision benchmarks. Nodes have eight GPUs unless stated otherwise."""
+"""Snapshots of clusters for the decision benchmarks. Nodes have eight GPUs unless stated otherwise."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -45,7 +45,7 @@ def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, 
 def work(
     name: str, project: str, pods: int, gpus: int, at: int = 0, on: tuple[tuple[str, int], ...] = ()
 ) -> Workload:
-    """Return a workload. `on` contains the node and the first device of each running pod."""
+    """Return a workload. `on` lists the node and the first device of each running pod."""
     role = Role("worker", pods, pods, Request(MILLI, gpus, 0, 1000, 1024, 1000, 1024))
     placed = tuple(
         Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
@@ -78,21 +78,21 @@ def half_running(size: int, jobs: int, projects: int) -> Snapshot:
 
 
 def consolidation(size: int) -> Snapshot:
-    """Return a cluster of nodes half full of one-GPU jobs, with pending gangs that need whole nodes."""
+    """Return a cluster whose nodes are half full of one-GPU jobs, and pending gangs that need whole nodes."""
     running = [work(f"r{j:05}", "p0000", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size, 4))]
     wide = [work(f"w{j:02}", "p0001", 1, PER_NODE, 9000 + j) for j in range(5)]
     return snapshot(size, queues(2, 1, size * PER_NODE), running + wide)
 
 
 def one_big_reclaim(size: int) -> Snapshot:
-    """Return a cluster full of borrowed one-GPU jobs, and one gang that needs half the nodes."""
+    """Return a cluster full of borrowing one-GPU jobs, and one pending gang that needs half the nodes."""
     tenants = (queue("d0", None, None), queue("owner", "d0", size * PER_NODE / 2), queue("guest", "d0", 0))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     return snapshot(size, tenants, [*running, work("big", "owner", size // 2, PER_NODE, 9000)])
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Return a cluster with a gang of ten whole-node pods that needs one GPU more than it may reclaim."""
+    """Return a cluster in which a gang of ten whole-node pods needs one GPU more than it may reclaim."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -100,7 +100,7 @@ def one_gpu_short(size: int) -> Snapshot:
 
 
 def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
-    """Return a cluster with gangs of 10 pods x 5 GPUs that reclaim their GPUs one after another."""
+    """Return a cluster in which gangs of ten 5-GPU pods reclaim GPUs one after another."""
     tenants = (queue("d0", None, None), queue("owner", "d0", gangs * 50), queue("guest", "d0", 0))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [work(f"g{g:02}", "owner", 10, 5, 9000 + g) for g in range(gangs)]
@@ -108,10 +108,10 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
 
 
 def evictions_with_moves(size: int) -> Snapshot:
-    """Return a cluster with four free GPUs on four nodes, and a workload that needs a whole node.
+    """Return a cluster with one free GPU on each of four nodes, and a workload that needs a whole node.
 
-    Its quota covers the node. The other project is four GPUs over its quota, so that four of its
-    workloads are evicted and four are moved.
+    The workload's quota covers the node. The other project is four GPUs over quota, so four of its workloads
+    are evicted and four are moved.
     """
     total = size * PER_NODE
     tenants = (
@@ -125,10 +125,10 @@ def evictions_with_moves(size: int) -> Snapshot:
 
 
 def no_room_for_moves(size: int) -> Snapshot:
-    """Return a cluster where evictions could be combined with moves, but nothing fits elsewhere.
+    """Return a cluster in which evictions could be combined with moves, but no workload fits on another node.
 
-    Each node has two workloads of three GPUs. One of them may be evicted in total, and the other one on
-    its node cannot be moved, because every node has only two free GPUs.
+    Each node runs two workloads of three GPUs. Only one workload in the cluster may be evicted. The other one
+    on its node cannot be moved, because every node has only two free GPUs.
     """
     tenants = (queue("d0", None, None), queue("owner", "d0", PER_NODE), queue("guest", "d0", size * 6 - 3))
     running = [
@@ -153,7 +153,7 @@ def steady(size: int, projects: int, jobs: int) -> Snapshot:
 
 
 def change_pending_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance the time by a second, and change some pending workloads."""
+    """Advance the clock by a second, and change `rows` pending workloads."""
     workloads = list(before.workloads)
     waiting = range(len(before.nodes) * PER_NODE, len(workloads))
     for at in waiting[turn * rows : (turn + 1) * rows]:
@@ -162,7 +162,7 @@ def change_pending_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot
 
 
 def change_usage(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance the time by a second, and change some pending workloads and every queue's decayed usage."""
+    """Advance the clock by a second, and change `rows` pending workloads and all queues' decayed usage."""
     now = change_pending_workloads(before, rows, turn)
     used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
     queues = tuple(
@@ -177,14 +177,14 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
 
 
 def end_running_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance the time by a second, and end some running workloads, so that pending workloads can start."""
+    """Advance the clock by a second, and end `rows` running workloads, so that others can start."""
     ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
     staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)
 
 
 def many_request_kinds(size: int, kinds: int) -> Snapshot:
-    """Return a full cluster with many kinds of pending requests, two of each kind."""
+    """Return a full cluster with `kinds` different pending requests, two workloads of each."""
     tenants = queues(50, 5, size * PER_NODE / 50)
     running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
     waiting = [

@@ -1,8 +1,8 @@
-"""Keep the slowest decisions of a benchmark, or replay one.
+"""Record the slowest decisions of a benchmark, or replay one.
 
-To replay one, run `python -m benchmarks.setup.slow_decisions FILE`. Each file contains the snapshot of a
-decision and the one before it, because the scheduler decides from the layout after the previous decision. The
-replay prints CPU times, trials and the functions that take longest.
+`python -m benchmarks.setup.slow_decisions FILE` replays a decision, and prints its CPU time, its trials and
+the slowest functions. Each file contains the snapshots of a decision and of the one before it, because a
+decision reuses the layout of the previous one.
 """
 
 import argparse
@@ -24,14 +24,14 @@ FUNCTIONS = 30  # number of functions that a replay prints
 
 @dataclass(slots=True)
 class SlowDecisions:
-    """The decisions with the most CPU time, and the snapshots before them."""
+    """Decisions with the most CPU time, each with the snapshot of the decision before it."""
 
     slowest: list[tuple[float, int, Snapshot | None, Snapshot]] = field(default_factory=list)
     previous: Snapshot | None = None
     number: int = 0
 
     def keeping(self, decide: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function with a measurement of each call. Its first argument is the snapshot."""
+        """Wrap `decide` to measure each call. Its first argument must be the snapshot."""
 
         def decide_and_keep(snapshot: Snapshot, *arguments: Any) -> Any:
             began = time.thread_time()
@@ -47,7 +47,7 @@ class SlowDecisions:
         return decide_and_keep
 
     def write(self, folder: Path) -> None:
-        """Write one file for each decision, named after its number and CPU time."""
+        """Write each decision to a file that is named after its number and CPU time."""
         from scheduler.loop.snapshot_codec import to_json
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def replay(previous: Snapshot | None, snapshot: Snapshot) -> None:
-    """Repeat a decision with the layout of the previous one, print its cost, and repeat it in a profile."""
+    """Repeat a decision with the layout of the previous one, and print its CPU time and a profile."""
     from scheduler.engine.decide import decide_with_layout
 
     def layout() -> Any:

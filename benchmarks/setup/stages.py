@@ -1,4 +1,4 @@
-"""Divide the time from a submission to its stored start into stages."""
+"""Divide the time from a submission to the recorded start of its pod into stages."""
 
 import bisect
 import statistics
@@ -30,7 +30,7 @@ TOTAL, ANSWER = "total", "answer"
 
 @dataclass(frozen=True)
 class Submitted:
-    """One submission: times in seconds since the epoch, from the client and from the database."""
+    """Unix times of one submission, in seconds, from the client and the database."""
 
     name: str
     pod: str
@@ -43,7 +43,7 @@ class Submitted:
 
 
 class Steps:
-    """Steps that one process recorded, in the order of their times."""
+    """Steps recorded by one process, in chronological order."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.times: list[float] = []
@@ -62,7 +62,7 @@ class Steps:
         return cls(file.read_text().splitlines())
 
     def first(self, name: str, at: float, details: str = "") -> float:
-        """Return the time of the first such step at or after `at`.
+        """Return the time of the first step with this name at or after `at`.
 
         Raises StopIteration if there is none.
         """
@@ -74,12 +74,15 @@ class Steps:
         )
 
     def last(self, name: str, before: float) -> float:
-        """Return the time of the last such step before a time. Raises StopIteration if there is none."""
+        """Return the time of the last step with this name before `before`.
+
+        Raises StopIteration if there is none.
+        """
         end = bisect.bisect_left(self.times, before)
         return next(self.times[i] for i in range(end - 1, -1, -1) if self.names[i] == name)
 
     def cpu_ms(self, begin: float, end: float) -> float:
-        """Return the CPU milliseconds between two steps, given their times."""
+        """Return the CPU milliseconds that the process used between two steps, given their times."""
         first, last = bisect.bisect_left(self.times, begin), bisect.bisect_left(self.times, end)
         return (self.cpu[last] - self.cpu[first]) * 1000
 
@@ -93,7 +96,7 @@ class Steps:
 
 
 def moments(submitted: Submitted, web: Steps, scheduler: Steps) -> dict[str, float]:
-    """Return the time at which each stage ends."""
+    """Return the Unix time of each event that ends a stage."""
     committed = scheduler.first("commit.done", submitted.placed)
     tick = scheduler.last("tick", committed)
     stored = scheduler.first("reports.done", submitted.recorded)
@@ -116,7 +119,7 @@ def moments(submitted: Submitted, web: Steps, scheduler: Steps) -> dict[str, flo
 
 
 def milliseconds(submitted: Submitted, at: dict[str, float]) -> dict[str, float]:
-    """Return the duration of each stage and in total. Stages of one submission may overlap a little."""
+    """Return the milliseconds of each stage and in total. Stages of one submission may overlap a little."""
     result, before = {}, at["sent"]
     for stage, end in STAGES.items():
         result[stage] = max(0.0, at[end] - before) * 1000
@@ -129,7 +132,7 @@ def milliseconds(submitted: Submitted, at: dict[str, float]) -> dict[str, float]
 
 
 def cpu_milliseconds(at: dict[str, float], scheduler: Steps) -> dict[str, float]:
-    """Return the CPU time of the scheduler in each of its stages."""
+    """Return the CPU milliseconds of each of the scheduler's stages."""
     ends = list(STAGES.items())
     return {
         stage: scheduler.cpu_ms(at[before], at[end])
@@ -144,7 +147,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def table(rows: Sequence[dict[str, float]], cpu: Sequence[dict[str, float]]) -> str:
-    """Return a text table with percentiles of each stage, and the median CPU time of the scheduler."""
+    """Format the percentiles of each stage and the scheduler's median CPU time as a text table."""
     lines = [f"{'milliseconds':<14} {'min':>7} {'p50':>7} {'p90':>7} {'p99':>7} {'max':>7} {'CPU':>7}"]
     for stage in rows[0]:
         values = [row[stage] for row in rows]

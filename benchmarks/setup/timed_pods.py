@@ -1,7 +1,7 @@
-"""Provider and runtime for benchmarks: nodes boot at once, and pods end by themselves after a set time.
+"""Provider and runtime for benchmarks. Nodes boot immediately, and pods end by themselves after a set time.
 
-`BERTH_FAKE_POOLS` names this module. A pod runs for as many seconds as its variable SECONDS says,
-or indefinitely. The scheduler is woken when a pod ends, as by the end of a process.
+`BERTH_FAKE_POOLS` names this module. A pod runs for the number of seconds in its environment variable
+SECONDS, or indefinitely. The end of a pod wakes the scheduler, like the end of a process.
 """
 
 import heapq
@@ -32,7 +32,7 @@ def lifetime(order: PodSpec) -> Lifetime:
 
 
 class TimedRuntime(FakeRuntime):
-    """In-memory runtime that wakes the scheduler when the time of a pod is over."""
+    """In-memory runtime that wakes the scheduler when a pod ends."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, lifetime=lifetime)
@@ -49,7 +49,7 @@ class TimedRuntime(FakeRuntime):
             self._changed.notify()
 
     def end_all(self, seconds: float) -> None:
-        """End the pods that run now, one after the other, within some seconds."""
+        """End all running pods one after another, spread over `seconds`."""
         running = [pod for pod in self._pods.values() if pod.report.state is PodState.RUNNING]
         wall, monotonic = self.clock.now(), time.monotonic()
         with self._changed:
@@ -68,7 +68,7 @@ class TimedRuntime(FakeRuntime):
             self.calls.clear()
 
     def _poke(self) -> None:
-        """Wake the scheduler, unless it is already asking for reports and will see the change anyway."""
+        """Wake the scheduler, unless it is reading reports and will see the change anyway."""
         if not self._reporting:
             super()._poke()
 

@@ -1,7 +1,7 @@
-"""Start the processes of Berth like `berth.server.up.preload`, and record each step of a submission.
+"""Start Berth's processes like `berth.server.up.preload`, and record each step of a submission.
 
-The web and the scheduler process append one line per step to their file in the directory STEPS: the time and
-the thread's CPU time in seconds, the step and its details.
+The web process and the scheduler each append one line per step to a file in the directory BERTH_BENCH_STEPS:
+the Unix time and the thread's CPU time in seconds, the step and its details.
 """
 
 import functools
@@ -20,7 +20,10 @@ SLOW_SECONDS = 0.003  # shorter steps of the loop and pauses of the garbage coll
 
 
 class Recorder:
-    """Steps of one process, written line by line because signals may end the process."""
+    """Recorder for the steps of one process.
+
+    Steps are written immediately, as signals may end the process.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("a", buffering=1)
@@ -30,7 +33,7 @@ class Recorder:
         self._file.write(f"{time.time():.6f}\t{time.thread_time():.6f}\t{step}\t{details}\n")
 
     def around(self, owner: Any, name: str, begin: str, end: str, details: Callable[..., object]) -> None:
-        """Record when a function begins and ends, with details from its arguments."""
+        """Wrap `owner.name` to record the begin and end of each call, with details from its arguments."""
         function = getattr(owner, name)
 
         @functools.wraps(function)
@@ -46,7 +49,7 @@ class Recorder:
         setattr(owner, name, recorded)
 
     def slow_calls(self, owner: Any, name: str, details: Callable[..., object]) -> None:
-        """Record slow calls of a function when they end."""
+        """Wrap `owner.name` to record slow calls when they end."""
         function = getattr(owner, name)
 
         @functools.wraps(function)
@@ -98,7 +101,7 @@ RECORDED = {"web": record_web, "scheduler": record_scheduler}
 
 
 def timed(name: str, program: Program) -> Program:
-    """Return the program, with step recording if it is the web or the scheduler process."""
+    """Add step recording to the web and scheduler programs. Other programs are returned unchanged."""
     if name not in RECORDED:
         return program
 

@@ -1,4 +1,4 @@
-"""Start Berth like `python -m berth.server.up`, with web and scheduler processes that record their steps."""
+"""Start Berth like `python -m berth.server.up`, and record the steps of the web process and the scheduler."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ command_launcher = processes.command_launcher
 
 
 def timed_launcher(command: Callable[[], list[str]], *arguments: Any) -> Any:
-    """Replace the process that Berth's programs are forked from."""
+    """Return a launcher that starts `timed_preload` instead of `preload`."""
     return command_launcher(
         lambda: [TIMED_MODULE if word == MODULE else word for word in command()], *arguments
     )

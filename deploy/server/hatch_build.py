@@ -1,4 +1,4 @@
-"""Hatchling hook that selects the server's files: all of Berth's files that the client's wheel lacks."""
+"""Hatchling build hook that adds the server's files: all of Berth's files that the client wheel lacks."""
 
 import tomllib
 from collections.abc import Iterator
@@ -18,15 +18,13 @@ FOLDERS = {
 
 
 class ServerFiles(BuildHookInterface[Any]):
-    """Add the files to the wheel."""
-
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         checkout = Path(self.root).parents[1]
         build_data["force_include"].update(server_files(checkout))
 
 
 def server_files(checkout: Path) -> Iterator[tuple[str, str]]:
-    """Yield each server file with its path in the wheel."""
+    """Yield the path of each server file in the checkout and in the wheel."""
     tool = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]
     client = {checkout / path for path in tool["hatch"]["build"]["targets"]["wheel"]["only-include"]}
     for folder, place in FOLDERS.items():
