@@ -18,7 +18,7 @@ NameCompleter = Callable[[str], list[str]]
 
 
 def workload_names(incomplete: str) -> list[str]:
-    """Complete live workloads as NAME, or as PROJECT/NAME if `incomplete` contains a slash."""
+    """Return shell completions for live workloads: NAME, or PROJECT/NAME if `incomplete` contains a slash."""
     project, _, name = incomplete.rpartition("/")
 
     def fetch(client: "Client") -> list[str]:

@@ -1,4 +1,4 @@
-"""Arrays on the command line: references such as `sweep[0-9]`, progress, and list rows."""
+"""Parse array references such as `sweep[0-9]`, and print the progress of arrays."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class Target:
-    """Workload, or array with the indexes of the selected tasks (None for all tasks)."""
+    """Workload, or array with the selected task indexes (None for all tasks)."""
 
     workload: "WorkloadDetail | None" = None
     array: "ArrayDetail | None" = None
@@ -35,8 +35,7 @@ class Target:
 def find_target(client: "Client", reference: str) -> Target:
     """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
 
-    Live objects take precedence over ended objects. Among several candidates, the latest submission is
-    returned. Raises NotFound.
+    Live objects take precedence over ended ones, and later submissions over earlier ones. Raises NotFound.
     """
     from berth.client.errors import NotFound
 
@@ -83,7 +82,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document with the tasks that --array describes.
+    """Add the tasks from --array to the document.
 
     Raises BadInput if the document already lists values or a matrix.
     """
@@ -113,7 +112,7 @@ def format_progress(counts: "TaskCounts", tasks: int) -> str:
 
 
 class ArrayRow:
-    """Array as a row of `berth list`, with the same fields as a workload."""
+    """Row of `berth list` for an array, with the same fields as a workload."""
 
     def __init__(self, array: "Array") -> None:
         counts = array.counts
@@ -139,7 +138,6 @@ class ArrayRow:
 def merge_rows(
     workloads: Iterable["Workload"], arrays: Iterable["Array"], sort: str
 ) -> list["Workload | ArrayRow"]:
-    """Merge workloads and arrays into one list, sorted by `sort`."""
     rows: list[Any] = [*workloads, *(ArrayRow(array) for array in arrays)]
     key = sort.lstrip("-")
 
@@ -150,7 +148,7 @@ def merge_rows(
 
 
 def print_array(array: "ArrayDetail") -> None:
-    """Print an array's fields, and the number of tasks in each phase."""
+    """Print an array's fields and the number of tasks in each phase."""
     counts = {name: f"{count:,}" for name, count in array.counts.plain().items() if count}
     limit = "" if array.max_running is None else f", at most {array.max_running:,} at a time"
     print_fields(
@@ -181,7 +179,7 @@ def _describe_rule(rule: dict[str, Any] | None) -> str:
 
 
 def follow_array(client: "Client", array: "Array") -> "ArrayDetail":
-    """Print the progress to stderr after each change. Return the array when it has ended."""
+    """Print the progress of an array to stderr until it ends. Return the ended array."""
     for last in client.arrays.changes(array.id):
         progress = format_progress(last.counts, last.tasks)
         print(safe(f"{last.handle} is {last.state}: {progress}"), file=sys.stderr, flush=True)

@@ -41,7 +41,6 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
 
 
 def _split_into_requests(documents: SourcedDocuments) -> Iterator[SourcedDocuments]:
-    """Split the documents into groups that each fit into one request."""
     from pydantic_core import to_json
 
     part: SourcedDocuments = []

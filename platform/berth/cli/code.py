@@ -1,4 +1,4 @@
-"""Send directories with workloads: `--code` and the key `code` of documents."""
+"""Upload the code of workloads, from `--code` or from the key `code` of documents."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +17,10 @@ KEY = "code"
 def take_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Remove and return the directory of each document. `--code` applies to all documents.
+    """Remove the key `code` from each document, and return the directories to upload.
 
-    In a document that the server printed, the key `code` names code that is already stored.
+    `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
+    instead of a directory.
     """
     from berth.core.spec.manifest import is_manifest
 
@@ -40,7 +41,7 @@ def take_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return the documents with their directories inserted, for printing."""
+    """Return the documents with the directories as `code`, for printing."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)
@@ -48,7 +49,7 @@ def with_directories(
 
 
 def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document from this file, with the directory in `code` relative to the working directory."""
+    """Return a document from `file` with the directory in `code` relative to the working directory."""
     directory = document.get(KEY)
     if not isinstance(directory, str) or file == "-" or directory.startswith("~"):
         return document
@@ -58,7 +59,7 @@ def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
 def send_code(
     client: "Client", documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> None:
-    """Send the directories, each once per project, and set the key `code` of the documents."""
+    """Upload each directory once per project, and set `code` in the documents."""
     sections: dict[tuple[str, str], dict[str, Any]] = {}
     for document, directory in zip(documents, directories, strict=True):
         if directory is None:
@@ -72,7 +73,6 @@ def send_code(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar if the output is a terminal."""
     if not sys.stderr.isatty():
         yield lambda sent, total: None
         return

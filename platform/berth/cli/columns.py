@@ -110,5 +110,5 @@ def project_pair_columns() -> list[Column]:
 
 
 def format_cost(cost: Any) -> str:
-    """Format a cost, such as "12.40 USD", or return an empty string if it is unknown."""
+    """Format a cost, such as "12.40 USD". An unknown cost is an empty string."""
     return "" if cost is None else f"{cost.amount:,.2f} {cost.currency}"

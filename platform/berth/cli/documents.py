@@ -24,7 +24,7 @@ def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
 
 
 def document_from_template(reference: str, project: str | None, name: str | None) -> SourcedDocuments:
-    """Return the document of a template, renamed to `name` if that is set."""
+    """Return a template's document, renamed to `name` if `name` is set."""
     with open_client() as client:
         template = client.templates.get(*resolve_template(client, reference, project))
     renamed = {"name": name} if name else {}
@@ -32,7 +32,10 @@ def document_from_template(reference: str, project: str | None, name: str | None
 
 
 def resolve_template(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
-    """Split PROJECT/NAME. If PROJECT is missing, use `project` or else the default project."""
+    """Return the project and the name in PROJECT/NAME.
+
+    PROJECT defaults to `project` or the default project.
+    """
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
@@ -74,7 +77,7 @@ QuotaKey = tuple[str, str, str]  # "project" or "department", owner name, pool
 def build_quota_draft(
     client: "Client", file: str | None, sets: Iterable[str], removals: Iterable[str], comment: str | None
 ) -> dict[str, Any]:
-    """Return a quota draft to `preview` or `apply`. The server validates the values."""
+    """Return a quota draft for `berth quota preview` or `apply`. The server validates its values."""
     draft: dict[str, Any] = {"changes": []}
     if file is not None:
         draft = read_single_document(file, "one document, which contains `changes`")
@@ -94,7 +97,7 @@ def build_quota_draft(
 
 
 def read_single_document(file: str, expected: str) -> dict[str, Any]:
-    """Read the only document of a file. The error for other files names what is `expected`."""
+    """Read a file that contains exactly one document. `expected` describes the document in error messages."""
     from berth.client.documents import read_documents
 
     documents = [document for _, document in read_documents(file)]
@@ -157,7 +160,7 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a keyword or a number. Return other text unchanged, because the server validates it."""
+    """Parse a keyword or a number. Return other text unchanged; the server validates it."""
     if text in KEYWORD_VALUES:
         return KEYWORD_VALUES[text]
     try:

@@ -1,4 +1,4 @@
-"""Text output of predictions: what would happen to a workload that is submitted or edited."""
+"""Print the predicted effects of submitting or editing a workload."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any

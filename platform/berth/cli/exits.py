@@ -41,7 +41,7 @@ differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code of a waiting command for the outcome of its workload or array."""
+    """Return the exit code for the outcome of a workload or array that the command waited for."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 

@@ -22,14 +22,14 @@ def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
 
 
 def format_expected_start(at: datetime | None, reason: str) -> str:
-    """Return a sentence about the expected start, or an empty string."""
+    """Return a sentence about the expected start, or "" if neither a time nor a reason is known."""
     if at is not None:
         return f"Expected start: {format_time(at)}" + (f", {reason}." if reason else ".")
     return f"Expected start unknown: {reason}." if reason else ""
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield the quota, share and allocation of the project and its department in the last cycle."""
+    """Yield lines with quota, share and allocation of the project and its department in the last cycle."""
     for kind in ("project", "department"):
         status = (queue or {}).get(kind)
         if isinstance(status, dict):

@@ -1,4 +1,4 @@
-"""Option values of `berth submit`."""
+"""Parse option values of `berth submit`."""
 
 from typing import Any
 

@@ -385,9 +385,9 @@ FLAGS_BY_PATH = {
 
 
 def flag_for_path(path: str) -> str:
-    """Return the option that sets the value at `path` in the document.
+    """Return the option that sets `path` in the document, such as `--gpu`.
 
-    For a value of a retry rule, the key of the rule follows the option.
+    For part of a retry rule, the key within the rule follows the option.
     """
     matches = (part for part in FLAGS_BY_PATH if path == part or path.startswith((f"{part}.", f"{part}[")))
     flag = FLAGS_BY_PATH.get(max(matches, key=len, default=""), path)

@@ -51,7 +51,7 @@ def follow_output(
 
 
 def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
-    """Return the latest attempt of the pod `name`, or of rank 0, in the current run."""
+    """Return the latest attempt of a pod in the current run. Without a name, use the pod of rank 0."""
     pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
     if name is not None:
         pods = [pod for pod in pods if pod.short_name == name]
@@ -100,9 +100,9 @@ INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|
 
 
 class TerminalOutput:
-    """Writer to standard output that removes control sequences if standard output is a terminal.
+    """Writer to stdout that removes control sequences if stdout is a terminal.
 
-    Call `end` after the last part.
+    Call `end` after the last chunk.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class TerminalOutput:
 
 
 class LineFilter:
-    """Filter that passes only lines with a given text. Call `end` after the last part."""
+    """Filter that passes only lines that contain a given text. Call `end` after the last chunk."""
 
     def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case

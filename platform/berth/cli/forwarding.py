@@ -27,13 +27,16 @@ class Writer(Protocol):
 
 
 class PodPort:
-    """Port of a pod, by its number or its name."""
+    """Port of a pod, identified by number or name."""
 
     def __init__(self, settings: Settings, workload_id: str, port: int | str, pod: str | None) -> None:
         self._settings, self._workload_id, self._port, self._pod = settings, workload_id, port, pod
 
     async def check(self) -> str:
-        """Try to connect. Return why the port is not available, or "". Raises ClientError if rejected."""
+        """Try to connect to the port. Return why it is unavailable, or an empty string.
+
+        Raises ClientError if the server rejects the request.
+        """
         try:
             connection = await self.connect()
         except NotListening as error:
@@ -42,7 +45,10 @@ class PodPort:
         return ""
 
     async def connect(self) -> "PortConnection":
-        """Return a connection, which the caller closes. Raises NotListening or another ClientError."""
+        """Return an open connection, which the caller must close.
+
+        Raises NotListening or another ClientError.
+        """
         request = {"connect": self._port}
         channel = AsyncChannel(self._settings, self._workload_id, request, pod=self._pod)
         connection = PortConnection(await channel.__aenter__())
@@ -54,7 +60,7 @@ class PodPort:
         return connection
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
-        """Connect the streams to the port until both directions have ended. Raises ClientError."""
+        """Copy data between the streams and the port until both directions have ended. Raises ClientError."""
         connection = await self.connect()
         try:
             await connection.serve(reader, writer)
@@ -63,7 +69,7 @@ class PodPort:
 
 
 class PortConnection:
-    """Open channel to a port."""
+    """Connection to a pod's port over one channel."""
 
     def __init__(self, channel: AsyncChannel) -> None:
         self._channel = channel
@@ -88,7 +94,7 @@ class PortConnection:
                     return
 
     async def serve(self, reader: Reader, writer: Writer) -> None:
-        """Connect the streams to the port until both directions have ended. Raises ClientError."""
+        """Copy data between the streams and the port until both directions have ended. Raises ClientError."""
         sender = asyncio.create_task(self._send(reader))
         try:
             await self._receive(writer)

@@ -30,7 +30,7 @@ NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 
 @contextmanager
 def previewing() -> Iterator[None]:
-    """Print expected errors, and exit with code 255 instead of the usual codes."""
+    """Print expected errors and exit with code 255, because code 1 means that a change has effects."""
     try:
         yield
     except Exception as error:

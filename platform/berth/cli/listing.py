@@ -20,8 +20,6 @@ DEFAULT_LIMIT = 500
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Options of `berth list`."""
-
     project: ProjectOption = None
     department: DepartmentOption = None
     pool: PoolOption = None

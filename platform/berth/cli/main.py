@@ -151,7 +151,7 @@ app = typer.Typer(
 
 
 def _reword(message: str) -> str:
-    """Return typer's message without its prefix, and with the nearest of the allowed values."""
+    """Return Typer's message without its prefix, and suggest the nearest allowed value."""
     message = message.replace("Value error, ", "")
     value, is_choice, choices = message.partition(" is not one of ")
     allowed = [choice.strip(" '.") for choice in choices.split(",")]

@@ -146,7 +146,7 @@ def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text
 
 
 def print_table(table: "Table", *, full_width: bool = False) -> None:
-    """Print a table, truncated to the terminal's width if there is a terminal and `full_width` is not set."""
+    """Print a table, truncated to the width of the terminal unless `full_width` is set."""
     console = make_console()
     if console.is_terminal and not full_width:
         console.print(table)
@@ -198,7 +198,7 @@ class ColumnSize:
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """Column to show, truncated to `cut` characters if that is set."""
+    """Visible column, truncated to `cut` characters if `cut` is set."""
 
     column: int
     brief: bool = False

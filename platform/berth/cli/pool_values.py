@@ -294,7 +294,7 @@ def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
-    """Parse a node count in one of the formats in NODES_ALLOWED. The server checks consistency."""
+    """Parse the value of `--nodes`. The server checks consistency."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]

@@ -1,4 +1,4 @@
-"""Ask for values on the terminal."""
+"""Prompt for values on the terminal."""
 
 import sys
 import warnings
@@ -11,7 +11,7 @@ from berth.cli.exits import BadInput
 
 
 def ask(label: str, *, instead: str, **options: Any) -> str:
-    """Return the typed value. Raises BadInput with advice if there is no terminal."""
+    """Prompt for a value. Without a terminal, raise BadInput with the advice in `instead`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", GetPassWarning)  # the password would be echoed

@@ -17,7 +17,8 @@ SECRET = "secret:"  # noqa: S105 - a prefix
 def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pool fields for `--hosts` and `--key`.
 
-    `settings` are the pool's other provider settings. Without `--hosts`, the key is for their `login`.
+    `settings` are the pool's other provider settings. Without `--hosts`, the key is used for
+    `settings.login`.
     """
     own = dict(settings) if hosts is None else read_hosts(hosts)
     login = own.get("login") if hosts is None else None
@@ -41,7 +42,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
 
 
 def read_hosts(file: str) -> dict[str, Any]:
-    """Return the provider settings in the file, which contains either settings with `hosts` or only hosts."""
+    """Read provider settings from a file that contains settings with `hosts`, or only a list of hosts."""
     import yaml
 
     try:

@@ -58,7 +58,7 @@ def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Termin
 
 
 class _Input:
-    """Thread that sends standard input and changes to the terminal's size."""
+    """Thread that sends standard input and terminal resizes to the command."""
 
     def __init__(self, channel: "Channel", sends_input: bool, terminal: Terminal | None) -> None:
         self._channel, self._is_open, self._terminal = channel, sends_input, terminal
@@ -106,7 +106,7 @@ class _Input:
 
 @contextlib.contextmanager
 def _raw_mode(enabled: bool) -> Iterator[None]:
-    """Pass all keys to the command, including Ctrl-C."""
+    """Put the terminal into raw mode, so that the command receives all keys, including Ctrl-C."""
     if not enabled:
         yield
         return

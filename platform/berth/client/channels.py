@@ -1,4 +1,4 @@
-"""Frames on a channel to a command or program in a pod, and results of commands.
+"""Wire format of the channels to commands in pods, and the results of commands.
 
 A frame is one binary WebSocket message: its kind (one byte) and its payload. Each side sends at most WINDOW
 bytes of input or output without acknowledgement. The receiver acknowledges processed bytes with credit.
@@ -23,7 +23,7 @@ Request = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """Result of a command in a pod. If a signal ended the command, the exit code is 128 plus the signal."""
+    """Result of a command in a pod. If a signal ended the command, the exit code is 128 plus its number."""
 
     exit_code: int
     output: bytes = field(repr=False)
@@ -43,7 +43,7 @@ def connection_url(settings: Settings, workload_id: str, pod: str | None) -> str
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
-    """Return the options of the WebSocket. Connections to the local machine bypass proxies."""
+    """Return the options for a WebSocket. Connections to the local machine bypass proxies."""
     return {
         "additional_headers": {"Authorization": f"Bearer {settings.token}"} if settings.token else {},
         "origin": settings.address,
@@ -57,7 +57,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 def command_request(command: Sequence[str], terminal: Terminal | None = None) -> Request:
-    """Return the request for a command on a terminal or, without a terminal, with pipes."""
+    """Return the request to start a command on a terminal or, without a terminal, with pipes."""
     size = terminal and {"rows": terminal.rows, "columns": terminal.columns, "type": terminal.type}
     return {"command": list(command), "terminal": size}
 
@@ -87,7 +87,7 @@ class Status:
 
 
 def parse_status(payload: bytes) -> Status:
-    """Return how the command ended.
+    """Parse the message that ends a command.
 
     Raises Rejected if the server rejected the command, or Unreachable if it lost the command.
     """

@@ -1,4 +1,4 @@
-"""Find the files of a directory that are sent with a workload."""
+"""List the files in a workload's code directory."""
 
 import hashlib
 import os
@@ -45,8 +45,6 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Part of a file."""
-
     digest: str
     path: str
     offset: int
@@ -55,7 +53,7 @@ class Chunk:
 
 @dataclass
 class CodeTree:
-    """Files of a directory. `entries` is the list for the server, and `chunks` are their contents."""
+    """Files of a code directory. `entries` describes them for the server, and `chunks` are their contents."""
 
     root: Path
     checkout: Checkout
@@ -68,7 +66,7 @@ class CodeTree:
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 
     def uploads(self, digests: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-        """Yield request bodies with these chunks, and the size of their contents.
+        """Yield request bodies that contain these chunks, each with the size of its contents.
 
         Raises SpecError if a file has changed since its chunks were listed.
         """
@@ -126,8 +124,9 @@ def _check_root(directory: Path) -> Path:
 
 
 def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
-    """Return the tracked and untracked files that Git does not ignore, or None outside a checkout, and the
-    checkout's state.
+    """Return the files that Git tracks or does not ignore, and the state of the checkout.
+
+    Outside a checkout, the list is None.
     """
     try:
         toplevel = _run_git(root, "rev-parse", "--show-toplevel")
@@ -167,7 +166,7 @@ def _run_git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all files in a directory without Git, except files that .gitignore files exclude."""
+    """Yield the paths of all files in a directory outside Git, except those excluded by .gitignore files."""
     specs: dict[str, Any] = {}  # patterns of each directory's .gitignore
     for directory, names, files in os.walk(root):
         inside = Path(directory).relative_to(root).as_posix()
@@ -200,7 +199,7 @@ def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _ignore_spec(file: Path) -> Any:
-    """Return the patterns in a file, which has the syntax of .gitignore."""
+    """Parse a file in .gitignore syntax."""
     import pathspec  # imported on demand, because only code uploads need it
 
     try:
@@ -230,8 +229,9 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, and the reason that it cannot be sent. The file is None if Git lists it but it was
-    deleted.
+    """Return the file, and the reason why it cannot be sent.
+
+    The file is None if Git lists it but it was deleted.
     """
     if reason := path_problem(path):
         return None, reason
@@ -287,7 +287,7 @@ def _hash(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
 
 
 def _open(path: Path) -> Any:
-    """Open a regular file, even if it has just been replaced by a link or a pipe."""
+    """Open a regular file, without following a link or blocking on a pipe."""
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
 

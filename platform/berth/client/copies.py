@@ -16,8 +16,8 @@ Progress = Callable[[int, int | None], None]  # bytes copied, and their total if
 class CopyResult:
     """Number of files copied and their bytes.
 
-    `skipped` contains a message for each skipped file. Copies from a pod list the first 1,000 files, and the
-    last message states how many more were skipped.
+    `skipped` contains a message for each skipped file. Copies from a pod list at most 1,000 skipped files;
+    the last message states how many more were skipped.
     """
 
     files: int
@@ -45,7 +45,7 @@ class ErrorLines:
         self._extend(rest)
 
     def end(self) -> None:
-        """End the last line."""
+        """Complete the last line, which may lack a line break."""
         text = self._line.decode("utf-8", "replace").strip()
         self._line.clear()
         if not text:

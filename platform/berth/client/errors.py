@@ -55,7 +55,7 @@ class RemoteError(SessionError):
 
 
 class RemoteTraceback(Exception):
-    """Traceback from a node, set as the cause of the error raised here."""
+    """Traceback from a node, attached as the cause of the error that the client raises."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -14,10 +14,7 @@ FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 
 
 def read_kubeconfig(file: str | None, context: str | None) -> str:
-    """Return a kubeconfig that contains only this context, with file contents inline.
-
-    The default is the current
-    context.
+    """Return a kubeconfig with only one context, by default the current one, and with file contents inline.
 
     The default file is the first one in KUBECONFIG, or ~/.kube/config. Raises ValueError.
     """

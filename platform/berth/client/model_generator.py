@@ -41,7 +41,7 @@ def generate_sources() -> dict[str, str]:
 def read_components() -> dict[str, Schema]:
     """Return the schemas in the OpenAPI document.
 
-    A separate process generates it, because that requires Django.
+    The document is generated in a separate process, because generating it requires Django.
     """
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
@@ -70,9 +70,9 @@ class Models:
         self._components, self._imported = components, imported
 
     def add(self, name: str, topic: str) -> None:
-        """Add a class after the classes that it references.
+        """Add a class after the classes that it refers to.
 
-        A class belongs to the first topic that references it.
+        A class that several topics refer to belongs to the first of them.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):

@@ -87,7 +87,7 @@ def retry(
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Submit the failed tasks of arrays again, or selected tasks that have ended.
+    """Resubmit the failed tasks of arrays, or selected tasks that have ended.
 
     \b
     berth retry sweep
@@ -102,7 +102,10 @@ def retry(
 
 
 def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
-    """Return the ID and the indexes of the target's array. Raises BadInput if the target has no array."""
+    """Return the array's ID and the selected indexes.
+
+    Raises BadInput if the target is neither an array nor an array task.
+    """
     if target.array is not None:
         return target.array.id, None if target.indexes is None else [*target.indexes]
     assert target.workload is not None
@@ -149,7 +152,7 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
 
 
 def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
-    """Return the target's workload. Raises BadInput for a dry run, which only arrays support."""
+    """Return the target's workload. Raises BadInput for a dry run, because only arrays support dry runs."""
     assert target.workload is not None
     if dry_run:
         raise BadInput(f"--dry-run applies only to arrays, but {target.workload.handle} is a workload")
@@ -189,10 +192,9 @@ def _apply_to_targets(
     act: Callable[["Client", Target], "Change"],
     result: str,
 ) -> None:
-    """Look up all targets, then act on each.
+    """Resolve all references, then act on each target. A rejected action does not stop the others.
 
-    If one action is rejected, the remaining actions are still performed. `result` is the past participle to
-    print for array tasks, such as "cancelled".
+    `result` is the past participle to print for array tasks, such as "cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:

@@ -63,7 +63,6 @@ def _split_remote_path(argument: str) -> tuple[str, str] | None:
 
 @contextmanager
 def _progress(text: str) -> Iterator["Progress | None"]:
-    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""Command `berth doctor`."""
+"""Command `berth doctor`, which checks a node pool or this machine."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the problems of a node pool, or check what Berth can do on this machine, with remedies.
+    """List the problems of a node pool or of this machine, with remedies.
 
     For a pool, errors are listed first, then warnings and notes. The exit code is 1 if there is an error.
 
@@ -51,7 +51,7 @@ def _examine_machine(output: Output) -> bool:
 
 
 def _examine_pool(name: str, output: Output) -> bool:
-    """Print the problems of a pool. Return whether one of them is an error."""
+    """Print the problems of a pool. Return whether any of them is an error."""
     with open_client() as client:
         findings = client.node_pools.diagnosis(name).findings
     _show(findings, output, f"No problems found in pool {name}.", lambda entry: (entry.severity, entry.name))

@@ -122,7 +122,10 @@ def _edit_array(
 
 
 def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:
-    """Return the document without parts such as `labels.team`. Raises BadInput if one of them is missing."""
+    """Return the document without the given keys, such as `labels.team`.
+
+    Raises BadInput if a key is missing.
+    """
     from berth.documents.values import parse_location, remove_value, value_at
 
     for part in parts:
@@ -141,7 +144,10 @@ def _read_file(file: str) -> dict[str, Any]:
 
 
 def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
-    """Return the edited text and its document. Raises BadInput if the text was not saved or is invalid."""
+    """Edit the workload's document in $EDITOR. Return the edited text and the parsed document.
+
+    Raises BadInput if the text was not saved or is invalid.
+    """
     import click
 
     from berth.core.errors import BerthError
@@ -173,7 +179,7 @@ def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:
 
 
 def _find_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes as a merge patch. Raises SpecError for an invalid document."""
+    """Return the JSON merge patch from `before` to `after`. Raises SpecError for an invalid document."""
     from berth.core.merge_patch import apply_patch, find_patch
     from berth.core.spec import parse_workload
     from berth.core.spec.manifest import is_manifest

@@ -1,4 +1,4 @@
-"""Commands `berth files`, which list, download and delete the files of failed pods."""
+"""Command `berth files`, which lists, downloads and deletes the files of failed pods."""
 
 import sys
 from typing import Annotated
@@ -28,7 +28,7 @@ PathArgument = Annotated[
 def list_pods(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List a workload's failed pods whose files are kept.
+    """List a workload's failed pods whose files are still stored.
 
     \b
     berth files pods train
@@ -56,7 +56,7 @@ def list_files(
 ) -> None:  # fmt: skip
     """List the files of a failed pod.
 
-    The paths begin with pod (its own directory, with its code), tmp, var-tmp or workspace.
+    Paths begin with pod (the pod's own directory, which contains its code), tmp, var-tmp or workspace.
 
     \b
     berth files list train
@@ -115,7 +115,7 @@ def download(
 
 @app.command("delete")
 def delete(workload: WorkloadArgument, pod: PodOption = None, run: RunOption = None) -> None:
-    """Delete the files of failed pods before they expire: those of a pod, of a run, or of all runs.
+    """Delete the files of one failed pod, of one run or of all runs before they expire.
 
     \b
     berth files delete train

@@ -139,7 +139,10 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the workload's ID, or its name if it was deleted, because eviction records outlive workloads."""
+    """Return the workload's ID, or its name if the workload was deleted.
+
+    Evictions outlive their workloads.
+    """
     from berth.client import NotFound
 
     try:
@@ -166,7 +169,7 @@ def audit(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the audit log, newest first. Entries are immutable.
+    """List the entries of the audit log, newest first. Entries cannot be changed.
 
     \b
     berth audit --since 7d --by carol
@@ -243,7 +246,6 @@ def _audit_columns() -> list[Column]:
 
 
 def _format_changes(change: "AuditEntry") -> str:
-    """Format the old and new value of each changed field."""
     before: Any = change.before if isinstance(change.before, dict) else {}
     after: Any = change.after if isinstance(change.after, dict) else {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]

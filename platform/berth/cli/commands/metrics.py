@@ -100,7 +100,7 @@ def metrics(
 
 
 class View:
-    """Table rows that can be fetched again. `note` returns a line below the table."""
+    """Table that can be refreshed. `note` returns the line below the table."""
 
     def __init__(
         self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]
@@ -187,7 +187,7 @@ def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
 
 
 def _only_name(client: "Client", array: "ArrayDetail") -> str:
-    """Return the array's metric if there is only one. Raises BadInput if there are several."""
+    """Return the name of the array's only metric. Raises BadInput if the array has several."""
     names = client.arrays.metric_names(array.id)
     if len(names) > 1:
         raise BadInput(f"Choose the metric to compare: --name METRIC. The tasks report {', '.join(names)}.")
@@ -221,7 +221,7 @@ def _format_number(value: float) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a line of blocks whose heights show the values."""
+    """Draw the values as a line of Unicode blocks of different heights."""
     if not values:
         return ""
     low, high = min(values), max(values)

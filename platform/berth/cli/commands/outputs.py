@@ -1,4 +1,4 @@
-"""Commands `berth outputs`, which list and download the outputs of workloads."""
+"""Command `berth outputs`, which lists and downloads the outputs of workloads."""
 
 import sys
 import time
@@ -29,7 +29,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB")
 def list_outputs(
     workload: WorkloadArgument, watch: WatchOption = False, output: OutputOption = Output.TABLE
 ) -> None:
-    """List a workload's pods with outputs or a writable volume in S3, latest first.
+    """List a workload's pods that have outputs or a writable S3 volume, latest first.
 
     \b
     berth outputs list train
@@ -111,7 +111,10 @@ def download(
 
 
 def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tuple[str, str]:
-    """Return the ID of the array's best task, and a line that names it. Raises BadInput."""
+    """Return the ID of the array's best task, and a message that describes the task.
+
+    Raises BadInput if no task has reported the metric.
+    """
     target = find_target(client, reference)
     if target.array is None or target.indexes is not None:
         raise BadInput("--best requires the name of an array without indexes.")
@@ -124,7 +127,7 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until the reports of all ended tasks have been read, because the best task may be among them."""
+    """Wait until Berth has read the metrics of all ended tasks. Any of them may be the best task."""
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False
     while unread := client.arrays.unread_tasks(array.id):

@@ -62,10 +62,7 @@ def port_forward(
 
 
 def _parse_mapping(value: str) -> Mapping:
-    """Parse an argument into the local port and the pod's port.
-
-    If the argument has only the name of a pod's port, the local port is any free port.
-    """
+    """Parse [LOCAL:]REMOTE. If REMOTE is the name of a port, LOCAL defaults to any free port."""
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
@@ -105,7 +102,7 @@ async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | N
 
 
 async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
-    """Return a server that forwards each connection, or raise BadInput if the local port is not free."""
+    """Return a server that forwards each connection. Raises BadInput if the local port is in use."""
     from berth.client.errors import ClientError
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -59,16 +59,16 @@ def show(
 
 @dataclass(frozen=True, slots=True)
 class DepartmentHeading:
-    """Row for a department that has no visible quota in the pool, above its projects' quotas."""
+    """Heading above the quotas of projects whose department has no visible quota in the pool."""
 
     name: str
     pool: str
 
 
 def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | None = None) -> list[Any]:
-    """Return the visible quotas by pool, each department before its projects.
+    """Return the visible quotas by pool, with each department before its projects.
 
-    In tables of all owners, a department without a visible quota has a heading instead.
+    If a table shows all owners, a department without a visible quota has a heading row.
     """
     departments = {project.name: project.department for project in client.projects.list()}
     quotas = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner.name)]
@@ -140,7 +140,7 @@ def set_quota(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a quota, or change the given values. Exits with code 5 if the quota was changed concurrently.
+    """Create or change a quota. Exits with code 5 if the quota was changed concurrently.
 
     \b
     berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
@@ -181,7 +181,7 @@ def quota_columns() -> list[Column]:
 
 
 def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
-    """Return the columns for the owner, the pool and the quota. Heading rows have dashes as quota."""
+    """Return the columns for owner, pool and quota. Heading rows show dashes in the quota columns."""
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),
@@ -235,7 +235,7 @@ def _format_weight(weight: Any) -> str:
 
 
 def format_status_gpus(quota: Any, name: str) -> str:
-    """Format `share`, `allocated`, `reserved` or `requested` from the last cycle in GPUs.
+    """Format a quota's `share`, `allocated`, `reserved` or `requested` in the last cycle, in GPUs.
 
     For a quota group, add up the amounts in its pools. Return a dash if the amount is unknown.
     """
@@ -244,7 +244,6 @@ def format_status_gpus(quota: Any, name: str) -> str:
 
 
 def _quota_sort_key(row: Any, departments: dict[str, str]) -> tuple[str, str, bool, str]:
-    """Return a sort key that orders by pool, and puts each department before its projects."""
     if isinstance(row, DepartmentHeading):
         return (row.pool, row.name, False, row.name)
     name, is_project = row.owner.name, row.owner.kind == "project"
@@ -271,7 +270,7 @@ def preview(
     removals: RemoveOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Preview quota changes. Exits with code 0 without effects, 1 with effects, and 255 on errors.
+    """Preview quota changes. Exits with code 0 if there are no effects, 1 if there are, and 255 on errors.
 
     \b
     berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
@@ -354,7 +353,7 @@ def revert(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Revert a change. Exits with code 5 if one of its quotas has changed since.
+    """Revert a quota change. Exits with code 5 if one of its quotas has been changed since.
 
     \b
     berth quota revert 17

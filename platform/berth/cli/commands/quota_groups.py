@@ -1,4 +1,4 @@
-"""Commands `berth quota group`."""
+"""Command `berth quota group`, which manages groups of pools that share quotas."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +45,7 @@ def create_group(
     pools: PoolsArgument,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a quota group. Quotas are then set for the group like for a pool.
+    """Create a quota group. Set quotas for the group as you would for a pool.
 
     \b
     berth quota group create h100 metal hosts cloud

@@ -120,7 +120,7 @@ def edit(
     project: ScheduleProjectOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change the given values of a schedule. You become its owner.
+    """Change a schedule. You become its owner.
 
     \b
     berth schedule edit vision/nightly --cron "0 4 * * *"
@@ -144,7 +144,7 @@ def edit(
 def pause(
     schedule: ScheduleArgument, project: ScheduleProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Pause a schedule. Runs that were submitted are not affected.
+    """Pause a schedule. Submitted runs are not affected.
 
     \b
     berth schedule pause vision/nightly
@@ -185,7 +185,7 @@ def run(
 
 @app.command("delete")
 def delete(schedule: ScheduleArgument, project: ScheduleProjectOption = None) -> None:
-    """Delete a schedule. The workloads of its runs are kept.
+    """Delete a schedule. Workloads that it submitted are kept.
 
     \b
     berth schedule delete vision/nightly

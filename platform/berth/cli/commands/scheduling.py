@@ -115,7 +115,7 @@ def replay(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Replay a stored cycle and list the differences. Exits with code 1 if there are any.
+    """Replay a stored cycle and compare its decisions. Exits with code 1 if they differ.
 
     \b
     berth replay 1812

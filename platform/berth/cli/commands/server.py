@@ -139,7 +139,7 @@ def up(
         bool, typer.Option("--demo", help="Create a demo organization in an empty database.")
     ] = False,
 ) -> None:
-    """Run Berth on this machine: database, web, scheduler and task queue, until Ctrl-C.
+    """Run Berth on this machine until Ctrl-C: database, web server, scheduler and task queue.
 
     \b
     berth up --demo

@@ -155,7 +155,6 @@ def _run_replay(
 
 @contextmanager
 def _progress_bar(whole: int) -> Iterator[Any]:
-    """Show a progress bar on stderr if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -44,7 +44,7 @@ def ssh(
         ),
     ] = False,
 ) -> None:
-    """Connect to a pod of a running workload with this machine's ssh.
+    """Open an SSH session in a pod of a running workload, with this machine's ssh client.
 
     \b
     berth ssh train

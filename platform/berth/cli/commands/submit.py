@@ -79,7 +79,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _with_files(flags: SubmitFlags) -> SubmitFlags:
-    """Return the flags with the arguments as document files, unless an option already names a document."""
+    """Treat the arguments as document files, unless an option already determines the document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -88,7 +88,7 @@ def _with_files(flags: SubmitFlags) -> SubmitFlags:
 
 
 def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
-    """Return the documents with their sources."""
+    """Return each document with its source, such as a file name."""
     if flags.template:
         if flags.file:
             raise BadInput("--template and --file cannot be combined")
@@ -146,7 +146,7 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
-    """Raise one SpecError with the problems of all documents."""
+    """Raise a single SpecError that contains the problems of all documents."""
     from berth.core.spec import SpecError, parse_workload
 
     problems = []
@@ -165,7 +165,7 @@ def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_fla
 
 
 def _set_project(document: dict[str, Any], project: str) -> None:
-    """Set the project of a document that does not have one."""
+    """Set the document's project if it has none."""
     from berth.core.spec.manifest import is_manifest
 
     if not project:
@@ -225,7 +225,7 @@ def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> Non
 
 
 def _format_outcomes(result: "ArrayDryRun") -> str:
-    """Format the outcome of all tasks, such as "4 would start, 26 would be queued"."""
+    """Format the number of tasks per outcome, such as "4 would start, 26 would be queued"."""
     counts = {
         "would start": result.would_start, "would start and evict others": result.would_evict,
         "would be queued": result.would_queue,

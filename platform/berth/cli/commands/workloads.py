@@ -46,7 +46,7 @@ EVENTS_SHOWN = 10
 
 @with_options_from(ListOptions)
 def list_workloads(options: ListOptions) -> None:
-    """List workloads. An array is one row, with its progress.
+    """List workloads. Each array is one row that shows its progress.
 
     Use --all to include workloads that have ended, and --tasks for the tasks of arrays.
 
@@ -193,9 +193,9 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 
 
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
-    """Return the smallest change that would start the workload, or None if the server does not compute it.
+    """Return the smallest change that would start the workload, or None if the server does not return one.
 
-    An older server cannot compute the change, and a busy server may decline to.
+    An older server does not support the request, and a busy server may reject it.
     """
     from berth.client.errors import Rejected
 
@@ -240,7 +240,6 @@ def _print_explanation(
 
 
 def _print_history(explanation: "Explanation") -> None:
-    """Print the history of pending reasons and evictions."""
     if len(explanation.pending_history) > 1:
         print_section("Pending time by reason")
         for interval in explanation.pending_history:

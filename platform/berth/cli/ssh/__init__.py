@@ -1,1 +1,1 @@
-"""SSH for running pods: settings for the user's own SSH client, and the server for a pod."""
+"""SSH access to running pods: settings for the user's SSH client, and an SSH server per pod."""

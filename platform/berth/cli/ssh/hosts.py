@@ -12,7 +12,7 @@ _ALLOWED = "[POD.]NAME.PROJECT.berth, for example train.vision.berth or worker-3
 
 
 class Target(NamedTuple):
-    """Workload, as NAME, PROJECT/NAME or ID, and one of its pods, by default the first."""
+    """Workload (NAME, PROJECT/NAME or ID) and one of its pods, by default the first."""
 
     workload: str
     pod: str | None
@@ -28,7 +28,7 @@ def format_host(target: Target) -> str:
 
 
 def parse_host(host: str) -> Target:
-    """Return the target of a host name. Raises BadInput."""
+    """Parse a host name into the workload and pod that it identifies. Raises BadInput."""
     labels = host.removesuffix(SUFFIX).split(".")
     if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
         raise invalid_value("WORKLOAD", "is not the host name of a pod", host, _ALLOWED)

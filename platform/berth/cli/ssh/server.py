@@ -1,7 +1,7 @@
-"""SSH server for one pod, over this process's standard input and output.
+"""SSH server for one pod, on the stdin and stdout of this process.
 
-Only the program that started this process can connect, so the server requires no key. Berth's token in the
-user's settings determines the permissions.
+Only the program that started this process can connect, so the server requires no key. The user's Berth token
+determines the permissions.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ async def _accept(
 async def _watch(
     channel: AsyncChannel, connection: asyncssh.SSHServerConnection, channels: PodChannels
 ) -> None:
-    """End the connection when the pod, the role or the token ends."""
+    """Close the SSH connection when the pod ends or the user loses access."""
     try:
         while (await channel.receive())[0] != STATUS:
             pass

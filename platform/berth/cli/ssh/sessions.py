@@ -1,4 +1,4 @@
-"""Sessions of an SSH connection. Each shell, command or file transfer is a channel of the pod."""
+"""Sessions of an SSH connection. Each shell, command or file transfer uses its own channel to the pod."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ _FAILED = 255  # exit code of ssh if it cannot connect
 
 
 class Process(asyncssh.SSHServerProcess[bytes]):
-    """Session whose files are served by the pod instead of asyncssh."""
+    """SSH session whose file transfers are served by the pod instead of asyncssh."""
 
     def __init__(self, channels: "PodChannels") -> None:
         super().__init__(channels.serve_session, None, 0, False)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class Process(asyncssh.SSHServerProcess[bytes]):
 
 
 class PodChannels:
-    """Open channels of one pod. Their processes belong to the SSH connection with this ID."""
+    """Channels to one pod, opened for one SSH connection."""
 
     def __init__(self, settings: Settings, workload_id: str, pod: str | None) -> None:
         self._settings, self._workload_id, self._pod = settings, workload_id, pod

@@ -48,9 +48,9 @@ class SshFiles:
         _replace(self.known_hosts, f"{KEY_ALIAS} {' '.join(public.split()[:2])}\n")
 
     def write_config(self) -> None:
-        """Write the settings for the host names of pods.
+        """Write the `ssh` settings for the host names of pods.
 
-        A quote in a host name would end the quoted argument of the command.
+        Host names with quotes are excluded, because a quote would end the quoted argument of ProxyCommand.
         """
         self.prepare()
         lines = [f"    {key} {value}\n" for key, value in self.options().items()]
@@ -80,7 +80,7 @@ def own_command() -> list[str]:
 
 
 def include(config: Path, user_config: Path) -> bool:
-    """Include the settings in the user's own. Return False if they were already included.
+    """Include `config` in the user's `ssh` settings. Return False if it was already included.
 
     Raises BadInput if the file cannot be written.
     """

@@ -202,7 +202,6 @@ def _reason_style(row: WorkloadRow) -> str:
 
 
 def _sort_key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
-    """Return a sort key, with the handle as a tie-breaker."""
     workload, use = row.workload, row.use
     first = {
         Sort.ALLOCATED: -workload.gpus.now,

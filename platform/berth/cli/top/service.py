@@ -40,9 +40,9 @@ class ServiceAddress:
 
 
 def parse_service_address(service: str, url: str) -> ServiceAddress:
-    """Parse `--service` and `--url`, which is the address of a server, a service or its autoscaler.
+    """Parse `--service` and `--url`. The URL may point to a server, a service or its autoscaler.
 
-    Raises InvalidSettings if they name different services or none.
+    Raises InvalidSettings if the options name different services or none.
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname):

@@ -1,4 +1,4 @@
-"""Asynchronous client, the source of the generated synchronous client.
+"""Asynchronous client, from which the synchronous client is generated.
 
 Plugin contexts and joblib are synchronous. In an asynchronous session, run code that uses joblib in a thread
 (`asyncio.to_thread`).

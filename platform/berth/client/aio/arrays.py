@@ -34,7 +34,7 @@ class AsyncArrays(AsyncResource):
         return await self._post(ArraySubmission, "arrays", document, key=key)
 
     async def dry_run(self, document: Document) -> ArrayDryRun:
-        """Check the document, and predict the outcome for its tasks, without storing the array."""
+        """Validate the document and predict the outcome of its tasks, without storing the array."""
         return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:
@@ -64,9 +64,10 @@ class AsyncArrays(AsyncResource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> AsyncIterator[Workload]:
-        """Iterate over an array's tasks, which are workloads: each task's last attempt, or all attempts.
+        """Iterate over the last attempt of each of the array's tasks. Tasks are workloads.
 
-        Accepts the filters of `workloads.list`, for example phase="failed".
+        `all_attempts` includes earlier attempts. Accepts the filters of `workloads.list`, for example
+        phase="failed".
         """
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
@@ -87,7 +88,7 @@ class AsyncArrays(AsyncResource):
         return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     async def unread_tasks(self, array_id: str) -> int:
-        """Return how many recently ended tasks have reports that Berth has not read yet.
+        """Return the number of recently ended tasks whose last metrics Berth has not read yet.
 
         Until the number is 0, the best task in `metrics` may be wrong.
         """
@@ -127,7 +128,10 @@ class AsyncArrays(AsyncResource):
         return await self._change(array_id, "resume", indexes, dry_run)
 
     async def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
-        """Set how many tasks of an active array may use resources at the same time. None means no maximum."""
+        """Set the maximum number of tasks that may use resources at the same time.
+
+        None removes the maximum.
+        """
         body = {"max_running": max_running}
         return await self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 
@@ -142,7 +146,7 @@ class AsyncArrays(AsyncResource):
         await self._delete(f"arrays/{array_id}")
 
     async def changes(self, array_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[ArrayDetail]:
-        """Yield the array now and whenever its counts change, until all tasks have ended."""
+        """Yield the array now and whenever its task counts change, until all tasks have ended."""
         seen = None
         while True:
             array = await self.get(array_id)

@@ -44,7 +44,7 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait until `notify` is called after `version`, for at most `seconds`."""
+        """Wait at most `seconds` for a call of `notify`. Return immediately if `version` is outdated."""
         if self.version == version:
             # on Python 3.10, this differs from the built-in TimeoutError
             with contextlib.suppress(asyncio.TimeoutError):
@@ -79,7 +79,7 @@ def thread_safe_session(session: "AsyncSession") -> "ThreadSafeSession":
 
 
 class ThreadSafeSession:
-    """The session interface that joblib needs, usable from threads outside the event loop."""
+    """Session interface for joblib, usable from threads outside the event loop."""
 
     def __init__(self, session: "AsyncSession") -> None:
         self._session = session

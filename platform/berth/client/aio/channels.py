@@ -34,12 +34,11 @@ from berth.core.reasons import plain_reason
 
 
 class AsyncChannel:
-    """Connection to a command or program in a pod, which runs while the connection is open. Use it in a
-    `with` block.
+    """Connection to a command in a pod. The command runs until the `with` block ends.
 
     `window` is the number of bytes of input that the command accepts now. At the end, `exit_code` is set.
     `failure` is the reason that the command could not be started, or empty. `signal` is the name of the
-    signal that ended the command, such as KILL, or empty. One thread may send and another receive.
+    signal that ended the command, such as KILL, or empty. One thread may send while another receives.
     """
 
     def __init__(

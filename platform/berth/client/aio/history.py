@@ -24,7 +24,10 @@ class AsyncEvictions(AsyncResource):
         return self._iterate(Eviction, "evictions", filters, limit)
 
     async def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return eviction totals by project pair. Accepts the filters of `list`, except workload."""
+        """Return eviction totals for each pair of projects.
+
+        Accepts the filters of `list`, except workload.
+        """
         return await self._get(EvictionMatrix, "evictions/matrix", filters)
 
     async def csv(self, **filters: object) -> AsyncIterator[bytes]:

@@ -59,14 +59,14 @@ class AsyncUsers(AsyncResource):
         return await self._get(UserDetail, _path(username))
 
     async def deactivate(self, username: str) -> Deactivation:
-        """Prevent a user from signing in, and end their sessions, tokens and open connections.
+        """Deactivate a user: revoke their tokens, and close their sessions and open connections.
 
         Their workloads keep running. Raises Conflict for your own account and the last platform admin.
         """
         return await self._post(Deactivation, f"{_path(username)}/deactivate")
 
     async def activate(self, username: str) -> UserDetail:
-        """Let a deactivated user sign in again. Revoked tokens stay revoked."""
+        """Reactivate a user. Revoked tokens stay revoked."""
         return await self._post(UserDetail, f"{_path(username)}/activate")
 
     async def create(self, username: str, *, email: str = "", password: str | None = None) -> User:

@@ -37,7 +37,7 @@ class AsyncNodePools(AsyncResource):
         return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Preview the pool that `create` would create: its nodes and any problems. Nothing is created."""
+        """Return the nodes and problems of the pool that `create` would create, without creating it."""
         return await self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -126,7 +126,7 @@ class AsyncNodePools(AsyncResource):
     async def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token that lets a limited number of machines join. The token cannot be read again."""
+        """Issue a join token for a limited number of machines. The token cannot be read again."""
         body: dict[str, Any] = {"comment": comment, "max_machines": machines}
         body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return await self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
@@ -191,7 +191,7 @@ class AsyncNodes(AsyncResource):
         return await self._post_action(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node: its pods may finish within the drain timeout, then it is replaced."""
+        """Drain a node. Its pods may finish within the drain timeout; then the node is replaced."""
         return await self._post_action(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:

@@ -57,7 +57,7 @@ class AsyncResource:
         return await self._send(model, "PUT", path, body=body, headers=condition)
 
     async def _read(self, path: str) -> tuple[Any, str]:
-        """Return an object's document, and its tag for a conditional request."""
+        """Return an object's document and its ETag for a conditional request."""
         response = await self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 

@@ -129,7 +129,7 @@ class AsyncSession:
     def broadcast(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> ResultFuture[list[T]]:
-        """Run a function once on every node and return the results by node.
+        """Run a function once on every node and return the results in node order.
 
         A node that joins later or restarts also runs it, before it accepts other calls.
         """

@@ -30,7 +30,7 @@ class AsyncSubscriptions(AsyncResource):
         await self._delete(f"subscriptions/{subscription}")
 
     async def send_test(self, subscription: int) -> Delivery:
-        """Send a test message to the subscription's address, at most once a minute. Return its delivery."""
+        """Send a test notification to a subscription, at most once a minute. Return its delivery."""
         return await self._post(Delivery, f"subscriptions/{subscription}/test", {})
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
@@ -41,5 +41,5 @@ class AsyncSubscriptions(AsyncResource):
         return await self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     async def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Send a failed delivery again. Return the delivery, which is then pending."""
+        """Resend a failed delivery. Return the delivery, which is then pending."""
         return await self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -112,7 +112,7 @@ class AsyncQuotas(AsyncResource):
         return self._iterate(QuotaChange, "quotas/changes", limit=limit)
 
     async def revert(self, change: int) -> QuotaChange:
-        """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
+        """Revert a quota change. Raises Conflict if one of its quotas has been changed since."""
         return await self._post(QuotaChange, f"quotas/changes/{change}/revert")
 
 

@@ -39,7 +39,7 @@ class RoleLimits(PodLimits):
 
 
 class InvalidValue(Model):
-    """Error in a document."""
+    """Invalid value in a request."""
 
     path: str = ""
     message: str = ""

@@ -121,7 +121,7 @@ def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """Details of the pool, and the plugins of the pool and the session, for hooks that the client runs."""
+    """Context for plugin hooks that run in the client: details of the pool, and all plugins."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]

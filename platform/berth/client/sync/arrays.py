@@ -35,7 +35,7 @@ class Arrays(Resource):
         return self._post(ArraySubmission, "arrays", document, key=key)
 
     def dry_run(self, document: Document) -> ArrayDryRun:
-        """Check the document, and predict the outcome for its tasks, without storing the array."""
+        """Validate the document and predict the outcome of its tasks, without storing the array."""
         return self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Array]:
@@ -65,9 +65,10 @@ class Arrays(Resource):
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
     ) -> Iterator[Workload]:
-        """Iterate over an array's tasks, which are workloads: each task's last attempt, or all attempts.
+        """Iterate over the last attempt of each of the array's tasks. Tasks are workloads.
 
-        Accepts the filters of `workloads.list`, for example phase="failed".
+        `all_attempts` includes earlier attempts. Accepts the filters of `workloads.list`, for example
+        phase="failed".
         """
         attempts = {} if all_attempts else {"superseded": False}
         params = {"array": array_id, "sort": "submitted_at", **attempts, **filters}
@@ -88,7 +89,7 @@ class Arrays(Resource):
         return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
     def unread_tasks(self, array_id: str) -> int:
-        """Return how many recently ended tasks have reports that Berth has not read yet.
+        """Return the number of recently ended tasks whose last metrics Berth has not read yet.
 
         Until the number is 0, the best task in `metrics` may be wrong.
         """
@@ -128,7 +129,10 @@ class Arrays(Resource):
         return self._change(array_id, "resume", indexes, dry_run)
 
     def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
-        """Set how many tasks of an active array may use resources at the same time. None means no maximum."""
+        """Set the maximum number of tasks that may use resources at the same time.
+
+        None removes the maximum.
+        """
         body = {"max_running": max_running}
         return self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 
@@ -143,7 +147,7 @@ class Arrays(Resource):
         self._delete(f"arrays/{array_id}")
 
     def changes(self, array_id: str, poll: float = POLL_SECONDS) -> Iterator[ArrayDetail]:
-        """Yield the array now and whenever its counts change, until all tasks have ended."""
+        """Yield the array now and whenever its task counts change, until all tasks have ended."""
         seen = None
         while True:
             array = self.get(array_id)

@@ -44,7 +44,7 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait until `notify` is called after `version`, for at most `seconds`."""
+        """Wait at most `seconds` for a call of `notify`. Return immediately if `version` is outdated."""
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)
 

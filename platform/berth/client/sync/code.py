@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/code.py by `python -m berth.client.generate`; do not edit.
-"""Send the code of workloads."""
+"""Upload code for workloads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,12 +24,11 @@ class Code(Resource):
     def upload(
         self, directory: str | Path, *, project: str = "", progress: Progress | None = None
     ) -> dict[str, Any]:
-        """Store the files of a directory, and return the section `code` of a workload document.
+        """Upload a directory, and return the `code` section for a workload document.
 
-        Files that Git or .berthignore excludes are not sent. Neither are parts that the project has already
-        stored. The project defaults to the context's project, or to your only project. `progress` is called
-        with the number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be
-        sent.
+        Files excluded by Git or .berthignore are not sent, nor are parts that the project has already stored.
+        The project defaults to the context's project, or to your only project. `progress` is called with the
+        number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be sent.
         """
         project = project or self._transport.settings.project or self._only_project()
         limits = self.get(project)

@@ -31,7 +31,7 @@ def copy_to(
 
 
 class _Upload:
-    """Input of the program that unpacks an archive in the pod."""
+    """Input stream of the program that unpacks an archive in the pod."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -48,7 +48,7 @@ class _Upload:
             start += len(part)
 
     def finish(self) -> None:
-        """End the input, and wait until everything has been written. Raises CopyFailed."""
+        """End the input, and wait until all files have been written. Raises CopyFailed."""
         self._channel.end_input()
         while self._channel.exit_code is None:
             self._receive()
@@ -88,7 +88,7 @@ def copy_from(
 
 
 def failure_message(channel: Channel, errors: ErrorLines) -> str:
-    """Return the reason that the program in the pod failed."""
+    """Return why the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()
     return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."

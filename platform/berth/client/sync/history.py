@@ -25,7 +25,10 @@ class Evictions(Resource):
         return self._iterate(Eviction, "evictions", filters, limit)
 
     def matrix(self, **filters: object) -> EvictionMatrix:
-        """Return eviction totals by project pair. Accepts the filters of `list`, except workload."""
+        """Return eviction totals for each pair of projects.
+
+        Accepts the filters of `list`, except workload.
+        """
         return self._get(EvictionMatrix, "evictions/matrix", filters)
 
     def csv(self, **filters: object) -> Iterator[bytes]:

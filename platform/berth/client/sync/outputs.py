@@ -73,7 +73,7 @@ class Outputs(PodFiles):
 
 
 class Files(PodFiles):
-    """Files of failed pods, which their nodes keep until the pods' `files_until`. `pod` is ROLE-INDEX.
+    """Files of failed pods, which nodes store until the pod's `files_until`. `pod` is ROLE-INDEX.
 
     The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.
@@ -95,8 +95,6 @@ class Files(PodFiles):
         return self._iterate(KeptFile, f"workloads/{workload_id}/files", params, limit, KEPT_FILES_PAGE)
 
     def delete(self, workload_id: str, *, pod: str | None = None, run: int | None = None) -> None:
-        """Delete the files of failed pods before they expire: the files of one pod, of one run, or of all
-        runs.
-        """
+        """Delete the files of one failed pod, of one run or of all runs before they expire."""
         params = {"pod": pod, "run": run}
         self._transport.execute("DELETE", f"workloads/{workload_id}/files", params=params)

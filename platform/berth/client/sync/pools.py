@@ -38,7 +38,7 @@ class NodePools(Resource):
         return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Preview the pool that `create` would create: its nodes and any problems. Nothing is created."""
+        """Return the nodes and problems of the pool that `create` would create, without creating it."""
         return self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -127,7 +127,7 @@ class NodePools(Resource):
     def issue_join_token(
         self, name: str, *, machines: int = 1, seconds: int | None = None, comment: str = ""
     ) -> IssuedJoinToken:
-        """Issue a token that lets a limited number of machines join. The token cannot be read again."""
+        """Issue a join token for a limited number of machines. The token cannot be read again."""
         body: dict[str, Any] = {"comment": comment, "max_machines": machines}
         body |= {} if seconds is None else {"lifetime_seconds": seconds}
         return self._post(IssuedJoinToken, f"node-pools/{name}/join-tokens", body)
@@ -190,7 +190,7 @@ class Nodes(Resource):
         return self._post_action(name, "uncordon")
 
     def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node: its pods may finish within the drain timeout, then it is replaced."""
+        """Drain a node. Its pods may finish within the drain timeout; then the node is replaced."""
         return self._post_action(name, "drain", {"reason": reason})
 
     def terminate(self, name: str, reason: str = "") -> Node:

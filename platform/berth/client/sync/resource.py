@@ -58,7 +58,7 @@ class Resource:
         return self._send(model, "PUT", path, body=body, headers=condition)
 
     def _read(self, path: str) -> tuple[Any, str]:
-        """Return an object's document, and its tag for a conditional request."""
+        """Return an object's document and its ETag for a conditional request."""
         response = self._transport.execute("GET", path)
         return json_content(response), str(response.headers.get("ETag", "*"))
 

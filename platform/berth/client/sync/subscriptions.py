@@ -31,7 +31,7 @@ class Subscriptions(Resource):
         self._delete(f"subscriptions/{subscription}")
 
     def send_test(self, subscription: int) -> Delivery:
-        """Send a test message to the subscription's address, at most once a minute. Return its delivery."""
+        """Send a test notification to a subscription, at most once a minute. Return its delivery."""
         return self._post(Delivery, f"subscriptions/{subscription}/test", {})
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
@@ -42,5 +42,5 @@ class Subscriptions(Resource):
         return self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Send a failed delivery again. Return the delivery, which is then pending."""
+        """Resend a failed delivery. Return the delivery, which is then pending."""
         return self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -113,7 +113,7 @@ class Quotas(Resource):
         return self._iterate(QuotaChange, "quotas/changes", limit=limit)
 
     def revert(self, change: int) -> QuotaChange:
-        """Revert a quota change. Raises Conflict if one of its quotas has changed since."""
+        """Revert a quota change. Raises Conflict if one of its quotas has been changed since."""
         return self._post(QuotaChange, f"quotas/changes/{change}/revert")
 
 

@@ -300,7 +300,7 @@ def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
 
 @contextmanager
 def raise_not_found_for_unknown_project() -> Iterator[None]:
-    """Raise NotFound if the reference names a project that does not exist or is not visible."""
+    """Convert the server's error for an unknown or invisible project to NotFound."""
     try:
         yield
     except Invalid as error:

@@ -57,7 +57,7 @@ def add(
     department: DepartmentOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Grant a role in a project or a department, or platform-wide for platform_admin.
+    """Grant a role in a project or department, or the platform-wide role platform_admin.
 
     \b
     berth member add dave --role member --project vision
@@ -160,10 +160,10 @@ def describe_user(*, user: UserArgument, output: OutputOption = Output.TABLE) ->
 
 @user_app.command("deactivate")
 def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
-    """Deactivate a user, who can then no longer sign in.
+    """Deactivate a user, so that they can no longer sign in.
 
-    Their browser sessions, tokens and open connections, such as commands in pods, are ended. Their workloads
-    keep running, and their roles and their history are kept.
+    Their tokens are revoked, and their browser sessions and open connections, such as commands in pods, are
+    closed. Their workloads keep running, and their roles and history are kept.
 
     \b
     berth user deactivate dave
@@ -176,7 +176,7 @@ def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) 
 
 @user_app.command("activate")
 def activate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
-    """Let a deactivated user sign in again, with the same roles. Their tokens stay revoked.
+    """Reactivate a user, with the same roles as before. Their tokens stay revoked.
 
     \b
     berth user activate dave

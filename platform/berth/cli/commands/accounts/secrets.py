@@ -1,4 +1,4 @@
-"""Command `berth secret`. Secret values are never passed as arguments and never printed."""
+"""Command `berth secret`. Secret values are never accepted as arguments or printed."""
 
 import sys
 from pathlib import Path
@@ -99,7 +99,7 @@ def set_secret(
 ) -> None:
     """Create or replace a secret.
 
-    The value comes from --file, from stdin without its last line break, or from a prompt.
+    The value is read from --file, from stdin (without the final line break) or from a prompt.
 
     \b
     berth secret set hf-token -p vision
@@ -149,7 +149,7 @@ def list_uses(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the runs of workloads that received a secret, newest first.
+    """List workload runs that received a secret, newest first.
 
     \b
     berth secret uses hf-token -p vision
@@ -187,7 +187,6 @@ def delete(
 
 
 def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> None:
-    """Print the new version, and the workloads that still run with an older version."""
     print(safe(f"Secret {secret.name} set (version {secret.version})."))
     for warning in secret.warnings:
         print_message(f"warning: {warning}")
@@ -198,7 +197,6 @@ def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> No
 
 
 def _owner(client: "Client", project: str | None, pool: str | None, *, personal: bool) -> dict[str, Any]:
-    """Return the owner that the options specify. The default is the default project."""
     if personal:
         if project or pool:
             raise BadInput(f"--personal cannot be combined with {'--project' if project else '--pool'}")
@@ -214,7 +212,7 @@ def _owner(client: "Client", project: str | None, pool: str | None, *, personal:
 
 
 def _read_value(file: str | None, label: str) -> str:
-    """Read the value from the file, stdin or a prompt. Errors do not contain the value."""
+    """Read the secret value from a file, stdin or a prompt. Error messages never contain the value."""
     try:
         if file is not None:
             value = Path(file).read_bytes().decode()

@@ -40,7 +40,7 @@ def login(
         str | None, typer.Option(help="Name of the context; default: host name of the server.")
     ] = None,
 ) -> None:
-    """Sign in to a server. The server's address and the token are stored as a context that only you can read.
+    """Sign in to a server, and store its address and a token as a context that only you can read.
 
     \b
     berth login http://127.0.0.1:8000
@@ -143,9 +143,7 @@ def _sign_in(settings: "Settings", username: str | None, password_stdin: bool) -
 
 
 def _choose_context_name(address: str, contexts: "Contexts") -> str:
-    """Return BERTH_CONTEXT or the name of the context with this address. For a new context, return the host
-    name.
-    """
+    """Return BERTH_CONTEXT, the name of the context with this address, or the host name for a new context."""
     if requested := os.environ.get("BERTH_CONTEXT"):
         return requested
     matching = [name for name, settings in contexts.servers.items() if settings.address == address]
@@ -155,7 +153,7 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Revoke the token if it was created by sign-in.
+    """Revoke the token if `berth login` created it.
 
     A token that the user created may be in use elsewhere.
     """
@@ -260,7 +258,7 @@ Name = Annotated[
 
 @context_app.command("list")
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """List stored servers. An asterisk marks the current one.
+    """List stored contexts. An asterisk marks the current context.
 
     \b
     berth context list
@@ -287,7 +285,7 @@ def use(
     name: Name,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
 ) -> None:
-    """Switch to another server. For a single command, use `berth --context NAME ...`.
+    """Switch to another context. For a single command, use `berth --context NAME ...`.
 
     \b
     berth context use prod

@@ -96,9 +96,9 @@ def send_test(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Send a test message to the address of a subscription, and show whether it was delivered.
+    """Send a test notification to a subscription, and show whether it was delivered.
 
-    The command waits for the first attempt. Failed deliveries are retried like those of other events.
+    The command waits for the first attempt. A failed delivery is retried like any other.
 
     \b
     berth subscription test 3
@@ -120,10 +120,10 @@ def resend(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Send a failed delivery again, and show whether it was delivered.
+    """Resend a failed delivery, and show whether it was delivered.
 
-    The address receives the same content with the same delivery ID. The command waits for the first attempt.
-    If it fails, the delivery is retried like a new one.
+    The content and the delivery ID stay the same. The command waits for the first attempt. If that attempt
+    fails, the delivery is retried like a new delivery.
 
     \b
     berth subscription resend 3 57

@@ -210,7 +210,7 @@ def edit_project(
     idle_rule: IdleRuleOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change a project's settings. Its idle rule replaces those of the pools.
+    """Change a project's settings. The project's idle rule overrides the idle rules of pools.
 
     \b
     berth project edit vision --rank 5 --preempt-after default
@@ -236,7 +236,7 @@ def delete_project(name: ProjectArgument) -> None:
 def tenant_values(
     title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
 ) -> dict[str, Any]:
-    """Return the values of the options that were set, by REST field name."""
+    """Return the options that were set, keyed by REST field name."""
     values: dict[str, Any] = {}
     if title is not None:
         values["title"] = title
@@ -258,7 +258,7 @@ def project_values(
     preempt_after: str | None,
     idle_rule: str | None,
 ) -> dict[str, Any]:
-    """Return the values of a project's options that were set, by REST field name."""
+    """Return the project options that were set, keyed by REST field name."""
     rule = {} if idle_rule is None else {"idle_rule": parse_idle_rule(idle_rule)}
     return {**tenant_values(title, rank, reclaim_after, preempt_after), **rule}
 
@@ -289,7 +289,7 @@ def tenant_columns(*extra_columns: Column) -> list[Column]:
 
 
 def describe_tenant(tenant: Any, related_fields: list[tuple[str, str]], members: list[Any]) -> None:
-    """Print a department or project. `related_fields` lists its projects or its department."""
+    """Print a department with its projects, or a project with its department."""
     print_fields(
         [
             ("Name", tenant.name),

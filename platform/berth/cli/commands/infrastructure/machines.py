@@ -1,4 +1,4 @@
-"""Commands `berth machine`."""
+"""Command `berth machine`, which lists and removes machines and manages join tokens."""
 
 from collections import Counter
 from typing import Annotated, Any
@@ -117,7 +117,7 @@ def issue(
     comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Issue a token that lets machines join. The token is printed only once, as the only output on stdout.
+    """Issue a join token for machines. The token is printed only once, as the only output on stdout.
 
     \b
     berth machine token issue metal --comment "rack 7" --machines 16 --expires 7d
@@ -139,7 +139,7 @@ def list_tokens(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List join tokens that are still valid. The tokens themselves are not stored.
+    """List valid join tokens. Their secrets are not stored.
 
     \b
     berth machine token list metal
@@ -190,7 +190,7 @@ def _print_removal(machine: Any) -> None:
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
-    """Return the titles and values of the inventory that the machine's agent reported, or nothing."""
+    """Return the inventory reported by the machine's agent, as pairs of title and value."""
     if inventory is None:
         return []
     gpus = Counter(f"{gpu.model} with {gpu.memory_mib} MiB" for gpu in inventory.gpus)

@@ -1,4 +1,4 @@
-"""Commands `berth node`."""
+"""Command `berth node`, which lists, cordons, drains, upgrades and terminates nodes."""
 
 import sys
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE)
 
 @node_app.command("uncordon")
 def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Uncordon a node; this also stops a drain.
+    """Uncordon a node. This also stops a drain.
 
     \b
     berth node uncordon train-3
@@ -149,7 +149,7 @@ def _is_outdated(node: Any) -> bool:
 
 @node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain a node: its pods may finish within the drain timeout, and then the node is replaced.
+    """Drain a node. Its pods may finish within the drain timeout; then the node is replaced.
 
     \b
     berth node drain train-3 --reason "new driver"

@@ -1,4 +1,4 @@
-"""Describe a pool as lines of text."""
+"""Format the fields of a pool for `berth pool describe`."""
 
 from typing import Any
 

@@ -76,8 +76,8 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
 def create(options: NewPool) -> None:
     """Create a pool from options or a file. Options override the file.
 
-    If the provider can show its nodes in advance, they are printed with any obstacles. On a terminal, you are
-    then asked to confirm; without one, errors exit with code 1. With --yes, errors are only printed.
+    If the provider supports previews, the nodes and any problems are listed first. On a terminal, the command
+    then asks for confirmation; otherwise, errors exit with code 1. With --yes, errors are only printed.
 
     \b
     berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
@@ -109,7 +109,8 @@ def create(options: NewPool) -> None:
 def edit(options: PoolChanges) -> None:
     """Change a pool's settings. Exits with code 5 if the pool was changed concurrently.
 
-    If the maximum is lowered, excess nodes are drained. On a terminal, you are asked to confirm this first.
+    If the maximum is lowered, excess nodes are drained. On a terminal, the command asks for confirmation
+    first.
 
     \b
     berth pool edit train --nodes 2:8 --dry-run
@@ -202,7 +203,6 @@ def scale(
 
 
 def _print_created_pool(pool: Any) -> None:
-    """Print what was created, and how to change the settings that GPU workloads may need."""
     name = safe(pool.name)
     print(f"{name}: {format_state(pool)}")
     if not pool.gpus_per_node:
@@ -252,7 +252,7 @@ def drain(
     reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Drain a pool: its nodes finish their pods, and then terminate without being replaced.
+    """Drain a pool: its nodes let their pods finish, then terminate and are not replaced.
 
     \b
     berth pool drain train --reason "moves to another room"
@@ -262,7 +262,7 @@ def drain(
 
 @app.command("delete")
 def delete(name: Name) -> None:
-    """Delete a pool that was never used. Exits with code 5 if the pool has history: drain it instead.
+    """Delete a pool that was never used. Exits with code 5 if the pool has history; drain the pool instead.
 
     \b
     berth pool delete tryout

@@ -30,7 +30,6 @@ COLUMNS = [
 
 
 def print_preview(preview: "PoolPreview") -> None:
-    """Print the nodes and findings."""
     if not (preview.source or preview.findings):
         print("This provider has no preview.")
         return
@@ -49,9 +48,10 @@ def print_preview(preview: "PoolPreview") -> None:
 def confirm_creation(
     name: str, preview: "PoolPreview", output: Output, *, is_confirmed: bool = False
 ) -> None:
-    """Show a non-empty preview. Exit if it has errors or the user does not confirm it.
+    """Print a non-empty preview and ask for confirmation.
 
-    If the output is machine-readable, show only errors, on stderr. With `is_confirmed`, never prompt or exit.
+    Exit if the preview has errors or the user declines. If the output is machine-readable, show only errors,
+    on stderr. With `is_confirmed`, never prompt or exit.
     """
     if not (preview.source or preview.findings):
         return
@@ -78,7 +78,7 @@ def confirm_creation(
 def accept_host_keys(
     name: str, values: dict[str, Any], preview: "Callable[[dict[str, Any]], PoolPreview]", output: Output
 ) -> dict[str, Any]:
-    """Return the pool after pinning the keys that its SSH hosts presented. Print the fingerprints."""
+    """Return the pool's values with the presented host keys pinned. Print the fingerprints."""
     pinned, lines = pin_presented_keys(values, preview)
     print(
         "\n".join([f"Host keys of pool {safe(name)} to pin:", *lines] if lines else ["No host keys to pin."]),

@@ -1,4 +1,4 @@
-"""Commands `berth pool host` for hosts that Berth reaches over SSH."""
+"""Command `berth pool host`, which manages the hosts that Berth reaches over SSH."""
 
 from typing import Annotated, Any
 
@@ -38,7 +38,7 @@ def accept(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
 ) -> None:
-    """Pin the keys that SSH hosts presented. First compare their fingerprints with those on the hosts.
+    """Pin the keys that SSH hosts presented. Compare their fingerprints with those on the hosts first.
 
     A pinned key is replaced only if the host is named.
 
