@@ -1,18 +1,17 @@
-"""Berth schedules GPU workloads with quotas. Programs in pods call `berth.report` to record metrics.
+"""Root package of Berth, with `berth.report` for programs that report metrics.
 
-This module runs on Python 3.9 and imports no other module when loaded, because every part of Berth imports
-it.
+This module must run on Python 3.9 and import no other module at load time, because every part of Berth
+imports it.
 """
 
 from __future__ import annotations
 
 
 def report(step: int, **numbers: float) -> None:
-    """Record the metrics of one step, for example `berth.report(100, loss=0.31)`.
+    """Report the metrics of one step, for example `berth.report(100, loss=0.31)`.
 
-    The numbers may be of any type that `float` accepts, such as a tensor with one element. The function
-    prints one line, which Berth reads from the pod's log. Outside of Berth, the function only prints the
-    line.
+    Values may be of any type that `float` accepts, such as a one-element tensor. The metrics are printed as
+    one line, which Berth reads from the pod's log.
     """
     import json
 

@@ -57,7 +57,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _is_stated(key: str, value: Any) -> bool:
-    """Return whether a value is present. None means unlimited for an amount, and no value otherwise."""
+    """Return whether a value is set. None means unlimited for an amount, and not set for other values."""
     return value is not None or key in AMOUNTS
 
 

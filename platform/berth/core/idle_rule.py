@@ -1,4 +1,4 @@
-"""Rules for workloads whose GPUs are idle: when they are warned, and when they are suspended."""
+"""Rules that warn about and suspend workloads with idle GPUs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ BELOW_ALLOWED = '1 to 100 percent, for example "5%"'
 
 @dataclass(frozen=True, slots=True)
 class IdleRule:
-    """Rule of a pool or project. `below` is in percent of each GPU, and durations are in seconds.
+    """Idle rule of a pool or project. `below` is in percent of each GPU, and durations are in seconds.
 
     A workload is idle while all of its GPUs are measured below `below`. The workload is warned after `after`
     seconds. With the action `suspend`, it is suspended `grace` seconds after the warning if it is still idle.
@@ -60,12 +60,12 @@ class IdleRule:
 
 
 def read_rule(stored: Mapping[str, Any]) -> IdleRule | None:
-    """Return the stored rule, or None if there is none."""
+    """Return the rule in `stored`, or None if `stored` is empty."""
     return IdleRule(**stored) if stored else None
 
 
 def governing_rule(of_project: Mapping[str, Any], of_pool: Mapping[str, Any]) -> IdleRule | None:
-    """Return the rule for a project's workloads in a pool. A project's rule replaces the pool's."""
+    """Return the rule for a project's workloads in a pool. A project's rule overrides the pool's rule."""
     rule = read_rule(of_project or of_pool)
     return None if rule is None or rule.action == NONE else rule
 

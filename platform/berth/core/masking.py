@@ -17,18 +17,18 @@ MASK = b"*"
 
 @dataclass(frozen=True, slots=True)
 class Masker:
-    """Patterns to replace, in alphabetical order. None of them contains a line break."""
+    """Secret values to mask in program output, as sorted patterns without line breaks."""
 
     patterns: tuple[bytes, ...] = ()
     is_partial: bool = False  # whether the values have more than PATTERNS_MAX patterns
 
     @property
     def overlap(self) -> int:
-        """Number of bytes before and after a part of a text that affect masking in that part."""
+        """Number of bytes before and after a chunk that can affect the masking of the chunk."""
         return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:
-        """Replace each byte of each pattern, so that the length and all line breaks stay the same."""
+        """Mask each byte of each pattern. The length and all line breaks stay the same."""
         masked: bytearray | None = None
         for pattern in self.patterns:
             for begin, end in _occurrences(pattern, data):
@@ -50,8 +50,8 @@ class Masker:
 def build_masker(values: Iterable[str]) -> Masker:
     """Return a masker for the values, their lines, and common encodings of the values.
 
-    The values take turns until there are PATTERNS_MAX patterns, so that a large value does not displace small
-    ones. Earlier values come first in each turn.
+    The number of patterns is limited to PATTERNS_MAX. Values contribute patterns in turn, so that a large
+    value does not displace small ones.
     """
     patterns: dict[bytes, None] = {}
     for turn in zip_longest(*map(_patterns, values)):
@@ -133,7 +133,7 @@ def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[
 
 
 def _split(pattern: bytes) -> Iterable[bytes]:
-    """Return parts of about equal length."""
+    """Split a pattern into parts of about equal length."""
     count = -(-len(pattern) // PATTERN_BYTES_MAX)
     size = -(-len(pattern) // count)
     return (pattern[start : start + size] for start in range(0, len(pattern), size))

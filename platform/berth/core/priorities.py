@@ -16,7 +16,6 @@ PREEMPTIBLE_BELOW = 100
 
 
 def default_priority(kind: str) -> int:
-    """Return the default priority for this kind of workload."""
     return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 

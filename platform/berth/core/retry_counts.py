@@ -1,4 +1,4 @@
-"""Failure kinds and restart counts as text."""
+"""Format failure kinds and restart counts."""
 
 from collections.abc import Mapping
 

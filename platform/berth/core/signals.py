@@ -16,5 +16,5 @@ def full_name(name: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal. For an unknown signal, return the exit code that a shell reports."""
+    """Return the name of a signal. For an unknown signal, return the exit code that a shell would report."""
     return _NAMES.get(number, str(SHELL_OFFSET + number))

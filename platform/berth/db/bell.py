@@ -1,4 +1,4 @@
-"""Wait for database notifications in many requests, without a thread or connection per request."""
+"""Let many requests wait for database notifications without a thread or connection for each request."""
 
 import asyncio
 import threading
@@ -38,7 +38,7 @@ class Wakeup:
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a wake-up or the timeout. Return immediately if one has arrived since the last wait."""
+        """Wait at most `seconds` for a wake-up. Return immediately if one arrived after the last wait."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

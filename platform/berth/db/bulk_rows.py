@@ -37,7 +37,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
 
 
 def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
-    """Write the named fields of one model's rows."""
+    """Update the given fields of rows of one model."""
     if not rows:
         return
     options = rows[0]._meta

@@ -9,7 +9,7 @@ from django.db.models import CheckConstraint, Model, Q
 class ChecksTogether(Model):
     """Base class of models that have only check constraints.
 
-    If a row violates any constraint, Django's own validation then finds all violations.
+    If the single query finds a violation, Django's own validation lists all violations.
     """
 
     class Meta:

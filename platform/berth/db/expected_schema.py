@@ -33,7 +33,7 @@ def schema_differences() -> list[str]:
 
 
 def foreign_database_message(differences: list[str], home: Path) -> str:
-    """Return instructions for a database that differs from the models in these ways."""
+    """Return instructions for a database whose tables differ from the models."""
     if connection.settings_dict["OPTIONS"].get("host") == str(EmbeddedCluster(home / "postgres").socket):
         place = f"The database of this home ({home})"
         remedy = "Set BERTH_HOME to a new directory, or delete all data with `make demo-reset`"

@@ -14,7 +14,7 @@ def creates_model(operation: Operation) -> bool:
 
 
 class InitialMigration(Migration):
-    """A migration that renders successive new models together.
+    """Migration that renders consecutive new models together.
 
     Django renders a new model and all related models again after each operation, which takes seconds.
     """

@@ -14,9 +14,9 @@ COMPARED_MAX = 20_000  # maximum number of rows per source whose names are compa
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names in a column of the rows that the user may see.
+    """Names in one column of the rows that the user may see.
 
-    `condition` is set if a filter matches more than the exact name. It selects the matching rows.
+    `condition` selects the matching rows if the filter matches more than the exact name.
     """
 
     rows: QuerySet[Any]
@@ -28,7 +28,7 @@ class Names:
         return self.rows.filter(condition).exists()
 
     def list(self) -> set[str]:
-        """Return the names of the first rows. A table with millions of rows is not read to the end."""
+        """Return the names in the first rows, without reading a table with millions of rows to the end."""
         names = self.rows.order_by().values_list(self.column, flat=True)[:COMPARED_MAX]
         return {str(name) for name in names if name}
 

@@ -57,7 +57,7 @@ class LeaderLoop(ABC):
         return ()
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
-        """Return the trigger of the next round, which identifies what ended the sleep."""
+        """Return the trigger of the next round: the event that ended the sleep."""
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
@@ -133,7 +133,6 @@ class LeaderLoop(ABC):
             return None
 
     def _sleep(self, waiter: Waiter | None, seconds: float) -> str:
-        """Sleep, and return the trigger of the next round."""
         if self.held is not None:
             seconds = min(seconds, self.lease_seconds / 3)
         if waiter is None:

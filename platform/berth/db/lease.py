@@ -52,7 +52,7 @@ LOCK_IF_HELD, LOCK_WITHOUT_WAITING = _lock_if_held("1"), _lock_if_held(DO_NOT_WA
 
 @dataclass(frozen=True)
 class HeldLease:
-    """Name, holder and epoch of a lease, which each write checks to prove leadership."""
+    """Name, holder and epoch of a lease. Each write checks them to prove leadership."""
 
     name: str
     holder: str

@@ -18,12 +18,12 @@ _configured: WeakSet[psycopg.Connection[Any]] = WeakSet()
 
 
 def fetch_all(statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
-    """Run a prepared query, and return its rows."""
+    """Run a prepared query and return its rows."""
     return cast("list[tuple[Any, ...]]", _run(statement, parameters).fetchall())
 
 
 def fetch_one(statement: str, parameters: Parameters) -> tuple[Any, ...] | None:
-    """Run a prepared query, and return its first row, or None if there is none."""
+    """Run a prepared query and return its first row, or None if there is none."""
     return cast("tuple[Any, ...] | None", _run(statement, parameters).fetchone())
 
 

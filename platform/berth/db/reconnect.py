@@ -14,9 +14,9 @@ R = TypeVar("R")
 
 
 def reconnects(query: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that long-lived threads call to read the database.
+    """Decorator for functions with which long-lived threads read the database.
 
-    If its connection fails, the error is raised, and the thread's next query opens a new connection.
+    If the connection fails, the error is raised, and the thread's next query opens a new connection.
     """
 
     @wraps(query)

@@ -20,8 +20,7 @@ def join_transaction() -> AbstractContextManager[object]:
 
 @contextmanager
 def checked_references(what: str, *, created: str | None = None) -> Iterator[None]:
-    """Run a transaction that checks foreign keys at the end of the block, not when the outer transaction
-    commits.
+    """Check foreign keys at the end of the block instead of when the outer transaction commits.
 
     After the check, any deletion of the referenced rows waits for the commit. Raises NotFound for `what` if a
     referenced row is missing, and PreconditionFailed if another transaction has created the row `created`.

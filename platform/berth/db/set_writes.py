@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
-    """Write all items together. If that fails, write each half separately, down to the rejected items.
+    """Write all items together. If that fails, split them in halves until the rejected items are isolated.
 
     Return the rejected items with the reasons. Call this function in a transaction. `write` must change
     nothing except rows until its last query has succeeded.

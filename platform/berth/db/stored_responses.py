@@ -10,7 +10,7 @@ UNIQUE_KEY = "stored_response_per_user_and_key"  # violated if a concurrent requ
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
-    """Row of a response. The fields are columns of `TABLE`."""
+    """Stored response as a row of `TABLE`."""
 
     user_id: int
     key: str

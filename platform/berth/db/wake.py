@@ -17,7 +17,7 @@ RECONNECT_PAUSE_SECONDS = 0.25
 
 
 def wake(name: str, reason: str = "") -> None:
-    """Notify the loop after the current transaction commits.
+    """Notify the loop `name` after the current transaction commits.
 
     NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
     wake-up, the loop runs at its next tick.

@@ -26,7 +26,7 @@ class CannotEdit(BerthError):
 
 
 def edit_text(text: str, at: Location, value: object = ABSENT, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` set at a location. If `value` is omitted, remove the entry there.
+    """Return the text with `value` set at a location. If `value` is omitted, remove the existing entry.
 
     `order` is the usual order of keys and determines where new keys are inserted. Raises CannotEdit if the
     change cannot be made in place.
@@ -82,8 +82,9 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether all items are scalars, and the items that `value` shares with `before` come first and in
-    the same order.
+    """Return whether `value` begins with the items that it shares with `before`, in the same order.
+
+    The result is False if any item is not a scalar.
     """
     remaining = [item for item in before if item in value]
     all_scalars = not any(isinstance(item, dict | list) for item in (*before, *value))

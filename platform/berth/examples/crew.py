@@ -29,7 +29,7 @@ def open_data_listener() -> socket.socket:
 
 @dataclass
 class Member:
-    """A rank other than 0."""
+    """Training rank other than 0."""
 
     control: socket.socket
     listener: socket.socket

@@ -1,4 +1,4 @@
-"""Messages between training processes. Each consists of a small JSON header and a binary body."""
+"""Messages between training processes, with a small JSON header and a binary body."""
 
 import json
 import socket

@@ -1,8 +1,7 @@
 """Data-parallel training on CPUs with any number of ranks.
 
-This is a real data-parallel job. Gradients are summed over a ring of TCP connections, and the loss decreases.
-Rank 0 saves a checkpoint in BERTH_WORKSPACE at regular intervals and on SIGTERM, and the next start resumes
-from the checkpoint.
+Gradients are summed over a ring of TCP connections, and the loss decreases. Rank 0 saves a checkpoint in
+BERTH_WORKSPACE at regular intervals and on SIGTERM, and the next start resumes from the checkpoint.
 
 Without RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the program runs as a single rank.
 """

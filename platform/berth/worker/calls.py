@@ -27,7 +27,7 @@ class Outcome:
 
 
 def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Outcome:
-    """Run a call and return its outcome. Never raise an exception.
+    """Run a call and return its outcome. Errors are returned as outcomes, not raised.
 
     Results are limited to `result_bytes_max` bytes.
     """

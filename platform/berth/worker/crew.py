@@ -1,4 +1,4 @@
-"""Slots of a worker. Slots receive calls from one queue and put outcomes into another."""
+"""Slots of a worker, which take calls from one queue and put outcomes into another queue."""
 
 import queue
 import threading

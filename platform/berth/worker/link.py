@@ -1,4 +1,4 @@
-"""A worker's connections to its server. Each thread has its own, which is reopened after a failure."""
+"""Connections of a worker to its server: one per thread, reopened after a failure."""
 
 import base64
 import http.client

@@ -44,7 +44,7 @@ class ThreadSlot:
         """Do nothing, because a thread cannot be stopped. The call is reported as interrupted."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because the slot has no resources of its own."""
 
 
 class ProcessSlot:

@@ -26,7 +26,6 @@ class AwaitedName(NamedTuple):
 
 
 def _validate_reference(text: str, info: ValidationInfo) -> str:
-    """Validate NAME or PROJECT/NAME."""
     if isinstance(info.context, dict) and info.context.get("free_names"):
         return validate_name(text, info)
     parts = text.split("/")
@@ -40,7 +39,7 @@ Reference = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterV
 
 
 class Dependency(Document):
-    """Workload or array that must end in a state before this workload may start.
+    """Workload or array that must reach a final state before this workload may start.
 
     `workload` is a name in the same project, or PROJECT/NAME. The name refers to the newest workload or array
     with that name. The state `any` includes cancelled workloads. With `tasks: same`, each task of this array
@@ -52,7 +51,7 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited(self, project: str) -> AwaitedName:
-        """Return the awaited name. `project` is the project of the document."""
+        """Return the awaited name, by default in `project`, the project of this document."""
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

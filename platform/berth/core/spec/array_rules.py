@@ -19,7 +19,7 @@ def task_name(array: str, index: int) -> str:
 
 
 def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield the problems in the array section, if the document has one."""
+    """Yield the problems in the document's array section, if any."""
     array = spec.array
     if array is None:
         return

@@ -34,7 +34,7 @@ def index_range(text: str) -> range | None:
 
 
 def _format_range(value: object) -> object:
-    """Return an index or range as text. Raises an error if it is neither."""
+    """Convert an index or range to text. Raises an error for any other value."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or index_range(text) is None:
         raise PydanticCustomError("index", "is not an index or a range", {"allowed": RANGES_ALLOWED})
@@ -94,7 +94,7 @@ Matrix = Annotated[dict[Variable, MatrixValues], Field(min_length=1, max_length=
 
 
 class StopRule(Document):
-    """Median stopping: cancel running tasks that are worse than the median of the others at the same step.
+    """Median stopping: cancel running tasks that are worse than the other tasks' median at the same step.
 
     A task is compared after it has reported a step of at least `after_steps`, and only if at least
     `min_tasks` other tasks have reached that step.
@@ -107,7 +107,7 @@ class StopRule(Document):
 
 
 class ArraySpec(Document):
-    """Tasks of an array: exactly one of `tasks`, `values` and `matrix`.
+    """Tasks of an array, defined by exactly one of `tasks`, `values` and `matrix`.
 
     `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and so is each
     combination in `matrix`. At most `max_running` tasks use resources at the same time.
@@ -132,7 +132,7 @@ class ArraySpec(Document):
 
     @property
     def index_max(self) -> int:
-        """Largest index of a task."""
+        """Largest task index."""
         if isinstance(self.tasks, tuple):
             return max(part[-1] for part in to_ranges(self.tasks))
         return self.size - 1
@@ -166,15 +166,12 @@ class ArraySpec(Document):
 
 
 def to_ranges(parts: Iterable[str]) -> list[range]:
-    """Return validated indexes and ranges as ranges."""
+    """Convert validated indexes and ranges to `range` objects."""
     return [part for text in parts if (part := index_range(text)) is not None]
 
 
 def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the validated indexes and ranges.
-
-    Raises an error if they contain more tasks than an array may have.
-    """
+    """Return `parts`, or raise an error if they contain more tasks than an array may have."""
     if sum(map(len, to_ranges(parts))) > TASKS_MAX:
         raise PydanticCustomError(
             "indexes", "contains too many tasks", {"allowed": f"at most {TASKS_MAX} indexes"}
@@ -183,7 +180,7 @@ def check_index_count(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def expand(parts: Iterable[str]) -> tuple[int, ...]:
-    """Return the indexes in ascending order, without duplicates."""
+    """Expand indexes and ranges to sorted indexes without duplicates."""
     return tuple(sorted({index for part in to_ranges(parts) for index in part}))
 
 
@@ -211,7 +208,7 @@ def parse_indexes(text: str) -> tuple[str, ...]:
 
 
 def array_document(text: str) -> dict[str, Any]:
-    """Return the array section for Slurm's notation, such as `0-999%50`.
+    """Parse Slurm's array notation, such as `0-999%50`, into an array section.
 
     Raises ValueError with the part that is neither an index, nor a range, nor a limit.
     """

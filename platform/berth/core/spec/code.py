@@ -1,4 +1,4 @@
-"""A workload's code: the document's section, and the rules for file trees."""
+"""The `code` section of a workload document, and the rules for file trees."""
 
 import posixpath
 from collections.abc import Iterable

@@ -70,7 +70,10 @@ def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[Ba
 
 
 def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
-    """Return whether the value is a secret, which errors do not repeat. Models mark it with repr=False."""
+    """Return whether the value is secret, so that errors must not repeat it.
+
+    Models mark it with repr=False.
+    """
     field = root_model.model_fields.get(str(location[0])) if location else None
     return field is not None and not field.repr
 

@@ -41,8 +41,9 @@ class Transport(StrEnum):
 
 
 class InvalidUrl(ValueError):
-    """Raised for text that is not the address of a repository. The message completes a sentence that begins
-    with "URL".
+    """Raised for text that is not a repository URL.
+
+    The message completes a sentence that begins with "URL".
     """
 
 

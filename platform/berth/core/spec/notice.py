@@ -17,7 +17,7 @@ ALLOWED = "the name of a signal that a program can handle, such as USR1"
 
 
 def parse_notice_signal(value: object) -> str:
-    """Return the full name of a signal that is sent before a stop."""
+    """Parse a signal that pods receive before SIGTERM. Return its full name, such as SIGUSR1."""
     name = full_name(value) if isinstance(value, str) else ""
     message, allowed = "is not a signal", ALLOWED
     if name in UNSUITABLE:

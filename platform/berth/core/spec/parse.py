@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems in each role that can be parsed separately, if the document cannot be parsed."""
+    """Yield the problems of each role that can be parsed, although the document as a whole cannot."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -124,5 +124,5 @@ def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) ->
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    """Remove duplicate problems, and sort the remaining problems in a stable order."""
+    """Sort the problems in a stable order, without duplicates."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

@@ -55,7 +55,7 @@ FailureKind = Annotated[
 
 
 class RetryRule(Document):
-    """Rule for the failures in `on`. The first rule that lists a failure applies.
+    """Retry rule for the failures in `on`. The first rule that lists a failure applies.
 
     `max` limits the restarts by this rule. Each restart doubles `backoff`, up to an hour. With `other_node`,
     the workload avoids the node where it failed. `memory_factor` multiplies the memory of the role that
@@ -88,7 +88,7 @@ def _exit_code_or_reason(kind: int | str) -> int | str:
 
 
 def check_retry(rules: Sequence[RetryRule], roles: Sequence[RoleSpec]) -> Iterator[Problem]:
-    """Yield rules that can never match, and settings that cannot have an effect."""
+    """Yield problems for rules that can never match and settings that have no effect."""
     seen: dict[int | str, str] = {}  # document path of each failure
     for number, rule in enumerate(rules):
         path = f"retry[{number}]"

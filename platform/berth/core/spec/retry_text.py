@@ -20,9 +20,9 @@ class InvalidRetryText(ValueError):
 
 
 def parse_retry_text(text: str) -> dict[str, Any]:
-    """Return the rule as it would appear in a document.
+    """Parse one line of text into a retry rule of a document.
 
-    Its values are validated later. Raises InvalidRetryText.
+    The values are validated later. Raises InvalidRetryText.
     """
     kinds, *settings = text.split() or [""]
     if not kinds or "=" in kinds:
@@ -58,7 +58,7 @@ def format_retry_text(rule: object) -> str | None:
 
 
 def _number_or_text(text: str) -> int | float | str:
-    """Return a plain number as a number, and any other text unchanged."""
+    """Parse a plain number. Return any other text unchanged."""
     if text.isascii() and text.isdigit():
         return int(text)
     whole, _, fraction = text.partition(".")

@@ -36,7 +36,7 @@ class Document(BaseModel):
 
 
 class Topology(Document):
-    """Label keys that must (`required`) or should (`preferred`) be equal on all nodes of the replicas."""
+    """Node labels whose values must (`required`) or should (`preferred`) be the same for all replicas."""
 
     required: LabelKey | None = None
     preferred: LabelKey | None = None

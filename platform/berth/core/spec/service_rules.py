@@ -1,4 +1,4 @@
-"""Validation rules for the inference service section in relation to other sections of the document."""
+"""Validation rules that relate the inference service section to other sections of the document."""
 
 from collections.abc import Iterator
 

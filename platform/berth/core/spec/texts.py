@@ -54,7 +54,7 @@ def validate_script(text: str) -> str:
 
 
 def validate_directory(text: str) -> str:
-    """Validate that a path does not lead out of its base directory."""
+    """Validate that a path does not escape its base directory."""
     if ".." in text.split("/"):
         allowed = "a path without '..'"
         raise PydanticCustomError("directory", "points outside its base directory", {"allowed": allowed})

@@ -1,4 +1,4 @@
-"""A workload's volumes: directories on nodes, and the paths at which pods see them."""
+"""Volumes of a workload: directories on nodes that are mounted into pods."""
 
 import re
 from itertools import pairwise
@@ -39,10 +39,10 @@ def _validate_mount_path(path: str) -> str:
 
 
 class VolumeMount(Document):
-    """Volume that the workload's pods see at `path`.
+    """Volume mounted at `path` in the workload's pods.
 
-    Without `read_only`, pods may write to the volume if the volume allows it. Volumes are settings of node
-    pools.
+    Without `read_only`, pods may write to the volume if its settings allow writing. Volumes are defined by
+    node pools.
     """
 
     name: Name

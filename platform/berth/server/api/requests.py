@@ -34,7 +34,7 @@ class Body(BaseModel):
 
 
 class NoBody(Body):
-    """Empty body."""
+    """Empty request body."""
 
 
 class Query(BaseModel):

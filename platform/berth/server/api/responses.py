@@ -34,10 +34,7 @@ class ResponseModel(BaseModel):
 
     @classmethod
     def from_row(cls, row: object, **values: Any) -> Self:
-        """Return a response with these values.
-
-        The other fields are copied from the row's attributes of the same names.
-        """
+        """Return a response with `values`. All other fields are copied from the row's attributes."""
         return cls(**{name: getattr(row, name) for name in cls.model_fields if name not in values}, **values)
 
 
@@ -53,7 +50,7 @@ class ProblemResponse(BaseModel):
     """Problem document (RFC 9457). `errors` lists every invalid value."""
 
     class InvalidValue(BaseModel):
-        """Error in a document."""
+        """Invalid value in a request."""
 
         path: str
         message: str

@@ -85,7 +85,7 @@ class ApiView(APIView):
         return False
 
     def stores_response(self, request: Request) -> bool:
-        """Return whether the handler itself stores the response for `used_key`, with its only statement."""
+        """Return whether the handler stores the response itself, in the statement that makes the change."""
         return False
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

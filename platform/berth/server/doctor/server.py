@@ -1,4 +1,4 @@
-"""Checks for running the server: Python, its directory, disk space, PostgreSQL and a port."""
+"""Checks for running the server: Python, state directory, disk space, PostgreSQL and port."""
 
 import os
 import platform

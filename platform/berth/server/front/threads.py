@@ -35,7 +35,7 @@ class RequestThreads:
 
 
 class RequestThread(ThreadPoolExecutor):
-    """Thread that starts on its first call."""
+    """Executor with a single thread, which starts on the first call."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=1, thread_name_prefix="request")

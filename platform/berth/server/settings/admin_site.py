@@ -1,4 +1,4 @@
-"""Title, colours and navigation of the admin site."""
+"""Settings of the admin site: title, colours and navigation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""State directory, secret key, applications, database, caches, background tasks and logging."""
+"""Settings for the state directory, secret key, applications, database, caches, tasks and logging."""
 
 import os
 import secrets

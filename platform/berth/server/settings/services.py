@@ -1,4 +1,4 @@
-"""Metrics, notifications, inference services, single sign-on, utilization and retention."""
+"""Settings for metrics, notifications, services, single sign-on, utilization and retention."""
 
 import shlex
 from ipaddress import ip_network

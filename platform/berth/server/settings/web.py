@@ -1,4 +1,4 @@
-"""Middleware, templates, sessions, REST, and limits on requests and connections."""
+"""Settings for middleware, templates, sessions, REST, and limits on requests and connections."""
 
 from ipaddress import ip_network
 from pathlib import Path

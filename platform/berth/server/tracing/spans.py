@@ -31,8 +31,7 @@ class Span:
     def name(self, name: str) -> None:
         """Rename the span."""
 
-    def mark_failed(self, reason: str) -> None:
-        """Mark the span as failed."""
+    def mark_failed(self, reason: str) -> None: ...
 
 
 class RecordedSpan(Span):

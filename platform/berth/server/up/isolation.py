@@ -1,4 +1,4 @@
-"""When Berth starts, describe how this machine isolates the pods of local pools."""
+"""Choose and describe the isolation of pods in local pools when Berth starts."""
 
 import os
 from pathlib import Path

@@ -32,7 +32,7 @@ SHORTFALL_MIN = timedelta(minutes=5)  # workloads of a queue below its fair shar
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Line with a coloured label, a linked name and a text.
+    """Item that needs attention: a line with a coloured label, a linked name and a text.
 
     The text completes a sentence that begins with the name or, with `is_sentence`, is a full sentence. `at`
     is when the problem began or was noticed, if known.
@@ -58,7 +58,7 @@ def attention_items(
     no_scheduler: bool,
     now: datetime,
 ) -> list[Item]:
-    """Return a user's items: first all faults, then all warnings.
+    """Return the items that need a user's attention: first all faults, then all warnings.
 
     Within each group, platform items come first for platform admins, and own workloads for other users.
 

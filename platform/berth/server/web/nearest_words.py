@@ -1,4 +1,4 @@
-"""Additional words that find pages, and corrections of misspelt searches."""
+"""Synonyms for page names, and spelling corrections for searches."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -42,8 +42,8 @@ SYNONYMS = {
 def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
     """Replace each word with the most similar word of a page, an action, a state or a visible name.
 
-    A word that is part of such a word, or that resembles none, is unchanged. Of the name of an array's task,
-    the name of the array is replaced.
+    A word that is part of such a word, or that resembles none, is unchanged. In the name of an array task,
+    only the array's name is replaced.
     """
     known_words = set(chain(_words_of_pages(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

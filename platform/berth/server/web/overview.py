@@ -69,7 +69,10 @@ EMPTY_HEIGHT = 220  # height of an empty card
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """Number of pending workloads with a reason. `is_held` is True for arrays that wait for earlier tasks."""
+    """Number of workloads that are pending for one reason.
+
+    `is_held` is True for arrays that wait for earlier tasks.
+    """
 
     reason: str
     count: int
@@ -347,7 +350,7 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     """Return the reasons of pending workloads and of running arrays with pending tasks, most frequent first.
 
-    Arrays whose pending tasks all wait for earlier ones have no reason. They come last.
+    Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
     """
     rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
     counts = count_by_reason(rows)

@@ -113,7 +113,7 @@ def done(request: Request, message: str, *, to: str, leave: bool = False) -> Htt
 
 
 def redirect_without_slash(request: HttpRequest, path: str) -> HttpResponse:
-    """Redirect to the page whose address lacks the final slash."""
+    """Redirect to the same URL without the final slash."""
     if request.method not in ("GET", "HEAD"):
         raise Http404
     query = request.META["QUERY_STRING"]

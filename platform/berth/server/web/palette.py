@@ -1,6 +1,6 @@
-"""Actions in the search dialog, and pages about one project or pool.
+"""Search results that are actions, or pages filtered by one project or pool.
 
-Actions are forms that create objects, actions on a workload or schedule, and quotas to edit.
+Actions create an object, change a workload or schedule, or edit a quota.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -134,7 +134,7 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
-    """Yield actions on the user's schedules, and on the latest workloads and arrays that the verb may fit."""
+    """Yield actions on the user's schedules, and on recent workloads and arrays that match the verb."""
     if actor.user is None:
         return
     mine = workloads(actor).filter(array=None, submitted_by=actor.user)
@@ -155,7 +155,7 @@ def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
 def row_actions(
     actor: Actor, chosen_workloads: Iterable[Workload], chosen_arrays: Iterable[WorkloadArray]
 ) -> Iterator[Hit]:
-    """Yield the actions on workloads and arrays, those submitted last first."""
+    """Yield the actions on workloads and arrays, latest submissions first."""
     chosen_arrays = list(chosen_arrays)
     counts = count_tasks_by_array(chosen_arrays) if chosen_arrays else {}
     rows: list[Workload | WorkloadArray] = [*chosen_workloads, *chosen_arrays]
@@ -240,7 +240,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 
 def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
-    """Return the forms of the quotas whose project and pool contain the words besides "edit quota"."""
+    """Return links to edit the quotas whose project and pool match the words other than "edit quota"."""
     others = _words_outside_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
         return []
@@ -262,7 +262,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 
 def _words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words that do not match the beginning of a word in the title, without prepositions."""
+    """Return the words that start no word of the title. Prepositions are omitted."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

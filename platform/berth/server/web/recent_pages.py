@@ -1,4 +1,4 @@
-"""Pages that the user has visited last, with their current state, for the search dialog."""
+"""Recently visited pages with their current state, for the search dialog."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ MAX_RECENT, MAX_PATH = 6, 300
 
 
 def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
-    """Return the pages at these paths, in this order, without those of objects that the user cannot see.
+    """Return the pages at these paths, in the same order, without pages of objects that the user cannot see.
 
     The number of queries depends on the kinds of pages, not on their number.
     """

@@ -85,7 +85,7 @@ def search(request: Request) -> HttpResponse:
 
 
 def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
-    """Yield what an empty search lists: actions on the page at `url`, the pages, and a few forms."""
+    """Yield the groups for an empty search: actions on the page at `url`, the pages, and a few forms."""
     yield HitGroup("Actions on this page", page_actions(actor, url))
     yield HitGroup("Pages", list(_pages(actor, ())))
     yield HitGroup("Actions", list(islice(form_actions(actor, ()), MAX_FORMS)))

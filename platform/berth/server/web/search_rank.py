@@ -40,7 +40,7 @@ def starts_any(word: str, keywords: Iterable[str]) -> bool:
 
 
 def mark_words(title: str, words: Sequence[str]) -> SafeString:
-    """Render the title with the words marked, longer ones first."""
+    """Render the title with the words marked. Longer words are marked first."""
     if not words:
         return format_html("{}", title)
     choices = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))

@@ -55,7 +55,10 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
 
 
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the array tasks that one of the words names. The other words must occur in the project's name."""
+    """Yield the array tasks whose name is one of the words.
+
+    The other words must occur in the project's name.
+    """
     parts = split_task(words)
     if parts is None:
         return

@@ -17,8 +17,7 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 
 
 class SingleThreadHandler(ASGIHandler):
-    """Variant of Django's handler with synchronous middleware, for responses that are complete when the view
-    returns.
+    """Variant of Django's handler that runs middleware and views in one thread.
 
     The handler switches between the event loop and a thread once per request, instead of twice per
     middleware, three times per view and once per signal. Streaming responses still run in the event loop.

@@ -88,8 +88,9 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts, each read in any thread, after releasing the database connection of the request's
-    thread.
+    """Release the request thread's database connection, then yield the parts.
+
+    Each part may be read in a different thread.
     """
     await sync_to_async(_release_connection)()
     while part := await sync_to_async(_next_part, thread_sensitive=False)(parts):
@@ -108,7 +109,7 @@ def _next_part(parts: Iterator[bytes]) -> bytes:
 
 
 async def _spooled_lines(lines: Iterable[str]) -> AsyncIterator[bytes]:
-    """Yield the lines, all read in the request's thread, which owns the database connection."""
+    """Read all lines in the request's thread, which owns the database connection, then yield them."""
     file = await sync_to_async(_spool)(lines)
     try:
         while part := await sync_to_async(file.read, thread_sensitive=False)(PART_BYTES):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class of the admin site's models, for platform admins only. Service errors appear as messages."""
+    """Base class of all model admins, for platform admins only. Service errors appear as messages."""
 
     list_per_page = 50
     list_filter_submit = True
@@ -122,7 +122,6 @@ def as_csv(
 
 
 def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
-    """Render a small table for a form."""
     head = format_html_join(
         "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((heading,) for heading in headings)
     )

@@ -129,7 +129,7 @@ def _evictions_table() -> Card:
 
 
 def _cycles_table() -> Card:
-    """Return the latest cycles that made decisions. Most cycles make none."""
+    """Return a table of the latest cycles that made decisions."""
     cycles = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MAX_ROWS]
     rows = [
         (
@@ -146,7 +146,7 @@ def _cycles_table() -> Card:
 
 
 def _changes_table(actor: Actor) -> Card:
-    """Return the latest changes, worded as on the activity page."""
+    """Return a table of the latest changes, worded as on the activity page."""
     changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
         (

@@ -61,9 +61,10 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Redirect to the sign-in page, which leads back to the admin site. Raises Forbidden.
+    """Redirect anonymous users to the sign-in page, which leads back to the admin site.
 
-    A signed-in user without access is rejected. A second sign-in would not say which permission is missing.
+    Raises Forbidden for a signed-in user without access, because another sign-in would not say which
+    permission is missing.
     """
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"), reverse("login"))

@@ -21,7 +21,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Stacked columns. `marks` are (y, number) pairs from top to bottom."""
+    """Layout of stacked columns. `marks` are the axis marks, as (y, number) pairs from top to bottom."""
 
     pieces: tuple[Piece, ...]
     marks: tuple[tuple[float, str], ...]
@@ -56,7 +56,7 @@ def stacked_columns(
 
 
 def _tick(maximum: float) -> float:
-    """Return the smallest step (0.1, 0.2, 0.5, 1, 2, 5, ...) that lets TICKS lines reach the maximum."""
+    """Return the smallest step (0.1, 0.2, 0.5, 1, ...) with which TICKS grid lines reach the maximum."""
     if maximum <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))

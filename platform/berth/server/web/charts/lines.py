@@ -22,7 +22,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Lines on common axes. `marks` are (y, number) pairs from top to bottom.
+    """Lines on common axes. `marks` are the axis marks, as (y, number) pairs from top to bottom.
 
     The readouts of the first line are JSON for the script that shows the number at the pointer.
     """

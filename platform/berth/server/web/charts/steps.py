@@ -17,7 +17,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Stacked areas with a line above them. `marks` are (y, value) pairs from top to bottom.
+    """Stacked areas and a line. `marks` are the axis marks, as (y, value) pairs from top to bottom.
 
     `readouts` is JSON for the script that shows the values under the pointer: for each point, the time in
     seconds, the value of each area, and the value of the line.
@@ -38,7 +38,7 @@ def step_chart(
     end: float,
     least: int = 1,
 ) -> StepChart:
-    """Return a step chart over a time axis from `begin` to `end`, whose scale reaches at least `least`.
+    """Return a step chart from `begin` to `end`. Its scale reaches at least `least`.
 
     The chart is empty before the first time. Each number is drawn from its own time until the next one, and
     the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value
@@ -84,7 +84,7 @@ def _steps(x_positions: Sequence[int], values: Sequence[int], top: int) -> list[
 
 
 def _tick(maximum: int) -> int:
-    """Return the smallest step (1, 2, 5, 10, 20 and so on) that fits into TICKS lines."""
+    """Return the smallest step (1, 2, 5, 10, 20, ...) with which TICKS grid lines reach the maximum."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     return next(step for step in steps if step * TICKS >= maximum)
 
