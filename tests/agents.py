@@ -1,4 +1,4 @@
-"""The agent that machines run, as served by the server."""
+"""Write and start the agent program that joined machines run."""
 
 import io
 import os
@@ -14,7 +14,6 @@ REJECTED = 3  # exit code of an agent that the server rejected
 
 
 def write_agent(directory: Path, report_seconds: float = 5.0, version: str = "") -> Path:
-    """Write the agent to a file, optionally with a different report interval or version."""
     directory.mkdir(exist_ok=True)
     path = directory / "berth-agent"
     with zipfile.ZipFile(io.BytesIO(agent_package())) as source, zipfile.ZipFile(path, "w") as target:

@@ -34,7 +34,7 @@ def reject_unknown_behaviours(items: Iterable[pytest.Item]) -> None:
 
 
 class Collector:
-    """Collect the claims of every test. The cases of a parametrized test count once."""
+    """Collects the behaviours that tests claim. The cases of a parametrized test count once."""
 
     def __init__(self) -> None:
         self.tests: dict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Users of every role, two departments, four projects and one pool."""
+"""Test users of every role, two departments, four projects and one pool."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +13,6 @@ from projects.models import Department, Membership, Project
 
 @dataclass(frozen=True, slots=True)
 class Person(Actor):
-    """Actor that is always a user."""
-
     user: User
 
 
@@ -43,7 +41,7 @@ class Cast:
 
 
 def make_cast() -> Cast:
-    """Create the cast in as few statements as possible, because thousands of tests use it."""
+    """Create users, projects and a pool in few statements, because thousands of tests use them."""
     research, product = Department.objects.bulk_create(
         [Department(name=name) for name in ("research", "product")]
     )
@@ -91,7 +89,6 @@ def make_cast() -> Cast:
 
 
 def training(name: str = "train-1", **changes: object) -> dict[str, object]:
-    """Return a small workload document."""
     return {
         "name": name,
         "command": "true",

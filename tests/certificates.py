@@ -1,4 +1,4 @@
-"""Certificates for TLS servers of tests."""
+"""Certificates for TLS servers in tests."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A certificate authority for the duration of a test."""
+    """A certificate authority that exists for one test."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name = root, name
@@ -23,7 +23,7 @@ class Authority:
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def server(self, *addresses: str) -> ssl.SSLContext:
-        """Return a TLS context with a certificate for these addresses and host names."""
+        """Return a TLS server context with a certificate for these IP addresses and host names."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([_general_name(address) for address in addresses])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])

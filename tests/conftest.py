@@ -47,10 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Choose the cases that are heavy before `-m` selects tests, and order the tests afterwards.
+    """Mark heavy cases before `-m` selects tests, and sort the tests afterwards.
 
-    The longest groups come first, so that no process works alone on one at the end. This is done last because
-    pytest-django moves tests without a database to the end.
+    The longest groups come first, so that no process is left with a long group at the end. Sorting comes last
+    because pytest-django moves tests without a database to the end.
     """
     reject_unknown_behaviours(items)
     mark_further_cases(items)
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude all loaded modules from garbage collection, which would visit them again and again."""
+    """Exclude all loaded modules from garbage collection, which would otherwise visit them repeatedly."""
     gc.freeze()
     relax_garbage_collection()
     gc.enable()
@@ -67,9 +67,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test without sending reports of passed set-ups and teardowns to the main process.
+    """Run a test without sending reports of passed set-up and teardown phases to the main process.
 
-    Each report takes about a millisecond. Only `--durations` needs all of them.
+    Each report takes about a millisecond, and only `--durations` needs all of them.
     """
     if not prepared.is_one_of_several_processes() or item.config.option.durations is not None:
         return None
@@ -95,9 +95,9 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.fixture(scope="session")
 def migrated_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    """Return a directory with a migrated database for the server of each process, or None.
+    """Return a directory with a migrated database, which the server of each process copies.
 
-    A single process migrates its own database, which takes less time than a copy.
+    Return None for a single process, because migrating its database takes less time than a copy.
     """
     if os.environ.get("DATABASE_URL") or not prepared.is_one_of_several_processes():
         return None
@@ -106,7 +106,7 @@ def migrated_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres(migrated_home: Path | None) -> Iterator[str]:
-    """Return the database server's URL: DATABASE_URL, or the URL of a server started for this run."""
+    """Return the URL of the database server: DATABASE_URL, or a server started for this run."""
     if url := os.environ.get("DATABASE_URL"):
         yield url
         return
@@ -146,7 +146,7 @@ def django_db_modify_db_settings(
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Close connections that test threads left open, because they would prevent dropping the database."""
+    """Close connections that test threads left open, because they would block dropping the database."""
     from berth.server.web.live import listener
 
     listener.IDLE_SECONDS = 0.0  # the listener ends once the last page is closed
@@ -170,7 +170,6 @@ def url_of_test_database(postgres: str) -> str:
 
 
 def env_of_children(postgres: str) -> dict[str, str]:
-    """Return the environment of a process that uses the test database."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     return {
         **os.environ,
@@ -182,11 +181,9 @@ def env_of_children(postgres: str) -> dict[str, str]:
 
 @pytest.fixture
 def database_url(transactional_db: None, postgres: str) -> str:
-    """Return the URL of this test's database for other processes."""
     return url_of_test_database(postgres)
 
 
 @pytest.fixture
 def child_env(transactional_db: None, postgres: str) -> dict[str, str]:
-    """Return the environment of a process that uses this test's database."""
     return env_of_children(postgres)

@@ -1,4 +1,4 @@
-"""Crashes of a process at crash points."""
+"""Simulated crashes of a process at crash points."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +14,7 @@ class Killed(BaseException):
 
 @contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call the listener with the name of each crash point that the block reaches."""
+    """Call the listener with the name of each crash point reached in the block."""
     crash_points.set_listener(listener)
     try:
         yield
@@ -23,7 +23,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def killing_at(point: str) -> AbstractContextManager[None]:
-    """Kill the block if it reaches the crash point."""
+    """Simulate kill -9 if the block reaches the crash point."""
 
     def kill(name: str) -> None:
         if name == point:
@@ -34,6 +34,6 @@ def killing_at(point: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def killed_at(point: str) -> Iterator[None]:
-    """Kill the block at the crash point, which it must reach."""
+    """Simulate kill -9 at the crash point, which the block must reach."""
     with killing_at(point), pytest.raises(Killed):
         yield

@@ -1,12 +1,12 @@
-"""Empty the test database after a test that committed, faster than Django's flush and without deadlocks.
+"""Empty the test database after tests that commit, faster than Django's flush and without deadlocks.
 
-Django truncates every table, which takes exclusive locks, and then creates its permissions and content types
-again. Most tests write to a few of about 90 tables. This module empties them with `DELETE`, which does not
-wait for readers. Django's own rows are kept.
+Django truncates every table under exclusive locks and recreates its permissions and content types. Most tests
+write to few of about 90 tables, so this module uses `DELETE`, which does not wait for readers, and keeps
+Django's own rows.
 
-Triggers keep some tables append-only, and foreign keys are checked with triggers too. A separate connection
-deletes the rows, for which all triggers are disabled, as on a replica. If `ALTER TABLE` disabled them, each
-connection would read the table's catalog rows and plan its statements again.
+Triggers enforce append-only tables and foreign keys. A separate connection deletes the rows with all triggers
+disabled, as on a replica. Disabling them with `ALTER TABLE` would make each connection reload the table's
+catalog rows and replan its statements.
 """
 
 import time
@@ -44,9 +44,9 @@ _state: dict[str, psycopg.Connection] = {}
 
 
 def install() -> None:
-    """Create the function in the test database and call it after each test that committed.
+    """Create the cleanup function in the test database and call it after each test that commits.
 
-    Connections stay open between tests: a new connection reads the system catalogs again.
+    Connections stay open between tests, because a new connection reads the system catalogs again.
     """
     with connection.cursor() as cursor:
         tables = cursor.execute(TABLES, [[*CONSTANT_TABLES, WORKLOADS]]).fetchall()
@@ -80,7 +80,7 @@ def empty() -> None:
 
 
 def without_triggers() -> psycopg.Connection:
-    """Return this process's connection on which no triggers fire. A test may have ended the last one."""
+    """Return this process's connection with triggers disabled. Reconnect if a test closed it."""
     opened = _state.get("connection")
     if opened is None or opened.closed:
         parameters = connection.get_connection_params()

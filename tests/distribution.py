@@ -1,4 +1,4 @@
-"""Distribution of the tests over processes: each process runs whole groups of tests."""
+"""Distribute whole groups of tests over processes."""
 
 from pathlib import PurePosixPath
 
@@ -8,12 +8,12 @@ PROCESS_VARIABLE = "BERTH_TEST_PROCESS"  # names this process if the tests run i
 
 
 def find_group(nodeid: str) -> str:
-    """Return the file of a test, or its folder if the folder's tests share a server or a browser."""
+    """Return a test's file, or its folder if the tests in the folder share a server or a browser."""
     path = PurePosixPath(nodeid.split("::", 1)[0])
     folder = path.parts[1]  # below tests/
     return folder if folder in SHARED_SETUP else str(path)
 
 
 def starts_last(nodeid: str) -> bool:
-    """Return whether the test's group is one file. Whole folders take longest, so they start first."""
+    """Return whether a test's group is a single file. Groups that are folders take longer and start first."""
     return find_group(nodeid) not in SHARED_SETUP

@@ -1,4 +1,4 @@
-"""Factories for rows like those that services and the scheduler write."""
+"""Factories for rows like those that Berth's services and scheduler write."""
 
 import itertools
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ def ago(**units: float) -> datetime:
 def reasons(*periods: tuple[Any, ...]) -> list[dict[str, str]]:
     """Return a workload's `pending_reasons` from tuples (reason, start, end).
 
-    The times are in minutes ago, and the end is optional.
+    Start and end are given in minutes ago, and the end is optional.
     """
     times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in periods)
     return [{"reason": reason, **dict(zip(("since", "until"), at, strict=False))} for reason, at in times]
@@ -104,7 +104,6 @@ def workload(
     pools: list[str] | None = None,
     **columns: Any,
 ) -> Workload:
-    """Create a workload with identical replicas."""
     names = pools or list(NodePool.objects.order_by("name").values_list("name", flat=True)) or ["local"]
     document = {
         "name": name,
@@ -177,7 +176,7 @@ def used(
     at: datetime | None = None,
     busy_at: datetime | None = None,
 ) -> PodUtilization:
-    """Create the latest measurement of a pod. `busy` is a percentage per device."""
+    """Create the latest measurement of a pod. `busy` is the utilization of each device in percent."""
     devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
     return PodUtilization.objects.create(
         pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
@@ -189,7 +188,7 @@ def past_utilization(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UtilizationPoint:  # fmt: skip
-    """Create a pod's usage in the minute or hour from `at`. `gpus` devices were `busy` percent utilized."""
+    """Record that `gpus` devices of a pod were `busy` percent utilized in the minute or hour from `at`."""
     began = at.replace(minute=0 if step == 3600 else at.minute, second=0, microsecond=0)
     measured = gpus * MILLI * step
     return UtilizationPoint.objects.create(
@@ -265,14 +264,13 @@ def scaling(pool: NodePool, kind: str, reason: str, *, at: datetime, **columns: 
 
 
 def create_scheduler_lease() -> Lease:
-    """Create the lease of a running scheduler."""
     now = timezone.now()
     values = {"holder": "host:1", "epoch": 1, "renewed_at": now, "expires_at": now + timedelta(hours=1)}
     return Lease.objects.update_or_create(name=SCHEDULER_LEASE, defaults=values)[0]
 
 
 def eviction_side(queue: str, quota: float, share: float, before: float, after: float) -> dict[str, object]:
-    """Return one queue's numbers in an eviction record; amounts are in GPUs."""
+    """Return one queue's numbers in an eviction record, in GPUs."""
 
     def milli(gpus: float) -> dict[str, int]:
         return {"gpu": round(gpus * 1000)}
@@ -288,7 +286,7 @@ def eviction_side(queue: str, quota: float, share: float, before: float, after: 
 
 
 def metric(workload: Workload, name: str, *values: float) -> Metric:
-    """Report values of a metric for the steps 0, 10, 20 and so on."""
+    """Report values of a metric for steps 0, 10, 20 and so on."""
     steps = [10 * place for place in range(len(values))]
     points = list(zip(steps, values, strict=True))
     lowest, highest = (choose(points, key=lambda point: point[1]) for choose in (min, max))

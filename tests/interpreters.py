@@ -1,4 +1,4 @@
-"""Python interpreters of this machine."""
+"""Find Python interpreters on this machine."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_python(version: str) -> str | None:
-    """Return the path of a working interpreter of this version, or None."""
+    """Return the path of a working interpreter of this Python version, or None."""
     name = f"python{version}"
     places = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
     for place in filter(None, places):

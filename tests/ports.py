@@ -1,4 +1,4 @@
-"""Free ports for servers that cannot pick a port themselves."""
+"""Find free ports for servers that cannot choose a port themselves."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ FIRST_PORT, LAST_PORT = 32001, 32767
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Return a port that no process listens on. All test processes of a machine take turns."""
+    """Return a port that no process uses. All test processes of a machine take turns."""
     path = Path(tempfile.gettempdir()) / f"berth-test-ports-{os.getuid()}"
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Directories that are prepared once per test run and copied where they are needed, with their databases."""
+"""Directories, with databases, that are prepared once per test run and copied where tests need them."""
 
 import fcntl
 import os
@@ -38,7 +38,7 @@ def is_one_of_several_processes() -> bool:
 
 
 def prepared_once(factory: pytest.TempPathFactory, name: str, prepare: Callable[[Path], None]) -> Path:
-    """Return a directory that `prepare` creates, in the first process of the test run that needs it."""
+    """Return a directory that `prepare` creates in the first process of the test run that needs it."""
     shared = factory.getbasetemp()
     if is_one_of_several_processes():
         shared = shared.parent
@@ -64,7 +64,7 @@ def copy_directory(source: Path, target: Path) -> None:
 def cluster_of_tests(home: Path) -> EmbeddedCluster:
     """Return the cluster in `home`, in which tests may create databases and disable triggers.
 
-    It is created if it is missing.
+    A missing cluster is created.
     """
     cluster = EmbeddedCluster(home / "postgres", FAST_SETTINGS, can_create_databases=True)
     if not cluster.password_file.exists():
@@ -74,7 +74,7 @@ def cluster_of_tests(home: Path) -> EmbeddedCluster:
 
 
 def run_on_cluster(cluster: EmbeddedCluster, *words: str, env: dict[str, str] | None = None) -> None:
-    """Run a Python module on a database server, whose directory is created if it is missing."""
+    """Run a Python module while the database server runs. A missing cluster directory is created."""
     home = cluster.data.parent
     with run_server(cluster, log=home.parent / "postgres.log"):
         variables = {**(env or os.environ), "DATABASE_URL": cluster.url()}

@@ -1,4 +1,4 @@
-"""A check that an optional value is set."""
+"""Assert that an optional value is set."""
 
 from typing import TypeVar
 
@@ -6,6 +6,5 @@ Value = TypeVar("Value")
 
 
 def present(value: Value | None) -> Value:
-    """Return the value, which must not be None."""
     assert value is not None
     return value

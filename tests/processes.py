@@ -1,8 +1,8 @@
-"""Run the tests in several processes, which are forked after one process has collected them.
+"""Run the tests in several processes, which are forked after one process has collected the tests.
 
 Collecting the tests imports all modules, which takes more than ten seconds of CPU time. Each worker of
-pytest-xdist would do that again. Here, the workers take groups of tests from one pipe, and each worker sends
-its reports over another.
+pytest-xdist would repeat that. The workers of this module take groups of tests from one pipe, and each worker
+sends its reports over another.
 """
 
 import os
@@ -50,7 +50,7 @@ def process_count(text: str) -> int:
 
 
 def groups_of(items: list[pytest.Item]) -> list[Group]:
-    """Return the tests in groups that run in one process each, in the order of their first tests."""
+    """Return groups of tests that run in one process each, ordered by their first tests."""
     groups: dict[str, Group] = {}
     for item in items:
         groups.setdefault(find_group(item.nodeid), []).append(item)
@@ -59,9 +59,9 @@ def groups_of(items: list[pytest.Item]) -> list[Group]:
 
 @dataclass
 class Worker:
-    """A process that runs tests. `exited` is readable once it has ended.
+    """A process that runs tests. `exited` becomes readable once it has ended.
 
-    The end of the pipe does not show that: a process that a test has started may hold the pipe open.
+    The end of the pipe does not show that, because a process that a test has started may hold the pipe open.
     """
 
     pid: int
@@ -72,7 +72,7 @@ class Worker:
     received: bytearray = field(default_factory=bytearray)
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """Yield the complete messages in the pipe, without waiting for others."""
+        """Yield the complete messages in the pipe without waiting for more."""
         with suppress(BlockingIOError):
             while data := os.read(self.pipe, 1 << 16):
                 self.received += data
@@ -86,7 +86,7 @@ class Worker:
 
 
 def run_in_processes(session: pytest.Session, count: int) -> None:
-    """Run the collected tests in `count` processes and report their results in this one."""
+    """Run the collected tests in `count` processes and report their results in this process."""
     assert threading.active_count() == 1, "A test module started a thread, which would not survive a fork."
     groups = groups_of(session.items)
     directory = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ def _start(
 
 
 def _separate(config: pytest.Config, directory: Path) -> None:
-    """Give this process a name, a temporary directory, files for captured output, and no terminal."""
+    """Give this process a name, a temporary directory and files for captured output, but no terminal."""
     os.environ[PROCESS_VARIABLE] = directory.name
     config.workerinput = {"workerid": directory.name}  # type: ignore[attr-defined]  # pytest-django reads it
     directory.mkdir(mode=0o700)
@@ -145,13 +145,16 @@ def _separate(config: pytest.Config, directory: Path) -> None:
 
 
 def _take(groups: list[Group], queue: int) -> Iterator[pytest.Item]:
-    """Yield the tests of the next group in the queue until it is empty. Each number reaches one process."""
+    """Yield the tests of the next group in the queue until the queue is empty.
+
+    Each group reaches one process.
+    """
     while number := os.read(queue, NUMBER.size):
         yield from groups[NUMBER.unpack(number)[0]]
 
 
 class _Work:
-    """Runs tests in a worker, and sends what happens to the first process."""
+    """Runs tests in a worker and sends their reports to the first process."""
 
     def __init__(self, session: pytest.Session, pipe: int) -> None:
         self.session = session
@@ -201,7 +204,7 @@ class _Work:
 
 
 def _report(session: pytest.Session, workers: list[Worker], queue: int) -> None:
-    """Pass on what the workers send until all have ended."""
+    """Forward the workers' reports until all workers have ended."""
     working = {fd: worker for worker in workers for fd in (worker.pipe, worker.exited)}
     while working:
         for fd in wait(list(working)):

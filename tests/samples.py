@@ -1,7 +1,7 @@
-"""Samples of parameters for `make test`. `make test-heavy` runs the other parameters.
+"""Select a sample of test parameters for `make test`. `make test-heavy` runs the other parameters.
 
-Of a parametrized test that uses the database, `make test` runs the first case and cases that show behaviours
-of their own. The mark `every_case` keeps all cases, for example those of isolation between tenants.
+Of a parametrized test that uses the database, `make test` runs the first case and the cases that show
+behaviours of their own. The mark `every_case` keeps all cases, for example for isolation between tenants.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,10 @@ DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
 
 
 def sample(values: Iterable[Any], keep: int = 1) -> list[Any]:
-    """Return the parameters. Those after the first `keep` are heavy. A tuple holds several arguments."""
+    """Return the parameters, with all after the first `keep` marked as heavy.
+
+    A tuple holds several arguments.
+    """
     params = [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.heavy])
         for value in values

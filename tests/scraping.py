@@ -1,4 +1,4 @@
-"""Requests to /metrics as Prometheus sends them."""
+"""Request /metrics as Prometheus does."""
 
 from django.conf import settings
 from django.test import Client

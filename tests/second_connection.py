@@ -8,7 +8,7 @@ from django.db import connection
 
 
 def run_on_second_connection(work: Callable[[], object]) -> Any:
-    """Return the result of `work`, or the exception that `work` raised. `work` must end within 20 seconds."""
+    """Return the result of `work`, or the exception that it raised. `work` must end within 20 seconds."""
     answer: list[Any] = []
 
     def run() -> None:

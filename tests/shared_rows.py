@@ -26,7 +26,7 @@ def shared_rows(blocker: DjangoDbBlocker) -> Iterator[None]:
 def shared_cast(
     request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[Cast | None]:
-    """Create the cast for all tests in a file, or return None if one commits or needs an empty database."""
+    """Create the cast for all tests in a file. Return None if a test commits or needs an empty database."""
     tests = [item for item in request.session.items if item.path == request.path]
     if not all(_can_share(item) for item in tests):
         yield None

@@ -1,11 +1,11 @@
-"""A client that sends one ASGI request."""
+"""A client that sends one request directly to an ASGI application."""
 
 import asyncio
 from typing import Any
 
 
 class Wire:
-    """An ASGI client that sends `parts` as the body, and disconnects when `disconnected` is set."""
+    """An ASGI client that sends `parts` as the request body, and disconnects once `disconnected` is set."""
 
     def __init__(
         self, path: str, query: str = "", *, secret: str | None = "", method: str = "GET",

@@ -1,4 +1,4 @@
-"""An API client for each user."""
+"""Fixtures for REST tests: a client for each user and one object of each kind."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 
 @dataclass
 class Caller:
-    """A JSON client with one user's token."""
+    """An HTTP client that sends JSON with one user's token."""
 
     secret: str = ""
 
@@ -56,13 +56,12 @@ class Caller:
 
 @lru_cache
 def shared_client() -> Client:
-    """Return one client for all callers. Creating a client is slow, and token requests need no cookies."""
+    """Return a client that all callers share, because creating one is slow."""
     return Client()
 
 
 @pytest.fixture(scope="session")
 def openapi_description(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> dict[str, Any]:
-    """Return the OpenAPI description. Building it takes seconds."""
     with django_db_blocker.unblock():
         answer = shared_client().get(f"{V1}schema", headers={"Accept": OPENAPI_TYPE})
     assert answer.status_code == 200
@@ -78,7 +77,7 @@ def _json(body: Any) -> bytes:
 
 @pytest.fixture(autouse=True)
 def reset_rate_limits(frozen_rate_limits: None) -> None:
-    """Reset the rate limits before each test."""
+    pass
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,7 @@ def scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator
 
 @pytest.fixture
 def caller(cast: Cast) -> Callable[..., Caller]:
-    """Return a function: `caller("dave")` is dave's client, and `caller("dave", "read")` has fewer scopes.
+    """Return a function: `caller("dave", "read")` is dave's client with a read-only token.
 
     `caller("")` sends no token.
     """

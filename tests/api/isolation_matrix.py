@@ -1,8 +1,7 @@
-"""Statuses of every REST endpoint by role.
+"""Expected status of every REST endpoint for each role.
 
-Each row lists the statuses for alice (platform admin), bob (department admin), carol (project admin), dave
-(member), erin (viewer), grace (member of another department's project), frank (no role) and a request without
-a token.
+The columns are alice (platform admin), bob (department admin), carol (project admin), dave (member), erin
+(viewer), grace (member of another department's project), frank (no role) and a request without a token.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""One object of each kind, and a client for each user, shared by all tests in a file."""
+"""One object of each kind and a REST client for each user, shared by the tests of a file."""
 
 import uuid
 from dataclasses import dataclass
@@ -26,8 +26,6 @@ from tests.services.stage import document
 
 @dataclass(frozen=True)
 class Scene:
-    """The cast and one object of each kind. `named` holds their IDs; project objects belong to vision."""
-
     cast: Cast
     named: dict[str, object]
     callers: dict[str, Caller]

@@ -1,4 +1,4 @@
-"""Tests for the limits on request bodies that apply before Django."""
+"""Tests for the request body limits that are enforced before Django."""
 
 import asyncio
 import json
@@ -138,7 +138,7 @@ async def test_page_requests_are_passed_to_django() -> None:
 
 
 async def test_request_ends_before_its_response_is_sent() -> None:
-    """Ending the request releases the database connection, which a slow client would otherwise keep."""
+    # Ending the request releases the database connection, which a slow client would otherwise keep.
     steps: list[str] = []
     wire = Wire("/healthz")
 

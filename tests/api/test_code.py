@@ -1,4 +1,4 @@
-"""Tests for the code that is sent with workloads, over REST."""
+"""Tests for uploading the code of workloads over REST."""
 
 import hashlib
 import io
@@ -49,7 +49,6 @@ def frames(*contents: bytes) -> tuple[str, bytes]:
 
 
 def upload(user: Caller, files: dict[str, bytes], project: str = "vision") -> str:
-    """Upload the files as the client does, and return the ID of the tree."""
     place = f"projects/{project}/code"
     entries = [entry(path, content) for path, content in files.items()]
     answer = user("PUT", f"{place}/tree", {"files": entries})

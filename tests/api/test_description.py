@@ -36,7 +36,7 @@ def test_every_operation_has_a_summary_and_a_unique_id(openapi_description: dict
 def test_models_of_the_client_match_the_description(
     openapi_description: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Update the models with `python -m berth.client.generate`."""
+    # To update the models, run: python -m berth.client.generate
     components = openapi_description["components"]["schemas"]
     monkeypatch.setattr(model_generator, "read_components", lambda: components)
     current = {
@@ -72,7 +72,7 @@ def test_api_documentation_has_no_inline_script(db: None) -> None:
 
 
 def test_schema_names_are_unique() -> None:
-    """OpenAPI would merge two schemas with the same name."""
+    # OpenAPI would merge two schemas with the same name.
     get_resolver().url_patterns  # noqa: B018, imports every view
     modules: dict[str, set[str]] = {}
     for shape in (*submodels(ResponseModel), *submodels(Body)):

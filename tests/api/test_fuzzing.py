@@ -1,4 +1,4 @@
-"""Tests for every documented operation with generated input."""
+"""Tests that fuzz every documented REST operation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ CALLS = 2  # per operation; more calls have not revealed further errors
 
 @contextmanager
 def keep_connection_open() -> Iterator[None]:
-    """Keep the database connection open between requests; the application runs in the test's transaction."""
+    """Keep the database connection open between requests. The application runs in the test's transaction."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield
@@ -38,7 +38,6 @@ def keep_connection_open() -> Iterator[None]:
 
 @pytest.fixture
 def existing_parameters(cast: Cast) -> dict[str, Any]:
-    """Return path parameters for existing objects."""
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     workloads.submit(actor=cast.dave, project=cast.vision, document=document())
     Node.objects.create(
@@ -63,7 +62,7 @@ def existing_parameters(cast: Cast) -> dict[str, Any]:
 def test_fuzzed_requests_get_documented_responses(
     existing_parameters: dict[str, Any], alice: Caller, openapi_description: dict[str, Any], every: int
 ) -> None:
-    """The default is to call every fortieth operation; `make test-heavy` calls all."""
+    # By default, the test calls every fortieth operation. `make test-heavy` calls all of them.
     import schemathesis  # takes half a second to load
     from schemathesis.checks import CHECKS, load_all_checks
     from schemathesis.core.result import Ok

@@ -80,7 +80,7 @@ Case = tuple[str, str, Any, Any, str]
 def test_endpoint_returns_the_expected_status_at_each_boundary_between_roles(
     scene: Scene, db: None, case: Case
 ) -> None:
-    """`make test-heavy` also calls the endpoint as the users between two users with the same status."""
+    # `make test-heavy` also calls the endpoint as the users between two users with the same status.
     expected = case[4].split()
     neighbors = zip([None, *expected], expected, [*expected[1:], None], strict=False)
     boundaries = [len(set(near)) > 1 for near in neighbors]

@@ -1,4 +1,4 @@
-"""Tests of schedules over REST."""
+"""Tests for schedules over REST."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests for project and pool secrets over REST: they can be set, listed and deleted, but never read."""
+"""Tests for project and pool secrets over REST: users can set, list and delete them but not read them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,6 @@ LOGIN = {"registry": "registry.example.org:5000", "username": "berth", "password
 
 @pytest.fixture
 def put(caller: Callable[..., Caller]) -> Callable[..., Any]:
-    """Return a function that sets a secret as the given user."""
-
     def send(user: str, path: str, body: Any) -> Any:
         return caller(user)("PUT", path, body)
 

@@ -1,4 +1,4 @@
-"""Tests of long downloads whose readers are slow."""
+"""Tests for large downloads to slow clients."""
 
 import os
 import socket
@@ -31,7 +31,6 @@ def port(cast: Cast, settings: Any, tmp_path: Path) -> Iterator[int]:
 
 
 def count_connections() -> int:
-    """Return how many other connections to the database exist."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity "
@@ -42,7 +41,6 @@ def count_connections() -> int:
 
 
 def begin(port: int, path: str, header: str) -> tuple[socket.socket, bytes]:
-    """Request a path, and return the connection with the first bytes of the response."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.settimeout(60)

@@ -1,4 +1,4 @@
-"""Tests of sending failed deliveries again over REST."""
+"""Tests for resending failed deliveries over REST."""
 
 from typing import Any
 

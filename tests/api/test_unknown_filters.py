@@ -1,4 +1,4 @@
-"""Tests of lists that are filtered by the name of an object that does not exist or is hidden."""
+"""Tests for list filters that name an object that does not exist or is hidden from the user."""
 
 import uuid
 from typing import Any
@@ -66,7 +66,6 @@ HIDDEN |= {"submitted_by": "grace", "preemptor": "speech", "workload": "hidden"}
 
 @pytest.fixture
 def objects(cast: Cast) -> Cast:
-    """Create a node and a workload of vision, and a workload of speech, which dave does not see."""
     make.node(cast.pool)
     make.workload(cast.vision, "train", by=cast.dave.user)
     make.workload(cast.speech, "hidden", by=cast.grace.user)

@@ -1,4 +1,4 @@
-"""Tests of deactivating and activating users over REST."""
+"""Tests for deactivating and activating users over REST."""
 
 import threading
 from collections.abc import Callable

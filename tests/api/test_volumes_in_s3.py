@@ -1,4 +1,4 @@
-"""Tests for volumes in S3 over REST: who defines them, their credentials, and what nodes receive."""
+"""Tests for volumes in S3 over REST: permissions, credentials and the data that nodes receive."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -60,7 +60,6 @@ def volume(store: ObjectStore, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def pod(store: ObjectStore, cast: Cast, alice: Caller, dave: Caller) -> Pod:
-    """Return a starting pod of a workload with the volume."""
     node(cast.pool)
     assert alice("PUT", SECRET, CREDENTIALS).status_code == 201
     answer = edit(alice, volume(store, projects=["vision"], max_gib=2))
@@ -308,7 +307,6 @@ def test_admin_makes_a_volume_writable(store: ObjectStore, cast: Cast, alice: Ca
 
 
 def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
-    """Create changes of a pod that has ended, which are not stored yet."""
     source = usable_volumes(pod.node.pool.volumes, "vision")["data"].cache
     earlier = make.workload(project, "earlier", phase="completed")
     ended = place(earlier, pod.node, [], state="succeeded", ended_at=timezone.now())

@@ -114,7 +114,7 @@ def in_message(name: str, line: int, text: str) -> Iterator[Violation]:
 
 
 def in_help(name: str, call: ast.Call) -> Iterator[Violation]:
-    """Yield the help texts of the call that are no sentences or noun phrases with a full stop."""
+    """Yield the call's help texts that are neither sentences nor noun phrases with a full stop."""
     for keyword in call.keywords:
         if keyword.arg not in HELP_KEYWORDS:
             continue
@@ -176,7 +176,7 @@ def is_banned(identifier: str, *, function: bool) -> bool:
 
 
 def subjects() -> list[str]:
-    """Return the violations in commit subjects since SUBJECTS_SINCE, or none without the full history."""
+    """Return the violations in commit subjects since SUBJECTS_SINCE, or nothing if the history is incomplete."""
     log = subprocess.run(
         ["git", "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -193,7 +193,6 @@ def subjects() -> list[str]:
 
 
 def _bound_name(node: ast.Name | ast.Attribute | ast.arg | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return the variable, argument, function or attribute that the node binds, or an empty string."""
     match node:
         case ast.Name(id=identifier, ctx=ast.Store()) | ast.Attribute(attr=identifier, ctx=ast.Store()):
             return identifier

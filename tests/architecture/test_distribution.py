@@ -1,4 +1,4 @@
-"""Tests for distributing tests over processes."""
+"""Tests for the distribution of tests over processes."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ class Item:
 
 
 def run_tests(place: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest with a file for its output, because a process that outlives it would keep a pipe open."""
+    """Run pytest with its output in a file, because a surviving child process would keep a pipe open."""
     (place / "tests" / "web").mkdir(parents=True)
     for name, text in files.items():
         (place / "tests" / "web" / f"test_{name}.py").write_text(text)

@@ -1,4 +1,4 @@
-"""Tests for the documentation: tables are well-formed, and paths exist."""
+"""Tests that tables in the documentation are well-formed and that the paths it names exist."""
 
 import os
 import re

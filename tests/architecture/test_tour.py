@@ -64,7 +64,6 @@ def test_submission_passes_through_the_tour_files_in_order(stage: Stage) -> None
 
 @contextmanager
 def record_calls(calls: list[tuple[str, str]]) -> Iterator[None]:
-    """Append the (file, function) pair of each of our functions to `calls` when it is first called."""
     root, called = f"{ROOT}/", set[CodeType]()
 
     def profile(frame: FrameType, event: str, argument: object) -> None:

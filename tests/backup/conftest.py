@@ -1,4 +1,4 @@
-"""An empty second database, and the backup command."""
+"""Fixtures for backup tests: an empty second database and the `berth admin` command."""
 
 import subprocess
 import sys
@@ -27,8 +27,6 @@ def empty_url(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
-    """Run `berth admin` as a process, by default on the test database."""
-
     def run(*words: str, url: str = "", home: str = "home", **more: str) -> subprocess.CompletedProcess[str]:
         environment = {**child_env, "BERTH_HOME": str(tmp_path / home), **more}
         if url:

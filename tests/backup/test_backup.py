@@ -23,7 +23,7 @@ KEYS = ("secret_key", "webhook_secret")
 
 @pytest.fixture
 def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
-    """Back up a small database that contains an eviction, while a transaction with changes is open."""
+    """Back up a small database with an eviction while a transaction has uncommitted changes."""
     cast = make_cast()
     train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
     factories.eviction(train, urgent, cast.pool)
@@ -41,10 +41,8 @@ def backup_file(admin: Berth, database_url: str, tmp_path: Path) -> Path:
 def test_restored_database_equals_the_original_and_is_replaced_only_with_force(
     admin: Berth, backup_file: Path, database_url: str, empty_url: str, tmp_path: Path
 ) -> None:
-    """The open transaction neither blocked the backup nor is part of it.
-
-    Keys are included on request and never overwritten. A restore that fails is rolled back.
-    """
+    # The open transaction neither blocked the backup nor is part of it. Keys are included on request and
+    # never overwritten. A restore that fails is rolled back.
     assert oct(backup_file.stat().st_mode & 0o777) == "0o600"
     assert [path.name for path in backup_file.parent.iterdir() if "backup" in path.name] == [backup_file.name]
     with_keys = backup_with_keys(admin, tmp_path, backup_file)
@@ -104,7 +102,7 @@ def assert_keys_are_restored(done: subprocess.CompletedProcess[str], tmp_path: P
 
 
 def truncated_copy(file: Path, tmp_path: Path) -> Path:
-    """Return a backup that ends early. Its checksum matches, so a restore starts in the database."""
+    """Return a truncated backup with a matching checksum, so that only the database can reject it."""
     with archive.open_archive(file) as backup:
         content = backup.dump().read()
     half = content[: len(content) * 3 // 4]

@@ -35,7 +35,6 @@ def current_migrations() -> tuple[tuple[str, str], ...]:
 
 @pytest.fixture
 def berth_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Set a home directory for restores in this process."""
     monkeypatch.setenv("BERTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DATABASE_URL", "the settings must use the test's home directory")
 

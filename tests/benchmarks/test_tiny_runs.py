@@ -29,7 +29,7 @@ LONG = {"whole_system", "load", "elastic_service"}
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
-    """Write small files in the formats of the public traces, which are not in the repository."""
+    """Write small files in the formats of the public traces, because the traces are not in the repository."""
     for name in ("openb", "philly"):
         (tmp_path / name).mkdir()
     (tmp_path / "openb/openb_node_list_gpu_node.csv").write_text(NODES)
@@ -46,7 +46,6 @@ def traces(tmp_path: Path) -> Path:
 
 
 def run(name: str, traces: Path, *options: str) -> str:
-    """Run a benchmark and return its output."""
     env = {**os.environ, "BERTH_TRACES": str(traces), "BERTH_BENCH_DATA": str(traces)}
     env = {key: value for key, value in env.items() if key not in ("DATABASE_URL", "BERTH_HOME")}
     done = subprocess.run(

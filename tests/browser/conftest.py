@@ -1,4 +1,4 @@
-"""Fixtures: one server and one browser for all browser tests, and fresh rows for each test."""
+"""Fixtures for browser tests: a shared server and browser, and fresh rows for each test."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -42,9 +42,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def snapshots(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[list[Snapshot]]:
-    """Yield a list that holds the scene's snapshot once a test has requested it.
+    """Yield a list for the snapshot of the test data.
 
-    Afterwards the copied tables are dropped, because backups would contain them.
+    Drop the snapshot's tables afterwards, because backups would contain them.
     """
     snapshots: list[Snapshot] = []
     yield snapshots
@@ -64,13 +64,11 @@ def scene(transactional_db: None, snapshots: list[Snapshot]) -> Scene:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the server's home directory, which contains the pod directories."""
     return tmp_path_factory.mktemp("web")
 
 
 @pytest.fixture(scope="package")
 def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
-    """Return the address of a server that all tests share, on the test database."""
     url = url_of_database(postgres, str(connection.settings_dict["NAME"]))
     with serving(url, home) as started:
         yield started
@@ -83,7 +81,7 @@ def warm_contexts(browser: Browser, address: str) -> WarmContexts:
 
 @pytest.fixture
 def opened(browser: Browser, address: str, warm_contexts: WarmContexts, scene: Scene) -> Open:
-    """Return a function that opens a page as a user of the scene: `with opened("dave") as (page, faults)`."""
+    """Return a function that opens a page as a user: `with opened("dave") as (page, faults)`."""
 
     def by(name: str | None, **options: Any) -> AbstractContextManager[tuple[Page, Faults]]:
         user = scene.people[name] if name else None

@@ -166,7 +166,6 @@ def _preview_grid(page: Page) -> None:
 
 
 def _quota_cell(page: Page, name: str) -> Locator:
-    """Return the cell of the project's GPU quota in pool train."""
     heads = page.locator("#quota-grid thead [data-field]")
     columns = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
     return page.locator(f"#quota-grid tr[data-name={name}] td").nth(columns.index(["train", "gpu"]))

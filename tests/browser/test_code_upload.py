@@ -1,4 +1,4 @@
-"""Browser tests for sending code from the submission form."""
+"""Browser tests for sending code with the submission form."""
 
 import os
 import subprocess
@@ -44,7 +44,6 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
-    """Return the entries that `berth submit --code` sends, as they are stored."""
     entries = scan(root, size_max=100 * MIB, files_max=1000).entries
     return [{name: value for name, value in entry.items() if value} for entry in entries]
 

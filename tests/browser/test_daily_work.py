@@ -1,4 +1,4 @@
-"""Browser tests for daily work: submitting, watching, explanations, quotas and live changes."""
+"""Browser tests for daily work: submissions, live updates, explanations and quotas."""
 
 import re
 import time
@@ -101,7 +101,6 @@ def test_change_during_a_page_update_triggers_another_update(opened: Open, scene
         fetched = []
 
         def delay_first(route: Route) -> None:
-            """Delay the first response until a later change has been announced."""
             fetched.append(route.request.url)
             if len(fetched) > 1:  # the second fetch
                 route.fallback()

@@ -1,4 +1,4 @@
-"""Tests of the driver: pages whose requests Chromium drops are loaded again."""
+"""Tests that the browser driver reloads pages whose requests Chromium drops."""
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -10,7 +10,6 @@ SCRIPT = "**/js/account*.js"
 
 
 def drop(page: Page, loads: int) -> list[str]:
-    """Abort the first requests for a script. Return the list of all its requests."""
     requests: list[str] = []
 
     def abort(route: Route) -> None:

@@ -1,4 +1,4 @@
-"""Browser tests for sessions that end while a form is filled in. Input is restored after sign-in."""
+"""Browser tests that a half-filled form is restored when the user signs in again after the session ended."""
 
 import re
 

@@ -24,7 +24,6 @@ MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 
 @pytest.fixture
 def pods(scene: Scene, home: Path) -> list[Pod]:
-    """Return the pods of a workload that runs on this machine."""
     workload = scene.workloads["diffusion-xl"]
     scene.pools["train"].runtime = "local"
     scene.pools["train"].save()

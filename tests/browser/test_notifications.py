@@ -1,4 +1,4 @@
-"""Browser test for sending a failed notification again."""
+"""Browser test for resending a failed notification."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""Browser tests on a phone: bars stay on the screen, lists keep their selection and show states first."""
+"""Browser tests for phone screens: tables, tabs, forms and the admin site."""
 
 import re
 
@@ -24,7 +24,6 @@ CARD_LABELS = (
 
 
 def bars(page: Page) -> int:
-    """Return the number of bars in tables, after checking that all of them are on the screen."""
     all_bars = page.locator("td.bar-column svg.bar")
     assert all_bars.evaluate_all(OUTSIDE) == 0
     return all_bars.count()

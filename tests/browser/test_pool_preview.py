@@ -1,4 +1,4 @@
-"""Browser test for the preview in the form for a new pool."""
+"""Browser test for the preview in the form that creates pools."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Browser tests for workload ports: the port's page works and is isolated from Berth."""
+"""Browser tests for workload ports: their pages load and are isolated from Berth."""
 
 from collections.abc import Iterator
 

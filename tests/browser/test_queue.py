@@ -1,4 +1,4 @@
-"""Browser tests for the queue: its columns fit, and explanations open at their button."""
+"""Browser tests for the queue page: columns fit, and explanations open next to their buttons."""
 
 import pytest
 from playwright.sync_api import ViewportSize, expect

@@ -20,7 +20,6 @@ WITH_DEFAULTS = "/quotas?values=gpu&values=limit_gpu&values=weight&values=rank" 
 
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
-    """Return the cell in the owner's row and the column for the pool and field."""
     heads = page.locator("#quota-grid thead [data-field]")
     columns = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
     row = page.locator(f"#quota-grid tbody tr[data-name='{owner}']")
@@ -28,7 +27,6 @@ def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Loc
 
 
 def draft_cells(page: Page) -> dict[tuple[str, str], str]:
-    """Return the cell texts of the draft by owner and field."""
     draft: dict[str, Any] = json.loads(page.locator("input[name=draft]").input_value() or '{"cells": []}')
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
@@ -83,7 +81,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
 
 @pytest.mark.heavy
 def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Scene) -> None:
-    """Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them."""
+    # Unlike setting 0 GPUs, deleting a quota deletes its limit, weight and rank. A revert restores them.
     where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
@@ -222,7 +220,7 @@ def test_cell_range_is_pasted_from_and_copied_to_a_spreadsheet(opened: Open, sce
 
 @pytest.mark.heavy
 def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: Scene) -> None:
-    """Both start from the same values; the second admin sees both values of each conflicting cell."""
+    # Both start from the same values; the second admin sees both values of each conflicting cell.
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             open_settled(page, WITH_DEFAULTS)

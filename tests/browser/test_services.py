@@ -1,4 +1,4 @@
-"""Browser tests for the page of a service and the settings of its autoscaler."""
+"""Browser tests for the service page and its autoscaler settings."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Browser tests for the submission form, its document and the prediction while typing."""
+"""Browser tests for the submission form, its document and its live prediction."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Browser tests for terminals on a workload's page, in a pod of real processes."""
+"""Browser tests for the terminal on the workload page, in a pod that runs real processes."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,6 @@ RED = r"printf '\033[38;2;200;0;0mtrue colour\033[0m\n'"
 
 @pytest.fixture
 def workload(scene: Scene, home: Path) -> Iterator[Workload]:
-    """Return a running workload of dave, whose first pod has real processes."""
     workload = scene.workloads["diffusion-xl"]
     scene.pools["train"].runtime = "local"
     scene.pools["train"].save()

@@ -1,4 +1,4 @@
-"""Browser tests for utilization on pages: a refresh keeps expanded sections open."""
+"""Browser tests that expanded utilization sections stay open after a refresh."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A web server with a running pod of real processes, in which the tests run commands."""
+"""Fixtures for channel tests: a web server with a running pod of real processes."""
 
 import os
 import pty
@@ -43,7 +43,7 @@ PATIENCE = 180.0
 
 @dataclass
 class Site:
-    """A server, and the pod `worker-0` of the workload `train` of dave, a member of vision."""
+    """A web server with the pod `worker-0` of dave's workload `train` in project vision."""
 
     cast: Cast
     pod: Pod
@@ -71,7 +71,7 @@ class Site:
         return Settings(self.address, self.secret(person))
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a user's programs, with a token of dave."""
+        """Return the environment variables of a user's programs, with dave's token."""
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("BERTH_")},
             "BERTH_URL": self.address, "BERTH_TOKEN": self.secret(self.cast.dave), "TERM": "xterm",
@@ -82,9 +82,9 @@ class Site:
     def start(
         self, *arguments: str, environment: dict[str, str] | None = None, **options: object
     ) -> subprocess.Popen[bytes]:
-        """Start a `berth` command, by default as dave.
+        """Start a `berth` command as a process, by default as dave.
 
-        The default handler is restored because shells make background jobs ignore SIGINT.
+        The default SIGINT handler is restored because shells make background jobs ignore SIGINT.
         """
         env = environment or self.environment()
         command = [sys.executable, "-m", "berth.cli.main", *arguments]
@@ -96,14 +96,13 @@ class Site:
     def run(
         self, *arguments: str, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a `berth` command in this process, by default as dave. It starts within milliseconds."""
+        """Run a `berth` command in this process, by default as dave. This takes only milliseconds."""
         result = CliRunner().invoke(app, list(arguments), env=environment or self.environment())
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
     def processes(self, mark: str) -> list[int]:
-        """Return the processes whose command line contains the mark."""
         return [pid for pid in process_ids() if mark in _command_line(pid)]
 
     def audit(self, kind: str = "_shell") -> list[tuple[str, str, object]]:
@@ -112,7 +111,7 @@ class Site:
 
 
 class Screen:
-    """A terminal whose user types into a program and reads what it shows."""
+    """A terminal in which a test types into a program and reads its output."""
 
     def __init__(self, site: Site, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -150,7 +149,7 @@ class Screen:
 def running_site(
     runtime: Any, monkeypatch: pytest.MonkeyPatch, make_order: Callable[[str], PodSpec]
 ) -> Iterator[Site]:
-    """Serve Berth with one running pod of this runtime, whose order `make_order` returns for the pod's ID."""
+    """Run a server with one running pod on `runtime`. `make_order` returns the pod order for a pod ID."""
     wiring = Wiring(SystemClock(), {}, {"fake": runtime})
     monkeypatch.setattr("scheduler.api.logs.pod_log.load_wiring", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""A user with the real OpenSSH client, whose settings contain the hosts of Berth."""
+"""A user with the real OpenSSH client, configured with Berth's hosts."""
 
 import shlex
 import subprocess
@@ -12,8 +12,6 @@ HOST = "train.vision.berth"
 
 
 class SshUser:
-    """A user whose SSH client has the hosts of Berth."""
-
     def __init__(self, site: Site, home: Path) -> None:
         self.site, self.home = site, home
         self.config = home / ".ssh" / "config"
@@ -28,18 +26,16 @@ class SshUser:
         return subprocess.CompletedProcess(arguments, program.returncode, output, errors)
 
     def include_hosts(self) -> None:
-        """Include the hosts of Berth in the settings, with `berth ssh --config`."""
+        """Add Berth's hosts to the SSH configuration with `berth ssh --config`."""
         done = self.site.run("ssh", "--config", environment=self.env)
         assert done.returncode == 0, done.stderr
 
     def proxy_command(self) -> list[str]:
-        """Return the command that serves SSH, without the host."""
         text = (self.home / "settings" / "ssh" / "config").read_text()
         line = next(line for line in text.splitlines() if "ProxyCommand" in line)
         return shlex.split(line)[1:-1]
 
     def start(self, program: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start a program of OpenSSH."""
         return self._start(program, "-F", str(self.config), *arguments, **options)
 
     def _start(self, *command: str, **options: Any) -> "subprocess.Popen[bytes]":

@@ -1,4 +1,4 @@
-"""Tests of copies to and from pods, through the Python client, `berth cp` and a real server."""
+"""Tests for copying files to and from pods with the Python client, `berth cp` and a real server."""
 
 import asyncio
 import os
@@ -153,7 +153,7 @@ def test_receiver_paused_during_an_interruption_still_deletes_its_file(site: Sit
 
 
 def test_copy_deletes_its_file_even_if_the_client_stops_receiving(site: Site) -> None:
-    """Sending to the client fails although its connection has not ended yet."""
+    # Sending fails although the client's connection is still open.
     pod_id = str(site.pod.pk)
     work = site.runtime.root / "pods" / pod_id / "work"
     header = tarfile.TarInfo("model")

@@ -1,4 +1,4 @@
-"""Tests of commands that users run in pods, through the Python client and a real server."""
+"""Tests for commands that users run in pods with the Python client and a real server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Tests of `berth exec` in a terminal and in pipes."""
+"""Tests for `berth exec` in terminals and pipes."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests of channels on Kubernetes with fakes of the connections to the cluster."""
+"""Tests for channels on Kubernetes with fake connections to the cluster."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ PATIENCE = 180.0
 
 
 class FakeSession:
-    """Connection to a process in the pod. `received` lists its input and the sizes of its terminal."""
+    """A fake connection to a process in a pod. `received` records its input and terminal sizes."""
 
     def __init__(self, ends_processes: bool) -> None:
         self._ends_processes = ends_processes
@@ -65,7 +65,7 @@ class FakeSession:
 
 
 class Pod:
-    """A pod and the client of one channel. The channel's sessions are `guard`, `command` and `copier`."""
+    """A pod and the client of one channel, with the channel's sessions `guard`, `command` and `copier`."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, FakeSession] = {}
@@ -83,7 +83,6 @@ class Pod:
         return session
 
     async def open(self, **request: object) -> None:
-        """Open a channel that runs `cat`."""
         self.bridge = Bridge(None, "p-1", KnownPorts())  # type: ignore[arg-type]
         self.served = asyncio.create_task(self.bridge.serve(self._server))
         await self.send(START, json.dumps({"command": ["cat"], **request}).encode())
@@ -105,7 +104,6 @@ class Pod:
         await asyncio.wait_for(self.served, PATIENCE)
 
     async def frames(self) -> list[tuple[int, bytes]]:
-        """Return all frames until the end of the channel."""
         reader, frames = FrameReader(FROM_POD), []
         async with asyncio.timeout(PATIENCE):
             while data := await asyncio.get_running_loop().sock_recv(self._client, 65536):
@@ -115,7 +113,7 @@ class Pod:
         return frames
 
     def received(self, count: int) -> bytes:
-        """Return at most `count` bytes that have been sent to the client, and leave them in place."""
+        """Return up to `count` bytes sent to the client, without consuming them."""
         try:
             return self._client.recv(count, socket.MSG_PEEK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Tests of forwarded ports of pods on Kubernetes. A fake of the API server connects to real ports."""
+"""Tests for forwarding ports of Kubernetes pods. A fake API server connects to real ports."""
 
 import json
 import os
@@ -40,7 +40,6 @@ PATIENCE = 180.0
 
 
 def _serve_port(cluster: ServerConnection) -> None:
-    """Connect to a port of this machine as a node connects to a port of a pod."""
     assert cluster.request is not None
     port = int(parse_qs(urlsplit(cluster.request.path).query)["ports"][0])
     for stream in (b"\0", b"\1"):
@@ -69,7 +68,6 @@ def _serve_port(cluster: ServerConnection) -> None:
 
 @pytest.fixture
 def channels() -> Iterator[tuple[ChannelLoop, Api]]:
-    """Channels of pods of a cluster whose nodes are this machine."""
     loop = ChannelLoop()
     with serve(_serve_port, "127.0.0.1", 0, subprotocols=[PROTOCOL]) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -91,7 +89,6 @@ def program() -> Iterator[socket.socket]:
 
 
 def connect(channels: tuple[ChannelLoop, Api], port: object) -> socket.socket:
-    """Open a channel that connects to the port."""
     loop, api = channels
     channel = loop.open(api, "/pods/p-1")
     channel.settimeout(PATIENCE)
@@ -100,13 +97,11 @@ def connect(channels: tuple[ChannelLoop, Api], port: object) -> socket.socket:
 
 
 def frames(channel: socket.socket) -> list[tuple[int, bytes]]:
-    """Return all frames until the channel ends."""
     with channel:
         return FrameReader(FROM_POD).feed(receive_all(channel))
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
-    """Return this many bytes."""
     connection.settimeout(PATIENCE)
     received = b""
     while len(received) < count:

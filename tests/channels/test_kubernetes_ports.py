@@ -1,4 +1,4 @@
-"""Tests of connections to ports of pods, with a fake of the API server."""
+"""Tests for connections to pod ports, with a fake API server."""
 
 import asyncio
 import socket

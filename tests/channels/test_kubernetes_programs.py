@@ -1,4 +1,4 @@
-"""Tests of copies to and from pods on Kubernetes. Exec calls run as real processes of this machine."""
+"""Tests for copying files to and from Kubernetes pods. Exec calls run as real processes on this machine."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ OLD = "import sys; sys.version_info = (3, 8, 10); exec(sys.argv.pop(1))"
 
 
 class ExecCall:
-    """Exec call whose command is a process of this machine."""
+    """An exec call that runs its command as a process on this machine."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -67,7 +67,7 @@ class ExecCall:
             await self._process.stdin.drain()
 
     async def close(self) -> None:
-        """End the input, as a container runtime does when the connection has ended. Output stays unread."""
+        """End the input and leave output unread, as a container runtime does when the connection ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         while self._process.returncode is None:  # `wait` would wait until all output has been read
@@ -76,7 +76,10 @@ class ExecCall:
 
 
 class Container:
-    """Container with a working directory and a Python. `options` precede what Berth passes to Python."""
+    """A container with a working directory and Python.
+
+    `options` are passed to Python before Berth's arguments.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -120,7 +123,6 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conta
 
 @pytest.fixture
 def berth(site: Site, container: Container, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A server whose pod is the container."""
     monkeypatch.setattr(site.runtime, "open_channel", container.open)
     return site
 

@@ -1,4 +1,4 @@
-"""Tests of channels through the agent of a node, which is another process."""
+"""Tests for channels through a node agent, which runs as a separate process."""
 
 import subprocess
 import sys
@@ -29,8 +29,6 @@ agent.serve_forever()
 
 @dataclass
 class Node:
-    """A node with the running pod `p-1`, and its agent. `mark` is in the command line of `sleep`."""
-
     agent: NodeAgent
     program: subprocess.Popen[str]
     mark: str

@@ -1,4 +1,4 @@
-"""Tests of `berth port-forward` through a real server."""
+"""Tests for `berth port-forward` through a real server."""
 
 import os
 import re
@@ -20,13 +20,11 @@ PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 @pytest.fixture
 def program() -> Iterator[socket.socket]:
-    """Listening socket of a program, which pods reach because they share the machine's network."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
 
 def forward(site: Site, *arguments: str) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """Start forwarding, and return the local ports."""
     running = site.start("port-forward", "train", *arguments, **PIPES)
     assert running.stdout is not None
     count = len([argument for argument in arguments if not argument.startswith("-")])

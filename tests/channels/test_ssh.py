@@ -1,4 +1,4 @@
-"""Tests of `berth ssh` with the real OpenSSH client and a real server."""
+"""Tests for `berth ssh` with the real OpenSSH client and a real server."""
 
 import os
 import shutil
@@ -55,8 +55,6 @@ def test_shell_on_a_terminal_is_resized_and_interrupted(user: SshUser) -> None:
 
 
 class SshScreen(Screen):
-    """Terminal in which `ssh` runs."""
-
     def __init__(self, user: SshUser, *arguments: str) -> None:
         self._user = user
         super().__init__(user.site, *arguments)
@@ -137,7 +135,6 @@ def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: Ssh
 
 
 def reject(user: SshUser, host: str) -> str:
-    """Return the reason why a connection is refused."""
     done = user.run(host, "true")
     assert done.returncode == 255
     return done.stderr.decode()

@@ -1,4 +1,4 @@
-"""Tests of file transfers with the programs of OpenSSH and with `rsync`."""
+"""Tests for file transfers with OpenSSH programs and `rsync`."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("sftp") is None, reason="needs the 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Directory with a large file, a program, an empty file, a link and a name that is not UTF-8."""
+    """Create a directory with a large file, a program, an empty file, a symbolic link and a non-UTF-8 name."""
     tree = tmp_path / "tree"
     (tree / "inner").mkdir(parents=True)
     (tree / "large").write_bytes(os.urandom(5 * 2**20 + 7))

@@ -1,4 +1,4 @@
-"""Tests of connections that OpenSSH forwards to ports of a pod."""
+"""Tests for connections that OpenSSH forwards to pod ports."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the O
 
 @pytest.fixture
 def program() -> Iterator[int]:
-    """Port of a program that answers with the reversed request after its end."""
+    """Return the port of a program that reads a whole request and answers with the request reversed."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:

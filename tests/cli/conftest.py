@@ -1,4 +1,4 @@
-"""A terminal, isolated settings, and a fixture that runs the `berth` command."""
+"""Fixtures for CLI tests: a terminal, isolated settings and the `berth` command."""
 
 import os
 import subprocess
@@ -44,8 +44,6 @@ def environment(live_server: Any, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def berth(environment: dict[str, str]) -> Berth:
-    """Run the command in this process and return its output and exit code."""
-
     def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         result = CliRunner().invoke(app, list(arguments), input=typed, env={**environment, **more})
         if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -1,4 +1,4 @@
-"""Commands run in this process against a stub server."""
+"""Run commands in this process against a stub server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tests.client.stub_server import HERE, StubServer
 
 
 class Terminal:
-    """Terminal that runs commands in this process, connected to a stub server."""
+    """A terminal that runs `berth` commands in this process against a stub server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -39,7 +39,6 @@ class Terminal:
 
 @cache
 def _commands() -> list[Any]:
-    """Return every command module that contacts a server."""
     names = [module.name for module in walk_packages(commands.__path__, f"{commands.__name__}.")]
     modules = [import_module(name) for name in names]
     return [module for module in modules if hasattr(module, "open_client")]

@@ -1,4 +1,4 @@
-"""Tests for the numbers in pending reasons, as text."""
+"""Tests for the text of numbers in pending reasons."""
 
 from berth.core.blocker_numbers import format_numbers
 

@@ -1,4 +1,4 @@
-"""Tests that every command has an example, machine-readable output and no tracebacks."""
+"""Tests that every command has an example and machine-readable output and never prints a traceback."""
 
 import os
 import re
@@ -117,7 +117,7 @@ def test_common_error_prints_one_line_and_sets_the_exit_code(
 
 
 def test_reference_page_matches_the_commands() -> None:
-    """If this fails, run: python -m berth.cli.reference > docs/cli.md"""
+    # If this fails, run: python -m berth.cli.reference > docs/cli.md
     assert (ROOT / "docs" / "cli.md").read_text() == reference.render_reference()
 
 

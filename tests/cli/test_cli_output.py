@@ -1,4 +1,4 @@
-"""Tests of tables in terminals and pipes, and of other output formats."""
+"""Tests for tables in terminals and pipes and for other output formats."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of the command against a real server."""
+"""Tests for the `berth` command against a real server."""
 
 import json
 import os
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def as_dave(cast: Cast) -> dict[str, str]:
-    """Set up the token of a member of vision."""
     assert cast.dave.user
     return {"BERTH_TOKEN": token_of(cast.dave)}
 
@@ -274,7 +273,7 @@ def test_stored_spec_equals_the_submitted_document(
 def test_ctrl_c_ends_watch_without_a_traceback(
     berth: Berth, as_dave: dict[str, str], environment: dict[str, str]
 ) -> None:
-    """The default handler is restored because shells make background jobs ignore SIGINT."""
+    # The default handler is restored because shells make background jobs ignore SIGINT.
     berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     watching = subprocess.Popen(
         [*RUN, "list", "--watch"], env={**environment, **as_dave}, text=True,
@@ -293,7 +292,7 @@ def test_ctrl_c_ends_watch_without_a_traceback(
 
 
 def packages_loaded_by(code: str) -> set[str]:
-    """Return the packages that Python has loaded after it runs `code`."""
+    """Return the packages that Python has loaded after running `code`."""
     listing = "print(*(name for name in sys.modules if sys.modules[name]))"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {code}; {listing}"],

@@ -1,4 +1,4 @@
-"""Tests of the dependencies that the distribution installs and its commands need."""
+"""Tests for the dependencies of the base install, and for errors that name a missing extra."""
 
 import re
 import subprocess

@@ -15,7 +15,7 @@ Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 class StubServer(httpx.BaseTransport):
-    """Transport that returns its responses in order, then repeats the last one."""
+    """A transport that returns its responses in order and then repeats the last one."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)
@@ -32,7 +32,7 @@ class StubServer(httpx.BaseTransport):
 
     @property
     def calls(self) -> list[str]:
-        """The requests so far, as "METHOD /path?query"."""
+        """The requests so far, as `METHOD /path?query`."""
         return [f"{request.method} {request.url.raw_path.decode()}" for request in self.requests]
 
     def client(self, settings: Settings = HERE) -> Client:

@@ -1,4 +1,4 @@
-"""Tests that the synchronous and the asynchronous client behave identically."""
+"""Tests that the synchronous and asynchronous clients behave identically."""
 
 import asyncio
 import inspect

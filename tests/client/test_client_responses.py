@@ -1,4 +1,4 @@
-"""Tests of responses: values, pages, errors and lookup by name."""
+"""Tests for client responses: values, pages, errors and lookup by name."""
 
 import httpx
 import pytest

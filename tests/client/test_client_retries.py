@@ -1,4 +1,4 @@
-"""Tests of retries after lost connections and rate limits."""
+"""Tests for retries after lost connections and rate limits."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""Tests of the client's session code that do not need a server."""
+"""Tests for the client's session code without a server."""
 
 import io
 import threading
@@ -129,14 +129,11 @@ unpickled_names: list[str] = []
 
 
 def record_unpickling(name: str) -> Exception:
-    """Record that a `RecordsUnpickling` error was unpickled."""
     unpickled_names.append(name)
     return ValueError(name)
 
 
 class RecordsUnpickling(Exception):
-    """An exception that records that it was unpickled."""
-
     def __reduce__(self) -> tuple[Any, ...]:
         return record_unpickling, ("it",)
 
@@ -144,10 +141,7 @@ class RecordsUnpickling(Exception):
 @pytest.mark.parametrize("outcome", ["value", "error"])
 @pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
 def test_result_of_another_clients_call_is_not_unpickled(outcome: str, more: dict[str, Any]) -> None:
-    """An admin can submit calls to another user's session.
-
-    The user's program must not unpickle their results.
-    """
+    # An admin can submit calls to another user's session. The user's program must not unpickle their results.
     unpickled_names.clear()
     calls = PendingCalls()
     future = calls.add(b"x")

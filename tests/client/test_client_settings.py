@@ -1,4 +1,4 @@
-"""Tests of client settings: files, environment, tokens and proxies."""
+"""Tests for client settings: files, environment, tokens and proxies."""
 
 import ssl
 import stat

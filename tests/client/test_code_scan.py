@@ -1,4 +1,4 @@
-"""Tests for the files of a directory that the client sends."""
+"""Tests for selecting the files that the client sends from a directory."""
 
 import os
 import socket

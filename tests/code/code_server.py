@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class CodeServer:
-    """Server that gives each request the next of its answers, and repeats the last one."""
+    """A server that answers each request with the next of its answers and repeats the last one."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[Answer] = [send_archive()]
@@ -31,7 +31,7 @@ class CodeServer:
                 outer.answers[number](self)
 
             def log_message(self, *_: Any) -> None:
-                """Print nothing."""
+                pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if tls is not None:

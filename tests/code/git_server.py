@@ -1,4 +1,4 @@
-"""Real Git repositories, served over SSH and over HTTPS on loopback addresses."""
+"""Real Git repositories, served over SSH and HTTPS on loopback addresses."""
 
 import base64
 import os
@@ -28,13 +28,13 @@ def git(directory: Path, *arguments: str, source: bytes | None = None, **variabl
 
 @dataclass(frozen=True)
 class Repository:
-    """Bare repository, with a checkout in which commits are made."""
+    """A bare repository, and a checkout for making commits."""
 
     path: Path
     checkout: Path
 
     def commit(self, files: Mapping[str, str | bytes], message: str = "Change") -> str:
-        """Commit and push files. Return the commit's ID."""
+        """Commit and push files. Return the commit ID."""
         for name, content in files.items():
             file = self.checkout / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,8 @@ def new_repository(root: Path, name: str = "train.git") -> Repository:
 class HttpsServer:
     """HTTPS server for the repositories in a directory.
 
-    With `token`, requests need it as the password. `redirect` is sent to requests that would be served.
+    If `token` is set, requests must send it as the password. If `redirect` is set, requests are redirected to
+    it.
     """
 
     root: Path
@@ -81,8 +82,6 @@ class HttpsServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Pass requests to git-http-backend."""
-
     git_server: HttpsServer
     protocol_version = "HTTP/1.1"
 
@@ -145,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def https_server(directory: Path, root: Path) -> Iterator[HttpsServer]:
-    """Serve repositories with git-http-backend, behind a certificate for 127.0.0.1 and localhost."""
+    """Serve repositories with git-http-backend over TLS, with a certificate for 127.0.0.1 and localhost."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = Authority(directory, "git")
 

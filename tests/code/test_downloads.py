@@ -1,4 +1,4 @@
-"""Tests for the download of code by the shims of local pods, from a server that misbehaves."""
+"""Tests for code downloads by the shims of local pods from a misbehaving server."""
 
 import os
 import signal

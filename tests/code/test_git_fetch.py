@@ -1,4 +1,4 @@
-"""Tests for fetches of code with the real git program, from real SSH and HTTPS servers."""
+"""Tests for fetching code with the real git program from real SSH and HTTPS servers."""
 
 import base64
 import os
@@ -45,8 +45,6 @@ def ssh(tmp_path: Path) -> Iterator[SshServer]:
 
 
 class Fetcher:
-    """Fetches with a policy that allows the servers of the test."""
-
     def __init__(self, base: Path, **policy: Any) -> None:
         self.base, self.policy = base, policy
         self.chunks: dict[str, bytes] = {}
@@ -82,7 +80,6 @@ def over_ssh(tmp_path: Path) -> Iterator[Fetcher]:
 
 @pytest.fixture(autouse=True)
 def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep keys apart from those of other tests that run at the same time."""
     (tmp_path / "memory").mkdir()
     monkeypatch.setattr(scratch, "MEMORY", tmp_path / "memory")
 

@@ -44,8 +44,6 @@ DEADLINE_SECONDS = 180.0  # 2 on an idle machine
 
 
 class Site:
-    """A web server with a running pod that writes to its log."""
-
     def __init__(self, cast: Cast, pod: Pod, runtime: FakeRuntime, port: int) -> None:
         self.cast, self.pod, self.runtime, self.port = cast, pod, runtime, port
 
@@ -66,7 +64,6 @@ class Site:
             yield connection
 
     def send_message(self, kind: str = "log") -> None:
-        """Trigger a message on every open socket of this kind."""
         if kind == "live":
             make.scaling(self.cast.pool, "ready", "answers", at=make.ago())
         else:
@@ -96,7 +93,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Si
 
 
 def close_code(connection: ClientConnection) -> int:
-    """Return the close code of the socket. Earlier messages are ignored."""
+    """Return the socket's close code. Earlier messages are ignored."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     try:
         while True:
@@ -157,7 +154,7 @@ def test_log_stream_closes_when_the_users_role_is_removed(site: Site) -> None:
 
 
 def test_live_updates_omit_a_project_after_the_users_role_is_removed(site: Site) -> None:
-    """The test deletes the row directly, so that the change is not announced."""
+    # The test deletes the row directly, so that the change is not announced.
     with site.socket("live", session_cookie(site.cast.dave.user)) as connection:
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()
@@ -255,7 +252,7 @@ def test_followed_log_continues_when_a_role_is_added(site: Site, monkeypatch: py
 
 
 def test_websocket_that_fails_to_open_is_not_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This happens when a browser leaves the page immediately."""
+    # This happens when a browser leaves the page immediately.
     user = site.cast.dave.user
 
     async def fail_to_accept(*_: object, **__: object) -> None:

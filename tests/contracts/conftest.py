@@ -27,7 +27,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="package")
 def slurmrestd(slurm: SlurmCluster) -> dict[str, SlurmRestServer]:
-    """Return one slurmrestd for each version of its API. They end with the cluster."""
+    """Return a slurmrestd server for each version of its API. The servers stop with the cluster."""
     if missing := missing_rest():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
     servers = {version: SlurmRestServer(slurm, (version,)) for version in installed_versions()}
@@ -38,7 +38,6 @@ def slurmrestd(slurm: SlurmCluster) -> dict[str, SlurmRestServer]:
 
 @pytest.fixture(scope="package")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the kubeconfig of an admin of a real Kubernetes cluster."""
     if missing := missing_parts():
         pytest.skip(f"NO REAL KUBERNETES: {missing}")
     with real_cluster(tmp_path_factory.mktemp("cluster")) as text:

@@ -28,7 +28,7 @@ GPU = "berth.dev/gpu"
 
 
 def missing_parts() -> str:
-    """Return why this machine cannot start a cluster, or an empty string."""
+    """Return the reason why this machine cannot start a cluster, or an empty string."""
     if _running_kubeconfig() is not None:
         return ""
     tools = os.environ.get("BERTH_KUBE_TOOLS")
@@ -45,7 +45,7 @@ def missing_parts() -> str:
 
 @contextmanager
 def real_cluster(work: Path) -> Iterator[str]:
-    """Yield the kubeconfig of a cluster with two nodes, without references to files."""
+    """Yield a self-contained kubeconfig of a cluster with two nodes."""
     if (kubeconfig := _running_kubeconfig()) is not None:
         yield flatten(kubeconfig)
         return
@@ -62,7 +62,7 @@ def real_cluster(work: Path) -> Iterator[str]:
 
 @contextmanager
 def nodes_without_machines(api: Api, names: list[str], labels: dict[str, str]) -> Iterator[None]:
-    """Create nodes with two devices, which run no pods. They stay ready for about a minute."""
+    """Create nodes that have two devices but no machine. They stay ready for about a minute."""
     path, now = "/api/v1/nodes", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     resources = {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: "2"}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "lastHeartbeatTime": now}
@@ -81,14 +81,14 @@ def nodes_without_machines(api: Api, names: list[str], labels: dict[str, str]) -
 
 
 def set_gpus(kubeconfig: str, node: str, count: int) -> None:
-    """Make a node advertise devices, as a device plugin would. The devices do not exist."""
+    """Make a node advertise GPUs that do not exist, as a device plugin would."""
     path = f"/status/capacity/{GPU.replace('/', '~1')}"
     change = {"op": "add", "path": path, "value": str(count)}
     patch(kubeconfig, f"/api/v1/nodes/{node}/status", change)
 
 
 def patch(kubeconfig: str, path: str, *changes: dict[str, Any]) -> None:
-    """Change an object by a JSON patch."""
+    """Apply a JSON patch to an object."""
     connection = parse_kubeconfig(kubeconfig)
     response = httpx.patch(
         connection.server + path,
@@ -102,7 +102,7 @@ def patch(kubeconfig: str, path: str, *changes: dict[str, Any]) -> None:
 
 
 def with_shipped_role(kubeconfig: str) -> str:
-    """Return a kubeconfig for a service account that has exactly the role in `deploy/kubernetes`."""
+    """Return a kubeconfig for a service account with exactly the role in `deploy/kubernetes`."""
     api = Api(parse_kubeconfig(kubeconfig))
     for document in yaml.safe_load_all((REPOSITORY / "deploy" / "kubernetes" / "role.yaml").read_text()):
         _create(api, document)
@@ -116,7 +116,7 @@ def with_shipped_role(kubeconfig: str) -> str:
 
 
 def _create(api: Api, document: dict[str, Any]) -> None:
-    """Create an object, unless it exists. Replace a role, because it may be from a different version."""
+    """Create an object unless it exists. Replace an existing role, which may be from another version."""
     group = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
     namespace = document["metadata"].get("namespace")
     place = f"{group}/namespaces/{namespace}" if namespace else group
@@ -130,7 +130,7 @@ def _create(api: Api, document: dict[str, Any]) -> None:
 
 
 def flatten(kubeconfig: Path) -> str:
-    """Return a kubeconfig whose certificate authority is inline."""
+    """Return the kubeconfig with its certificate authority inline."""
     document = yaml.safe_load(kubeconfig.read_text())
     for entry in document["clusters"]:
         if path := entry["cluster"].pop("certificate-authority", None):

@@ -1,4 +1,4 @@
-"""Pods with scripted behaviour on Kubernetes: on a fake API server, and on a real cluster."""
+"""Pods with scripted behaviour on Kubernetes, on a fake API server and on a real cluster."""
 
 import uuid
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ IMAGE = "berth.test/busybox:1"
 
 
 class KubernetesStage:
-    """Runtime on one cluster. Each stage is a separate installation."""
+    """A Kubernetes runtime on one cluster. Each stage is a separate installation."""
 
     # Container runtimes pass on complete lines only, and replace CR LF by LF.
     line_end, line_break, measures_usage, has_channels = b"\n", b"\n", False, False
@@ -99,11 +99,12 @@ class FakeKubernetesStage(KubernetesStage):
         raise NotImplementedError("usage is not measured")
 
     def wait_out_grace_period(self, seconds: int) -> None:
-        """Do nothing, because real time passes."""
+        # Real time passes.
+        pass
 
 
 class RealKubernetesStage(KubernetesStage):
-    """Pods are shells that read commands from a pipe in their workspace, which is on this machine."""
+    """Runs pods as shells that read commands from a pipe in their workspace on this machine."""
 
     has_channels = True
     SHELL = 'busybox mkfifo "do-$NAME"; while :; do . "$BERTH_WORKSPACE/do-$NAME"; done'
@@ -138,10 +139,11 @@ class RealKubernetesStage(KubernetesStage):
         raise NotImplementedError("usage is not measured")
 
     def wait_out_grace_period(self, seconds: int) -> None:
-        """Do nothing, because real time passes."""
+        # Real time passes.
+        pass
 
     def sweep(self, admin: Api) -> None:
-        """Stop every pod, and delete the installation's namespace as an admin of the cluster."""
+        """Stop every pod and delete the installation's namespace with the permissions of a cluster admin."""
         for pod_id in self.runtime.list_pods():
             self.runtime.stop(pod_id, 0)
         for pod_id in self.runtime.list_pods():

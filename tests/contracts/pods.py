@@ -33,7 +33,7 @@ def order(pod_id: str, *command: str, **changes: object) -> PodSpec:
 
 
 def poll_until(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
-    """Poll `look` until `enough` accepts the result. Return the result."""
+    """Call `look` until `enough` accepts its result, and return that result."""
     started = time.monotonic()
     while not enough(answer := look()):
         waited = time.monotonic() - started
@@ -55,11 +55,11 @@ def running(runtime: Runtime, pod_id: str) -> PodReport:
 
 
 class Stage(Protocol):
-    """Control over a runtime's pods for the contract tests.
+    """Controls a runtime's pods in contract tests.
 
-    `line_end` completes a line on runtimes that deliver only complete log lines, and is empty on
-    others. `line_break` is a line break that the runtime delivers unchanged. `measures_usage` is
-    false if the runtime does not measure pods, and `has_channels` is false if it rejects channels.
+    `line_end` completes a line on runtimes that deliver only complete log lines and is empty on others.
+    `line_break` is a line break that the runtime delivers unchanged. `measures_usage` is false if the runtime
+    does not measure pods. `has_channels` is false if the runtime rejects channels.
     """
 
     line_end: bytes
@@ -83,9 +83,9 @@ class Stage(Protocol):
         """Return an order for a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
 
     def finish_noticing(self, pod_id: str) -> None:
-        """End the command of a noticing pod that has received SIGUSR1 with exit code 4.
+        """End the command of a noticing pod with exit code 4 after it has received SIGUSR1.
 
-        A child process of the command continues.
+        A child process of the command keeps running.
         """
 
     def end_pod(self, pod_id: str, exit_code: int) -> None: ...
@@ -93,10 +93,10 @@ class Stage(Protocol):
     def crash_pod(self, pod_id: str, number: int) -> None: ...
 
     def write_output(self, pod_id: str, data: bytes) -> None:
-        """Let the pod write `data` to its log, and wait until the log contains it."""
+        """Make the pod write `data` to its log, and wait until the log contains it."""
 
     def work(self, pod_id: str) -> None:
-        """Let a child process of the pod use CPU for a moment, and wait until that child has exited."""
+        """Let a child process of the pod use CPU briefly, and wait until that child has exited."""
 
     def wait_out_grace_period(self, seconds: int) -> None: ...
 
@@ -105,7 +105,7 @@ class Stage(Protocol):
 
 
 class LocalStage:
-    """Stage whose pods are shells that read commands from a pipe."""
+    """Runs pods as shells that read commands from a pipe."""
 
     line_end, line_break, measures_usage, has_channels = b"", b"\r\n", True, True
     SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
@@ -148,7 +148,8 @@ class LocalStage:
         poll_until(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
 
     def wait_out_grace_period(self, seconds: int) -> None:
-        """Do nothing, because real time passes."""
+        # Real time passes.
+        pass
 
     def restart(self) -> Runtime:
         self.runtime = LocalRuntime(self.root, anchor="")
@@ -174,7 +175,7 @@ class LocalStage:
 
 
 class RayStage(LocalStage):
-    """Stage whose pods are shells that run as jobs on a real Ray cluster. All tests share the cluster."""
+    """Runs pods as shells in jobs of a real Ray cluster that all tests share."""
 
     def __init__(self, cluster: RayCluster, root: Path) -> None:
         self.cluster, self.berth = cluster, root
@@ -187,7 +188,7 @@ class RayStage(LocalStage):
         return self.runtime
 
     def sweep(self) -> None:
-        """Stop and forget every pod, because the next test reuses their names."""
+        """Stop and forget every pod, because the next test reuses the pod names."""
         super().sweep()
         for pod_id in self.runtime.list_pods():
             self.runtime.forget(pod_id)
@@ -246,7 +247,7 @@ def alive(pid: int) -> bool:
 
 
 def machine_pids(pod_pid: int, inside: Collection[int]) -> set[int]:
-    """Return the machine's process IDs for the processes that a pod sees under the IDs in `inside`."""
+    """Translate process IDs inside a pod to process IDs on this machine."""
     namespace = _namespace(pod_pid)
     if namespace == _namespace(os.getpid()):
         return set(inside)
@@ -269,7 +270,10 @@ def _innermost_pid(pid: int) -> int:
 
 
 def files_containing(directory: Path, *texts: str) -> list[Path]:
-    """Return the files below a directory that contain one of the texts. Files may disappear meanwhile."""
+    """Return the files below a directory that contain one of the texts.
+
+    Ignore files that disappear meanwhile.
+    """
     paths = []
     for folder, _, names in os.walk(directory):
         for path in (Path(folder, name) for name in names):
@@ -284,7 +288,7 @@ def kill(pid: int) -> None:
 
 
 def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: PodSpec) -> None:
-    """Claim of every runtime that keeps files. The pod's command must be `LEAVES_FILES`."""
+    """Contract test for every runtime that keeps files. The pod must run `LEAVES_FILES`."""
     runtime.start(pod)
     assert ended(runtime, pod.pod_id).exit_code == 3
     listing = runtime.list_kept_files(pod.pod_id, pod.workspace, "")

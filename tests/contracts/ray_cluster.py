@@ -68,17 +68,17 @@ class RayCluster:
         return self._processes[instance_id]
 
     def raylet(self, instance_id: str) -> int:
-        """Return the process ID of the node's raylet."""
+        """Return the process ID of a node's raylet."""
         below = descendants(self._processes[instance_id].pid)
         return next(pid for pid in below if process_name(pid) == "raylet")
 
     def store(self) -> int:
-        """Return the process ID of the head's store, without which Ray ends on every node."""
+        """Return the process ID of the head's GCS server, without which Ray stops on every node."""
         head = next(iter(self._processes.values()))
         return next(pid for pid in descendants(head.pid) if process_name(pid) == "gcs_server")
 
     def ports_on_all_addresses(self) -> list[int]:
-        """Return the ports on which the cluster listens on every address of this machine."""
+        """Return the cluster's ports that are open on every address of this machine."""
         inodes = {inode for process in self._processes.values() for inode in _sockets(process.pid)}
         rows = [
             line.split()
@@ -89,7 +89,7 @@ class RayCluster:
         return sorted({int(port, 16) for address, port in listening if not address.strip("0")})
 
     def wait(self) -> None:
-        """Wait until every node has registered."""
+        """Wait until all nodes have registered."""
         head = next(iter(self.at.values()))
         address = f"http://{head.address}:{JOBS_PORT}/nodes?view=summary"
         deadline = time.monotonic() + BOOT_SECONDS
@@ -120,7 +120,7 @@ class RayCluster:
 
 @contextlib.contextmanager
 def ray_cluster(root: Path) -> Iterator[RayCluster]:
-    """Run a head and two nodes with two devices each."""
+    """Run a head without devices, and two nodes with two devices each."""
     cluster = RayCluster(root)
     try:
         cluster.add("i-head")
@@ -140,7 +140,6 @@ def process_name(pid: int) -> str:
 
 
 def _sockets(root: int) -> set[str]:
-    """Return the inodes of the sockets that a process and its descendants have open."""
     sockets: set[str] = set()
     for pid in [root, *descendants(root)]:
         with contextlib.suppress(OSError):  # the process has already exited

@@ -1,4 +1,4 @@
-"""Accounting of a test cluster: slurmdbd with a MariaDB server."""
+"""Accounting for a Slurm test cluster: slurmdbd with a MariaDB server."""
 
 import shutil
 import subprocess
@@ -47,7 +47,7 @@ def missing_accounting() -> list[str]:
 
 
 def start_accounting(cluster: SlurmCluster) -> None:
-    """Start the database and slurmdbd, with the account `research` and the QOS `small` of one job."""
+    """Start MariaDB and slurmdbd. Create the account `research` and the QOS `small` with a limit of one job."""
     allow_tokens(cluster)
     port, database_port = free_port(), free_port()
     _start_database(cluster, database_port)

@@ -1,4 +1,4 @@
-"""A real Slurm cluster on this machine, with several slurmd processes, in a temporary directory."""
+"""A real Slurm cluster on this machine: several slurmd processes in a temporary directory."""
 
 import contextlib
 import fcntl
@@ -82,7 +82,7 @@ exec {program} "$@"
 
 
 def missing_programs() -> list[str]:
-    """Return the Slurm programs that are not installed. The fixture also needs to run as root."""
+    """Return the names of missing Slurm programs. The fixture also requires root."""
     missing = [name for name in PROGRAMS if not is_installed(name)]
     return missing or ([] if os.geteuid() == 0 else ["root"])
 
@@ -94,7 +94,7 @@ def is_installed(program: str) -> bool:
 
 @dataclass
 class SlurmCluster:
-    """Machines n0 to n3 with two GPUs each, which the kernel does not know, and eight CPUs."""
+    """Slurm nodes n0 to n3, each with eight CPUs and two GPUs that do not exist."""
 
     root: Path
     has_control_groups: bool = False  # whether Slurm confines jobs to control groups
@@ -113,7 +113,7 @@ class SlurmCluster:
         return LocalCommands(self.env)
 
     def start(self, prepare: Callable[["SlurmCluster"], object]) -> None:
-        """Start all daemons. `prepare` is called before those of Slurm, and may extend slurm.conf."""
+        """Start all daemons. `prepare` runs before the Slurm daemons and may extend slurm.conf."""
         for name in ("munge", "state", "spool", "log", "home", "tmp", "bin"):
             (self.root / name).mkdir(mode=0o755)
         host = socket.gethostname().split(".")[0]
@@ -166,29 +166,29 @@ class SlurmCluster:
         self.start_daemon("slurmd", "-D", "-N", name, key=name)
 
     def restart_controller(self) -> None:
-        """Kill the controller and start another one, which loads the state that was saved."""
+        """Kill the controller and start a new one, which loads the saved state."""
         self.stop_daemon("slurmctld", signal.SIGKILL)
         self.start_controller()
 
     def restart_machine(self, name: str) -> None:
-        """Kill the daemon of a machine and start another one. Its jobs continue."""
+        """Kill the slurmd of a node and start a new one. The node's jobs continue."""
         self.stop_daemon(name, signal.SIGKILL)
         self.start_machine(name)
 
     def resume_machines(self) -> None:
-        """Return machines to service that Slurm has drained, as an administrator does."""
+        """Resume nodes that Slurm has drained, as an administrator does."""
         for name in self.run("sinfo", "-h", "-N", "-p", "gpu", "-t", "drain,down", "-o", "%N").split():
             self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
     def fail_next_call(self, program: str, fault: str) -> None:
-        """Let the next call of a program hang, fail, or lose its response after it has taken effect."""
+        """Make the next call of a program hang, fail, or lose its response after taking effect."""
         (self.root / "bin" / f"{program}.fault").write_text(fault)
         wrapper = self.root / "bin" / program
         wrapper.write_text(WRAPPER.format(program=_command(program), fault=f"{wrapper}.fault"))
         wrapper.chmod(0o755)
 
     def run(self, *arguments: str) -> str:
-        """Return the output of a program, which none of the faults of `fail_next_call` affects."""
+        """Return the output of a program, unaffected by `fail_next_call`."""
         path = f"{os.environ['PATH']}:/usr/sbin"
         result = LocalCommands({**self.env, "PATH": path}).run([*ENTER, *arguments], seconds=60)
         assert result.exit_code == 0, result.stderr
@@ -199,7 +199,7 @@ class SlurmCluster:
         return self.run("squeue", "-h", "-o", "%j").split()
 
     def leftovers(self) -> list[str]:
-        """Return the private directories and processes of pilot jobs, which should end with them."""
+        """Return the private directories and processes of pilot jobs that have not been cleaned up."""
         directory = os.fsencode(self.root / "tmp" / "berth-")
         left = [path.name for path in (self.root / "tmp").iterdir() if "berth-" in path.name]
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -209,7 +209,7 @@ class SlurmCluster:
         return left
 
     def command_lines(self) -> str:
-        """Return the command lines of all processes, which other users can see."""
+        """Return the command lines of all processes, which every user of the machine can see."""
         lines = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -245,7 +245,6 @@ class SlurmCluster:
 
 
 def _command(program: str) -> str:
-    """Return the shell command that runs the program of the tested system."""
     if not SYSTEM:
         return str(shutil.which(program))
     # The tested system would otherwise find the wrapper again.
@@ -256,9 +255,9 @@ def _command(program: str) -> str:
 def slurm_cluster(
     prepare: Callable[[SlurmCluster], object] = lambda _: None, *, has_control_groups: bool = False
 ) -> Iterator[SlurmCluster]:
-    """Run a cluster in a directory that all users may enter, which munged requires.
+    """Run a cluster in a directory that all users may enter, as munged requires.
 
-    Clusters that killed test runs have left are deleted first.
+    Delete clusters left behind by killed test runs first.
     """
     delete_abandoned_clusters()
     root = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -285,7 +284,7 @@ def delete_abandoned_clusters() -> None:
 
 
 def kill_processes(root: Path) -> None:
-    """Kill all processes with the directory in their command line or environment."""
+    """Kill all processes that have the directory in their command line or environment."""
 
     def are_gone() -> bool:
         pids = processes_of(root)
@@ -298,7 +297,7 @@ def kill_processes(root: Path) -> None:
 
 
 def processes_of(mark: Path | str) -> list[int]:
-    """Return the processes with the mark in their command line or environment, except this one."""
+    """Return all other processes that have the mark in their command line or environment."""
     wanted, pids = os.fsencode(mark), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A real slurmrestd of a test cluster, with tokens of the cluster's own key."""
+"""A real slurmrestd for a test cluster, with tokens signed by the cluster's own key."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def missing_rest() -> list[str]:
 
 
 def installed_versions() -> tuple[str, ...]:
-    """Return the understood versions of the API that the installed slurmrestd offers."""
+    """Return the supported API versions that the installed slurmrestd offers."""
     shown = subprocess.run([*ENTER, "slurmrestd", "-V"], check=True, capture_output=True, text=True).stdout
     is_new = not shown.startswith("slurm-wlm 22.05")
     return tuple(version for version in UNDERSTOOD if (version >= "v0.0.40") is is_new)
@@ -41,7 +41,7 @@ def allow_tokens(cluster: SlurmCluster) -> None:
 
 @dataclass
 class SlurmRestServer:
-    """slurmrestd with some versions of its API. It needs the accounting database to list ended jobs."""
+    """A slurmrestd server with some API versions. It needs the accounting database to list ended jobs."""
 
     cluster: SlurmCluster
     versions: tuple[str, ...] = field(default_factory=installed_versions)

@@ -1,4 +1,4 @@
-"""Contract tests for the Kubernetes runtime on a real cluster, and tests that only a real cluster allows."""
+"""Contract tests for the Kubernetes runtime on a real cluster, and tests that need a real cluster."""
 
 import inspect
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Test on a real cluster what the shipped service account may do, and that Berth can use it from a pod."""
+"""Tests for the permissions of the shipped service account on a real cluster, and for its use from a pod."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,14 +29,13 @@ BY_DEFAULT = {
 
 @pytest.fixture
 def account(kubeconfig: str) -> Iterator[Api]:
-    """Return a client with the shipped service account."""
     api = Api(parse_kubeconfig(with_shipped_role(kubeconfig)))
     yield api
     api.close()
 
 
 def resources(api: Api) -> Iterator[tuple[str, str]]:
-    """Return all groups and resources of the cluster, with their subresources."""
+    """Return all API groups and resources of the cluster, including subresources."""
     groups = api.get("/apis")["groups"]
     places = {"": "/api/v1"} | {
         group["name"]: f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups
@@ -48,7 +47,7 @@ def resources(api: Api) -> Iterator[tuple[str, str]]:
 
 
 def may(api: Api, group: str, verb: str, resource: str) -> bool:
-    """Return whether the account may call this in all namespaces."""
+    """Return whether the account may make this request in all namespaces."""
     name, _, part = resource.partition("/")
     attributes = {"group": group, "resource": name, "subresource": part, "verb": verb}
     review = {

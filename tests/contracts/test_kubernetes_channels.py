@@ -1,4 +1,4 @@
-"""Commands that users run in pods of a real cluster."""
+"""Tests for commands that users run in pods of a real cluster."""
 
 import json
 import os
@@ -57,7 +57,7 @@ time.sleep(600)
 
 @dataclass
 class Client:
-    """Client of one channel, which returns credit only if a test requests it."""
+    """A channel client that returns flow-control credit only when a test requests it."""
 
     connection: socket.socket
     received: dict[int, bytes] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Client:
         self.send(START, json.dumps({"command": command, "terminal": terminal}).encode())
 
     def read(self, *, returns_credit: bool = True) -> bool:
-        """Process what arrives next. Return False at the end of the connection."""
+        """Process the next frame. Return False at the end of the connection."""
         data = self.connection.recv(65536)
         for kind, payload in self.reader.feed(data):
             if kind == CREDIT:
@@ -109,7 +109,10 @@ def open_client(stage: RealKubernetesStage) -> Client:
 
 
 def is_running(mark: str) -> bool:
-    """Return whether a process of a pod, which are also processes of this machine, has this argument."""
+    """Return whether a process with this argument runs in a pod.
+
+    Pod processes are also processes of this machine.
+    """
     return subprocess.run(["pgrep", "-f", f"^sleep {mark}"], check=False, capture_output=True).returncode == 0
 
 

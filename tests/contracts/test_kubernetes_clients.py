@@ -1,4 +1,4 @@
-"""Commands of `berth` and programs of OpenSSH that reach a pod of a real cluster."""
+"""Tests for `berth` commands and OpenSSH programs that connect to a pod of a real cluster."""
 
 import os
 import shutil
@@ -44,7 +44,6 @@ SERVER = f"echo desk > /tmp/index.html; exec busybox httpd -f -p 127.0.0.1:{PORT
 def site(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, kubeconfig: str, tmp_path: Path
 ) -> Iterator[Site]:
-    """Berth with a pod of a real cluster, in which a web server runs."""
     stage = RealKubernetesStage(tmp_path / "runtime", parse_kubeconfig(with_shipped_role(kubeconfig)))
 
     def make_order(pod_id: str) -> PodSpec:

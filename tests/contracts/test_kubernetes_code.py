@@ -1,4 +1,4 @@
-"""Code that pods of a real cluster start in."""
+"""Tests for the code of workloads in pods of a real cluster."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def server() -> Iterator[CodeServer]:
 
 
 def archive(size: int) -> bytes:
-    """Return the archive of a project as Berth's server sends it, with a file of this size."""
+    """Return a code archive as Berth's server sends it, with a file of this size."""
     content = bytes(range(256)) * (size // 256)
     files: list[dict[str, Any]] = [
         {"path": "run.sh", "size": 14, "executable": True},

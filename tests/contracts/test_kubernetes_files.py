@@ -1,4 +1,4 @@
-"""Files of ended pods on a real cluster: outputs, and all files of failed pods."""
+"""Tests for the files of ended pods on a real cluster: outputs, and all files of failed pods."""
 
 import signal
 from collections.abc import Iterator

@@ -79,7 +79,7 @@ PROVIDERS = [
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    """Return a provider with capacity for four instances of two GPUs. Bare moto has unlimited capacity."""
+    """Return a provider with capacity for four instances of two GPUs. Moto alone has no capacity limit."""
     match request.param:
         case "fake":
             yield FakeProvider(capacity=4)
@@ -108,7 +108,7 @@ def provider(
 
 
 def slurm_providers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Provider]:
-    """Yield the provider of a simulated or real cluster, reached in the way that the name states."""
+    """Yield the provider of a simulated or real Slurm cluster, through Slurm's programs or slurmrestd."""
     match request.param:
         case "slurm":
             commands = FakeSlurm(tmp_path / "slurm").commands
@@ -135,7 +135,7 @@ def slurm_providers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
 @contextmanager
 def kubernetes_provider() -> Iterator[Provider]:
-    """Yield the provider of a simulated cluster with four nodes."""
+    """Yield the provider of a simulated Kubernetes cluster with four nodes."""
     cluster = FakeCluster()
     for number in range(4):
         cluster.add_node(f"node-{number}", gpus=2)
@@ -145,7 +145,7 @@ def kubernetes_provider() -> Iterator[Provider]:
 
 @contextmanager
 def real_kubernetes_provider(kubeconfig: str) -> Iterator[Provider]:
-    """Yield the provider of four new nodes of a real cluster, with the permissions of the shipped role."""
+    """Yield the provider of four new nodes of a real Kubernetes cluster, with the shipped role's permissions."""
     name = f"contract-{next(INSTALLATIONS)}"
     settings = kubernetes_settings({"node_selector": {"berth.dev/contract": name}, "gpu_resource": GPU})
     api = Api(parse_kubeconfig(kubeconfig))
@@ -161,7 +161,7 @@ def real_kubernetes_provider(kubeconfig: str) -> Iterator[Provider]:
 
 @contextmanager
 def provider_on_cluster(connection: Connection, settings: KubernetesSettings) -> Iterator[Provider]:
-    """Yield the provider of a cluster whose nodes two pools select."""
+    """Yield the provider of a Kubernetes cluster whose nodes belong to two pools."""
     for name in ("small", "large"):
         factories.pool(name, gpus=2)
     clusters = Clusters(lambda: "test")
@@ -186,7 +186,7 @@ def static_provider() -> Provider:
 
 
 def ssh_provider() -> Provider:
-    """Return a provider whose two pools have four hosts each, on which agents have joined."""
+    """Return an SSH provider of two pools with four hosts each. Agents have joined on all hosts."""
     for name in ("small", "large"):
         key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0bW1JUrYgBZqCHbBBXhcbvOjs8xpJ9fCOGTHsRHDU5"
         hosts = [
@@ -208,7 +208,7 @@ def ssh_provider() -> Provider:
 
 
 class StartedJobs(SlurmProvider):
-    """Slurm provider that waits until Slurm has started the jobs of an order."""
+    """A Slurm provider that waits until Slurm has started the ordered jobs."""
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         message = super().provision(order).message
@@ -314,7 +314,7 @@ def test_preview_is_repeatable_and_has_no_side_effects(provider: Provider) -> No
 
 
 def living_ordinals(provider: Provider) -> list[int]:
-    """Return the ordinals of the instances that cost money."""
+    """Return the ordinals of the instances that incur costs."""
     listed = provider.list_instances("small")
     return [instance.ordinal for instance in listed if instance.state not in ENDED_STATES]
 

@@ -202,7 +202,7 @@ def test_ports_bound_to_all_addresses_require_the_cluster_secret(cluster: RayClu
 
 
 def test_grpc_services_require_the_cluster_secret_on_every_port(cluster: RayCluster) -> None:
-    """The head's store, the raylets and their agents listen on all addresses."""
+    # The GCS server, the raylets and their agents listen on all addresses.
     rejections = dict.fromkeys(GRPC_METHODS, 0)
     for port in cluster.ports_on_all_addresses():
         for call in GRPC_METHODS:
@@ -309,7 +309,6 @@ def test_killed_node_process_ends_its_pods_and_all_their_processes(stage: RaySta
 
 
 def ended_after_restart(runtime: RayRuntime, pod_id: str) -> PodReport:
-    """Return the report of an ended pod, which may have to be started again after Ray lost its job."""
     deadline = time.monotonic() + 150
     while True:
         report = runtime.get_reports([pod_id])[pod_id]

@@ -1,4 +1,4 @@
-"""Tests for the scripts that add machines to a Ray cluster and remove them."""
+"""Tests for the scripts that add and remove machines of a Ray cluster."""
 
 import io
 import os
@@ -178,7 +178,6 @@ def test_upgrade_rejects_code_with_a_wrong_checksum(tmp_path: Path) -> None:
 
 
 def _other_code() -> bytes:
-    """Return the code of a different version: the same code plus one file."""
     buffer = io.BytesIO()
     with (
         tarfile.open(fileobj=buffer, mode="w:gz") as target,
@@ -193,7 +192,7 @@ def _other_code() -> bytes:
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 def test_cluster_recovers_after_its_head_is_killed(tmp_path: Path) -> None:
-    """The machine restarts its Ray head at the same address. Only the pods of that machine are lost."""
+    # The machine restarts its Ray head at the same address. Only the pods of that machine are lost.
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

@@ -126,7 +126,7 @@ def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
 
 
 def start_noticing(stage: Stage) -> None:
-    """Start a pod that handles SIGUSR1, and wait until it has installed its handler."""
+    """Start a pod that handles SIGUSR1, and wait until its handler is installed."""
     if isinstance(stage, KubernetesStage):
         pytest.skip("Kubernetes sends no signal ahead of SIGTERM")
     stage.runtime.start(stage.noticing("p-1"))
@@ -285,7 +285,6 @@ def test_channel_runs_a_command_in_the_pod_until_its_connection_closes(stage: St
 def exchange(
     connection: socket.socket, request: list[str] | dict[str, object], data: bytes
 ) -> dict[int, bytes]:
-    """Run a command or a program with this input, and return what it sent by the kind of frame."""
     with connection:
         request = request if isinstance(request, dict) else {"command": request}
         connection.sendall(encode_frame(START, json.dumps(request).encode()))

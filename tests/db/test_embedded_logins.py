@@ -31,20 +31,19 @@ INSERT INTO runs (name) VALUES ('first');
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Create a directory that PostgreSQL's account can enter and whose path is short enough for a socket."""
+    """Create a directory that PostgreSQL's account can enter, with a path short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
         yield Path(directory)
 
 
 @pytest.fixture
 def new_cluster(place: Path) -> EmbeddedCluster:
-    """Return a cluster that has not been created yet."""
     return EmbeddedCluster(place / "postgres", FAST_SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def template_clusters() -> Iterator[Path]:
-    """Create one cluster like this release and one like the previous release. Tests copy them."""
+    """Create a cluster like this release and one like the previous release, for tests to copy."""
     with tempfile.TemporaryDirectory(prefix="berth-logins-") as directory:
         EmbeddedCluster(Path(directory) / "present" / "postgres", FAST_SETTINGS).prepare()
         create_older_cluster(EmbeddedCluster(Path(directory) / "older" / "postgres", FAST_SETTINGS))
@@ -53,7 +52,6 @@ def template_clusters() -> Iterator[Path]:
 
 @pytest.fixture
 def cluster(template_clusters: Path, new_cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """Return a prepared cluster that has never run."""
     return copy_cluster(template_clusters / "present", new_cluster)
 
 
@@ -80,7 +78,7 @@ def role_url(cluster: EmbeddedCluster, role: str, password: str = "") -> str:
 
 
 def create_older_cluster(cluster: EmbeddedCluster) -> None:
-    """Create a cluster like the previous release, in which every local user is a superuser."""
+    """Create a cluster as the previous release did: every local user is a superuser."""
     cluster._create_cluster()
     (cluster.data / "pg_hba.conf").write_text(OLDER_HBA)
     log = (cluster.data.parent / "older.log").open("ab")

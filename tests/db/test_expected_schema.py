@@ -1,4 +1,4 @@
-"""Tests for databases that an earlier development version of Berth created."""
+"""Tests for databases created by an earlier development version of Berth."""
 
 import pytest
 from django.core.management import call_command

@@ -1,4 +1,4 @@
-"""Tests for model instances and timestamps that are loaded faster than Django loads them."""
+"""Tests for loading model instances and timestamps faster than Django."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Tests for compare-and-set on a column, in one row and in many."""
+"""Tests for compare-and-set updates of a column, in one row and in many."""
 
 from datetime import UTC, datetime
 

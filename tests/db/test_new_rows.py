@@ -1,4 +1,4 @@
-"""Tests for rows created without calling their model with keyword arguments."""
+"""Tests for creating rows without calling the constructor of their model."""
 
 import uuid
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests for waking loops by commits, files and reconnection."""
+"""Tests for waking loops: commits, file descriptors, timeouts and reconnection."""
 
 import os
 import threading

@@ -13,7 +13,7 @@ OPERATORS = {"and", "or", "unless", "offset", "bool", "inf", "nan"}
 
 @dataclass
 class Names:
-    """The names in an expression: metrics with the labels of their selectors, and grouping labels."""
+    """Names in a PromQL expression: metrics with their selector labels, and grouping labels."""
 
     metrics: set[str] = field(default_factory=set)
     labels: dict[str, set[str]] = field(default_factory=dict)

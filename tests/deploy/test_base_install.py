@@ -1,4 +1,4 @@
-"""Tests for the client's wheel without extras, installed from the package index on each supported Python."""
+"""Tests for the client wheel without extras, installed from the package index on each supported Python."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ class BaseInstall:
         )  # fmt: skip
 
     def add(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Install packages with the pip of the tests."""
+        """Install packages with the test environment's pip."""
         python = str(self.folder / "bin" / "python")
         command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,7 +16,6 @@ BERTH = {name: service for name, service in COMPOSE["services"].items() if name 
 
 
 def started_module(command: list[str]) -> str:
-    """Return the module that a command starts, together with its Django command."""
     assert command[:2] == ["python", "-m"]
     return " ".join(command[2:4] if command[2] == "django" else command[2:3])
 

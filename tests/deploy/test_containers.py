@@ -56,7 +56,6 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
-    """Return a function that runs a program with this module's images, containers and networks."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         pytest.fail(
@@ -139,7 +138,7 @@ def _apt_mirror() -> str:
 
 
 def _pip_volumes(folder: Path) -> list[str]:
-    """Return options that let the build use this user's package indexes, including local folders."""
+    """Return build options that mount this user's package indexes, including local folders."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
@@ -167,7 +166,6 @@ def postgres(run: Run, image: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def get(address: str, **headers: str) -> str:
-    """Return the body of a successful response, or an empty string."""
     try:
         response = httpx.get(address, headers=headers, trust_env=False, timeout=10)
     except httpx.TransportError:

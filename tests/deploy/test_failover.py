@@ -25,7 +25,6 @@ TAKEOVER_SECONDS = 30.0  # the lease lasts 10 s, and a busy machine notices its 
 
 @pytest.fixture
 def start(child_env: dict[str, str], tmp_path: Path) -> Iterator[object]:
-    """Return a function that starts a Python module as a process, which ends with the test."""
     running: list[subprocess.Popen[bytes]] = []
     env = {**child_env, "BERTH_HOME": str(tmp_path / "home"), "BERTH_SECRET_KEY": "k" * 50}
 

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "requirements/install.py"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Return an environment in which pip finds one package, `tiny`, in a folder named in pip.conf."""
+    """Create an environment in which pip finds the package `tiny` in a folder configured in pip.conf."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     with zipfile.ZipFile(wheels / "tiny-1.0-py3-none-any.whl", "w") as wheel:
@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def installed_by(environment: dict[str, str], target: Path) -> str:
-    """Install the package and return the name of the installer that it records."""
+    """Install the package and return the installer that its metadata records."""
     command = [sys.executable, str(PROGRAM), "--target", str(target), "tiny==1.0"]
     subprocess.run(command, env=environment, check=True, timeout=100)
     assert (target / "tiny.py").exists()

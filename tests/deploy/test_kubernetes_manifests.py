@@ -1,6 +1,6 @@
-"""Test the manifests that install Berth in a Kubernetes cluster.
+"""Tests for the manifests that install Berth in a Kubernetes cluster.
 
-`kubectl` and `helm` render them where they are installed, and a real cluster accepts them.
+`kubectl` and `helm` render them if installed, and a real cluster accepts them.
 """
 
 import re
@@ -22,7 +22,7 @@ Objects = dict[tuple[str, str], dict[str, Any]]
 
 
 def by_kind(text: str) -> Objects:
-    """Return the objects by kind and name, without the digest in the name of generated objects."""
+    """Return the objects by kind and name, without the digest in generated names."""
     documents = yaml.safe_load_all(re.sub(r"\bberth-[a-z0-9]{10}\b", "berth", text))
     return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
 

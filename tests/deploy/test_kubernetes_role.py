@@ -17,7 +17,6 @@ ROLE = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes" / "role.yam
 
 
 def granted() -> set[tuple[str, str]]:
-    """Return the verbs and resources of the shipped role."""
     documents = yaml.safe_load_all(ROLE.read_text())
     (role,) = (document for document in documents if document["kind"] == "ClusterRole")
     return {

@@ -27,7 +27,6 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not in
 
 @pytest.fixture
 def exported(db: None) -> dict[str, set[str]]:
-    """Return the labels of each exported metric by metric name."""
     types = {line.split()[2] for line in scraped().splitlines() if line.startswith("# TYPE ")}
     families = {
         family.name + ("_total" if family.type == "counter" else ""): set(family._labelnames)  # type: ignore[attr-defined]
@@ -136,7 +135,6 @@ def test_dashboards_cover_cluster_queue_fairness_pools_and_services() -> None:
 
 
 def test_documentation_lists_exactly_the_exported_metrics(exported: dict[str, set[str]]) -> None:
-    """The table in the documentation lists every metric with its labels."""
     text = (ROOT / "docs" / "operations.md").read_text()
     chapter = text.split("### Metrics")[1].split("\n## ")[0]
     listed: dict[str, set[str]] = {}
@@ -159,7 +157,7 @@ def test_alert_rules_load_and_fire() -> None:
 
 @needs_promtool
 def test_prometheus_parses_every_panel(tmp_path: Path) -> None:
-    """promtool checks expressions only in rules, so each panel becomes a rule."""
+    # promtool checks expressions only in rules, so each panel becomes a rule.
     every = [expression for path in BOARDS for expression in board_expressions(read_board(path))]
     named = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(every)]
     file = tmp_path / "panels.yaml"

@@ -1,4 +1,4 @@
-"""Tests for rules and panels with a real Prometheus that scrapes a real Berth."""
+"""Tests for alert rules and dashboard panels with a real Prometheus that scrapes a real Berth."""
 
 import json
 import shutil

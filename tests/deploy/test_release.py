@@ -29,7 +29,7 @@ psycopg[binary]==3.3.9 \\
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a draft release of this checkout without a network, and return its folder."""
+    """Build a draft release of this checkout without network access, and return its folder."""
     out = tmp_path_factory.mktemp("release") / "dist"
     command = [sys.executable, str(ROOT / "deploy" / "release.py"), "--draft", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
@@ -49,7 +49,6 @@ def test_checksums_cover_all_other_release_files(dist: Path) -> None:
 
 
 def list_wheel(file: Path) -> set[str]:
-    """Return the files of the wheel, without its metadata."""
     with zipfile.ZipFile(file) as wheel:
         return {name for name in wheel.namelist() if ".dist-info/" not in name}
 

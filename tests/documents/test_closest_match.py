@@ -1,4 +1,4 @@
-"""Tests of the nearest valid spelling that errors suggest."""
+"""Tests for the spelling suggestions in error messages."""
 
 import difflib
 from typing import Any

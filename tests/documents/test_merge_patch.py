@@ -1,4 +1,4 @@
-"""Tests for merge patches and differences of documents."""
+"""Tests for merge patches of documents and for the differences between documents."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ DOCUMENTS = st.recursive(
 
 
 def without_empty(value: object) -> object:
-    """Return the value without empty mappings, which a patch cannot tell from missing keys."""
+    """Return the value without empty mappings, which a merge patch cannot distinguish from missing keys."""
     if not isinstance(value, dict):
         return value
     return {key: inner for key, each in value.items() if (inner := without_empty(each)) != {}}

@@ -1,9 +1,9 @@
-"""Run every invariant and story against a broken copy of the engine.
+"""Run every invariant and story against a modified copy of the engine.
 
-    python -m tests.engine.mutant CLUSTERS
+python -m tests.engine.mutant CLUSTERS
 
-`test_mutations` runs this program in the copy. CLUSTERS is a file with a list of scenarios. It prints
-the broken invariants and the failed stories as JSON.
+`test_mutations` runs this program inside the copy. CLUSTERS is a file with a list of scenarios. The output
+lists the violated invariants and the failed stories as JSON.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _broken_invariants(documents: list[dict[str, Any]]) -> list[str]:
-    """Return the names of the invariants that the plan for at least one cluster breaks."""
+    """Return the invariants that the plan for at least one cluster violates."""
     broken: set[str] = set()
     for document in documents:
         try:

@@ -1,10 +1,11 @@
 """Compare the result of a simulation with the expectations of a story.
 
-`expect`:
-  decisions  a list for each cycle of "kind workload [for workload]", in any order
-  workloads  the outcome of each: phase, gpus, position, nodes, devices, pods (how many), reason (the
-             dominant one), reasons (among others), numbers (of a reason, by its token); a word is a phase
-  shares     fair shares in GPUs, by queue; `shares_of` those of another resource, by resource and queue
+A story's `expect` may contain:
+  decisions  for each cycle, a list of "kind workload [for workload]", in any order
+  workloads  the outcome of each workload: phase, gpus, position, nodes, devices, pods (their number),
+             reason (the dominant one), reasons (some of them) and numbers (of a reason, by its token).
+             A plain word is a phase
+  shares     fair shares in GPUs, by queue. `shares_of` is for other resources, by resource and queue
   wanted     nodes wanted, by pool
 """
 
@@ -33,7 +34,6 @@ def assert_expectations(expect: Story, scenario: Story, play: Story | None = Non
 
 
 def decision_lines(cycle: Story) -> list[str]:
-    """Return one line per decision of the cycle, sorted."""
     return sorted(
         f"{decision['kind']} {decision['workload']}" + (f" for {decision['for']}" if decision["for"] else "")
         for decision in cycle["decisions"]
@@ -46,7 +46,6 @@ def _wanted(expect: Story) -> dict[str, Story]:
 
 
 def _outcome(answer: Story, wanted: Story) -> Story:
-    """Return the parts of a workload's outcome that the story checks."""
     reasons = [blocker["reason"] for blocker in answer["blockers"]]
     pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
     outcome: Story = {

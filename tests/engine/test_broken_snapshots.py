@@ -1,4 +1,4 @@
-"""Tests that inconsistent objects in a snapshot are reported and skipped, and never made worse."""
+"""Tests that inconsistent snapshot objects are reported and skipped, and that plans never make them worse."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,7 +86,7 @@ def test_inconsistent_snapshot_is_reported_and_the_rest_is_scheduled(broken: Bre
 
 
 def check_devices(snapshot: Snapshot, plan: Plan) -> None:
-    """Assert that no overfull or missing device gets another pod."""
+    """Assert that no overfull or missing device receives another pod."""
     nodes: dict[str, Node] = {n.name: n for n in snapshot.nodes}
     held: dict[tuple[str, int], int] = {}
     for workload in snapshot.workloads:

@@ -1,14 +1,15 @@
 """Run the compact cases under cases/.
 
-A case: `claim`, `shows`, `play` and `expect` as in scenarios/, and
+A case has the keys `claim`, `shows`, `play` and `expect`, as in scenarios/, and these:
 
-  nodes   {n: 8}: a node and its GPUs; or a node as in a scenario
-  queues  {d: 8, d/a: 4}: departments and their projects, and their quota in GPUs; or a quota mapping
-          with `rank`, `usage` and the minimum and expected runtimes beside it. The first is the oldest
-  work    {w: a 4x1 on n*4}: project, replicas x GPUs of each, and where they run, if they do. After that:
-          `firm` (not preemptible), `p=90` (priority), `max=6` (maximum replicas), `cpu=2`,
-          `for=60` (seconds of runtime so far, default 3600), `waits=60` (submitted that many seconds ago).
-          Each line is submitted a second after the one before. Or a mapping: {is: a line, plus scenario keys}
+  nodes   {n: 8}: a node and its GPUs, or a node as in a scenario
+  queues  {d: 8, d/a: 4}: departments and projects with their quota in GPUs, oldest first. Instead of a
+          number: a quota mapping, which may also set `rank`, `usage`, and minimum and expected runtimes
+  work    {w: a 4x1 on n*4}: project, replicas x GPUs per replica and, for a running workload, its nodes.
+          Options: `firm` (non-preemptible), `p=90` (priority), `max=6` (maximum replicas), `cpu=2`,
+          `for=60` (runtime so far in seconds, default 3600), `waits=60` (submitted 60 seconds ago).
+          Each workload is submitted one second after the previous one. Instead of a line:
+          {is: a line, plus scenario keys}
   pool    the keys of a scenario's pool; `cycle_seconds` likewise
 """
 
@@ -99,7 +100,7 @@ def _workload(number: int, named: tuple[str, Any]) -> dict[str, Any]:
 
 
 def _nodes(words: list[str]) -> Iterator[str]:
-    """Parse the words after `on`: "n0 n1*3" is one replica on n0 and three on n1."""
+    """Parse the words after `on`: "n0 n1*3" places one replica on n0 and three on n1."""
     for word in words[words.index("on") + 1 :] if "on" in words else ():
         node, _, times = word.partition("*")
         if node != "firm" and "=" not in node:

@@ -1,6 +1,6 @@
-"""Tests that every plan obeys the invariants, on random clusters.
+"""Tests on random clusters that every plan obeys the invariants.
 
-`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: a few dozen).
 """
 
 import os
@@ -33,7 +33,7 @@ UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
 
 
 def on_random_clusters(examples: int) -> Callable[[Test], Test]:
-    """Run a test on random clusters, which differ between runs only if `BERTH_RANDOM_CLUSTERS` is set."""
+    """Run a test on random clusters. They are the same in every run unless `BERTH_RANDOM_CLUSTERS` is set."""
     return settings(
         max_examples=EXAMPLES or examples,
         deadline=None,
@@ -101,7 +101,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) 
 @on_random_clusters(15)
 @given(document=clusters(quiet=True, time_based=True))
 def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
-    """Turns change only with time, not with current allocations."""
+    # Turns change only with time, not with current allocations.
     snapshot, plan = load_snapshot(document)
     world = World(snapshot)
     world.apply_plan(plan)
@@ -126,7 +126,6 @@ def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any
 @on_random_clusters(4)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_evictions_eventually_stop_in_an_unchanged_cluster(document: dict[str, Any]) -> None:
-    """Workloads do not keep evicting each other: after a while, there are no more evictions."""
     world = World(load(document).snapshot)
     evictions = []
     for _ in range(40):
@@ -197,9 +196,9 @@ def test_fair_shares_equal_the_reference_calculation(document: dict[str, Any]) -
 
 
 def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
-    """Return the queue's allocated plus requested amount.
+    """Return the queue's demand: its allocated plus its requested amount.
 
-    The amount is capped by the queue's limit or, if the queue may not borrow, by its quota.
+    The queue's limit, or its quota if it may not borrow, caps the demand.
     """
     entitlement = queue.entitlements.get(pool, Entitlement())
     children = [child for child in snapshot.queues if child.parent == queue.name]
@@ -234,7 +233,7 @@ claims = st.builds(
 def test_higher_weight_rank_or_quota_never_lowers_a_fair_share(
     drawn: list[Claimant], total: int, k: Fraction, better: str
 ) -> None:
-    """The test uses the reference calculation, whose results equal the engine's."""
+    # The test uses the reference calculation, whose results equal the engine's.
     claimants = [replace(claim, name=f"q{number}") for number, claim in enumerate(drawn)]
     first = claimants[0]
     if better == "weight":

@@ -1,4 +1,4 @@
-"""Break one engine rule at a time and check that the tests notice."""
+"""Break one engine rule at a time and check that a test fails."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_readme_lists_the_mutations() -> None:
 
 @pytest.fixture(scope="session")
 def mutant_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the files that a mutant needs, and add a file of random clusters."""
+    """Copy the files that a mutant needs, and add a file with random clusters."""
     place = tmp_path_factory.mktemp("engine")
     for part in COPIED_FOLDERS:
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -100,7 +100,7 @@ def test_engine_mutation_is_detected(mutant_copy: Path, mutation: Mutation) -> N
 
 
 def broken_by(mutant_copy: Path) -> list[str]:
-    """Return the stories that the copy breaks and the invariants that it breaks on the random clusters."""
+    """Return the stories that fail and the invariants that are violated in the copy."""
     process = subprocess.run(
         [sys.executable, "-m", "tests.engine.mutant", "clusters.json"],
         cwd=mutant_copy,

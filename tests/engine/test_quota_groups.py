@@ -1,6 +1,6 @@
-"""Tests of quotas that count in several pools: invariants on random clusters, and small clusters as data.
+"""Tests for quotas that span several pools, on random clusters and on small clusters written as data.
 
-`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters per invariant (default: a few dozen).
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ RESOURCES = range(3)
 
 
 def group_quotas(snapshot: Snapshot) -> Iterator[tuple[str, list[str], Bounds, Bounds]]:
-    """Yield the queue, the pools, the quota and the limit of every group quota."""
+    """Yield the queue, pools, quota and limit of every group quota."""
     for queue in snapshot.queues:
         pools = {pool: one for pool, one in queue.entitlements.items() if one.group}
         if pools:
@@ -138,7 +138,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Document
 @on_random_clusters(10)
 @given(document=clusters(grouped=True))
 def test_group_has_no_effect_if_each_owner_uses_only_one_pool(document: Document) -> None:
-    """Without department quotas, a project whose workloads all name one pool does not notice its group."""
+    # Without department quotas, a project whose workloads all name one pool does not notice its group.
     for department in document["departments"]:
         department["quotas"] = {pool: {"gpu": None} for pool in ("p", "q")}
     pool_of = {project["name"]: "pq"[number % 2] for number, project in enumerate(document["projects"])}
@@ -186,7 +186,7 @@ def workload(name: str, project: str, gpus: int, pool: str, node: str = "", **va
 
 
 def cluster(*workloads: Document, vision: Document, nlp: Document | None = None) -> Snapshot:
-    """Two pools of one node with eight GPUs each, and two projects with a quota for both pools."""
+    """Return two pools of one node with eight GPUs each, and two projects with a quota that spans both pools."""
     return load(
         {
             "format": "berth.scenario/1",

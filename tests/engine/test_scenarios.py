@@ -1,8 +1,8 @@
-"""Run every file under scenarios/ against its expectations.
+"""Run every file under scenarios/ and check its expectations.
 
-A file holds one story, or several separated by `---`. Before them, `common` may hold parts of a
-scenario from which each story starts. A story: `claim` (a sentence), `shows` (behaviours), `play`
-(cycles, until_stable, actions), `scenario` (without its `format`), `expect` (see `stories`).
+A file holds one story, or several separated by `---`. An optional first part, `common`, contains parts
+of a scenario that all stories share. A story has the keys `claim` (a sentence), `shows` (behaviours),
+`play` (cycles, until_stable, actions), `scenario` (without its `format`) and `expect` (see `stories`).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tests of median stopping."""
+"""Tests for median stopping."""
 
 import math
 import random
@@ -13,7 +13,7 @@ from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, step
 
 
 def task(index: int, values: Sequence[float], *, is_running: bool = True, every: int = 10) -> TaskReports:
-    """Return a task that has reported a value every ten steps, from step 0 on."""
+    """Return a task that has reported a value every ten steps, starting with step 0."""
     series = Series()
     for number, value in enumerate(values):
         series.add(number * every, value)

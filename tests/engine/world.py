@@ -31,7 +31,6 @@ NOON = 1_800_000_000
 def request(gpus: float = 1, devices: int | None = None, cpu: float = 0, memory: int = 0,
             *, gpu_memory: int = 0, limit_cpu: float | None = None,
             limit_memory: int | None = None) -> Request:  # fmt: skip
-    """Return a request for `gpus` whole devices, or for a fraction of one device or of each of `devices`."""
     if gpu_memory:
         return Request(0, devices or 1, gpu_memory, milli(cpu), memory, milli(cpu), memory)
     whole = gpus >= 1
@@ -54,7 +53,7 @@ def role(
 
 
 class World:
-    """A cluster with one pool, by default `default`. Quotas are in GPUs."""
+    """A cluster with one pool, named `default` unless specified. Quotas are in GPUs."""
 
     def __init__(self, *, pool: Pool | None = None, **nodes: int) -> None:
         self.pools = [pool or Pool("default")]
@@ -117,7 +116,7 @@ class World:
     def running(self, name: str, project: str, on: str, gpus: float = 1, *, least: int | None = None,
                 up_to: int | None = None, since: int = 3600, state: PodState = PodState.RUNNING,
                 **more: Any) -> Self:  # fmt: skip
-        """Add a running workload. `on` names one node per replica; `least` of them form the gang."""
+        """Add a running workload with one replica on each node in `on`. `least` replicas form the gang."""
         nodes = on.split()
         more.setdefault("started", NOON - since)
         self.queued(name, project, len(nodes) if least is None else least, gpus,
@@ -150,7 +149,7 @@ class World:
 
 
 def placed(plan: Plan) -> dict[str, list[str]]:
-    """Return the nodes by workload, one per placed replica, in order."""
+    """Return the nodes of each workload, one per placed replica, in order."""
     nodes_of: dict[str, list[str]] = {}
     for step in steps(plan):
         if isinstance(step, Place):
@@ -168,7 +167,7 @@ def stopped(plan: Plan) -> set[str]:
 
 
 def evicted(plan: Plan) -> dict[str, int]:
-    """Return the number of pods, by workload, that are evicted and not placed again."""
+    """Return the number of pods per workload that are evicted and not placed again."""
     moved = {(s.workload, s.role, s.index) for s in steps(plan) if isinstance(s, Place)}
     counts: dict[str, int] = {}
     for step in steps(plan):

@@ -25,7 +25,7 @@ PATIENCE = 180.0
 
 
 class Run:
-    """The ranks of one run and the events of rank 0."""
+    """The ranks of one training run and the events of rank 0."""
 
     def __init__(self, workspace: Path, size: int, *flags: str) -> None:
         self.workspace, self.flags = workspace, flags

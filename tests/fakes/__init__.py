@@ -1,4 +1,4 @@
-"""In-memory provider and runtime, controlled by tests. `BERTH_FAKE_POOLS` names this package."""
+"""In-memory provider and runtime that tests control. `BERTH_FAKE_POOLS` names this package."""
 
 from berth.core.clock import Clock
 from tests.fakes.provider import FakeProvider

@@ -1,10 +1,10 @@
-"""Clock that tests control."""
+"""A clock that tests control."""
 
 from datetime import datetime, timedelta
 
 
 class FixedClock:
-    """Clock that moves only when `advance` is called."""
+    """A clock that moves only when `advance` is called."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at

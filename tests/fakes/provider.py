@@ -19,7 +19,7 @@ from pools.providers.preview import Preview
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call fail. With `after`, the call takes effect first, as if its response were lost."""
+    """Makes the next call fail. With `after`, the call takes effect first, as if its response were lost."""
 
     kind: ProviderErrorKind = ProviderErrorKind.BROKEN
     message: str = "scripted failure"
@@ -28,7 +28,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class ExtraInstances:
-    """Make the next order return `more` extra instances, or fewer if negative."""
+    """Makes the next order return `more` extra instances, or fewer if `more` is negative."""
 
     more: int = 0
 
@@ -36,7 +36,7 @@ class ExtraInstances:
 class FakeProvider:
     """An in-memory provider with at most `capacity` instances.
 
-    Unless `boots_immediately` is set, instances stay booting until `boot` is called.
+    Unless `boots_immediately` is set, instances keep booting until `boot` is called.
     """
 
     machines_join = False
@@ -74,7 +74,7 @@ class FakeProvider:
         self._instances[instance.instance_id] = pool, instance
 
     def living(self, pool: str | None = None) -> tuple[Instance, ...]:
-        """Return the instances that cost money now, including unlisted instances."""
+        """Return the instances that incur costs now, including unlisted instances."""
         return tuple(instance for _, instance in self._pairs(pool) if instance.state != InstanceState.GONE)
 
     @property

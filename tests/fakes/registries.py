@@ -1,4 +1,4 @@
-"""A resolver whose lookups the test answers."""
+"""A fake resolver for the tags of container images."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,7 +7,7 @@ from scheduler.registries.base import RegistryError, Resolution, RunKey
 
 
 class FakeResolver:
-    """Resolver that looks up tags in `digests`. A tag without an entry stays unanswered."""
+    """Looks up image tags in `digests`. A lookup of any other tag stays unanswered."""
 
     def __init__(self) -> None:
         self.digests: dict[str, str | RegistryError] = {}

@@ -33,7 +33,7 @@ SIGTERM, SIGKILL = 15, 9
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Duration after which a pod exits by itself, and its exit code."""
+    """The time after which a pod exits by itself, and its exit code."""
 
     seconds: float
     exit_code: int = 0
@@ -54,8 +54,8 @@ class _Pod:
 class FakeRuntime:
     """An in-memory runtime.
 
-    Without `runs_immediately`, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM.
-    Time passes with `clock`. `get_reports` ends the pods whose lifetime or grace period is over.
+    Unless `runs_immediately` is set, pods start when `run` is called. Pods in `stubborn` ignore SIGTERM. Time
+    follows `clock`. `get_reports` ends the pods whose lifetime or grace period is over.
     """
 
     starts_in_background = False
@@ -132,18 +132,17 @@ class FakeRuntime:
         self._pods[pod_id].log += data
 
     def was_started(self, pod_id: str) -> bool:
-        """Return whether the pod exists and was started. A pod that was only stopped also exists."""
+        """Return whether the pod was started. A pod can exist because of a stop without a start."""
         return pod_id in self._pods and self._pods[pod_id].order is not None
 
     def order(self, pod_id: str) -> PodSpec:
-        """Return the order with which the pod was started."""
         return present(self._pods[pod_id].order)
 
     def running(self) -> tuple[str, ...]:
         return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))
 
     def lose_all_pods(self) -> None:
-        """Forget every pod, as after losing the machine."""
+        """Forget every pod, as if the machine were lost."""
         self._pods.clear()
 
     # --- the port
@@ -160,7 +159,8 @@ class FakeRuntime:
             self.run(order.pod_id)
 
     def begin_start(self, order: PodSpec) -> None:
-        """Do nothing: pods are started one at a time."""
+        # Pods are started one at a time.
+        pass
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         self._called("stop", pod_id)
@@ -177,7 +177,7 @@ class FakeRuntime:
             self._terminate(pod_id, pod, grace_seconds)
 
     def _send_notice(self, pod_id: str, pod: _Pod, grace_seconds: int, notice: StopNotice) -> None:
-        """Deliver a notice once. Pods in `noticing` write a line to their logs."""
+        # Pods in `noticing` write a line to their logs.
         if pod.term_at is None and pod.kill_at is None:
             self.calls.append(("notice", (pod_id, notice.signal)))
             pod.log += b"noticed\n" if pod_id in self.noticing else b""
@@ -204,7 +204,8 @@ class FakeRuntime:
         return tuple(sorted(self._pods))
 
     def begin_forget(self, pod_id: str) -> None:
-        """Do nothing, because pods are forgotten one at a time."""
+        # Pods are forgotten one at a time.
+        pass
 
     def forget(self, pod_id: str) -> None:
         pod = self._pods.get(pod_id)
@@ -263,7 +264,7 @@ class FakeRuntime:
         return self.checkpoints.get(workspace)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Return the usage that the test has set. Other running pods use nothing."""
+        """Return the usage that the test has set. Other running pods have zero usage."""
         self._called("measure", tuple(pod_ids))
         running = set(self.running())
         pods = {i: self.uses.get(i, PodUsage(0.0, 0)) for i in pod_ids if i in running}

@@ -1,4 +1,4 @@
-"""Scriptable engines and router for tests."""
+"""Fake inference engines and a fake router that tests can script."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from projects.serving.base import ErrorKind, Identity, ServingError, Worker
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Make the next call fail. With `after`, the call takes effect first, as if its response were lost."""
+    """Makes the next call fail. With `after`, the call takes effect first, as if its response were lost."""
 
     kind: ErrorKind = ErrorKind.REJECTED
     message: str = "scripted failure"
@@ -24,7 +24,10 @@ class Script:
         self._always: dict[tuple[str, str], Fail] = {}
 
     def next(self, call: str, *failures: Fail | None, engine: str = "") -> None:
-        """Script the next calls to an engine (default: any), one entry per call. None lets a call succeed."""
+        """Script the next calls to one engine or, by default, to any engine: one entry per call.
+
+        None lets a call succeed.
+        """
         self._next_failures.setdefault((call, engine), deque()).extend(failures)
 
     def always(self, call: str, failure: Fail | None, *, engine: str = "") -> None:
@@ -38,7 +41,10 @@ class Script:
         return Counter(name for name, _ in self.calls)[call]
 
     def enter(self, call: str, engine: str) -> Fail | None:
-        """Record the call and raise its failure. Return a failure that the caller must raise afterwards."""
+        """Record the call and raise its scripted failure.
+
+        A failure that follows the call's effect is returned instead, and the caller must raise it.
+        """
         self.calls.append((call, engine))
         fail = self._always.get((call, engine)) or self._always.get((call, ""))
         for key in ((call, engine), (call, "")):
@@ -55,7 +61,10 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class FakeEngine:
-    """An engine. `weights` is its actual version, `identity.weight_version` its reported version."""
+    """An inference engine.
+
+    `weights` is its actual weight version, `identity.weight_version` the reported one.
+    """
 
     identity: Identity = field(default_factory=lambda: Identity("default", "1"))
     weights: str = "1"
@@ -68,7 +77,7 @@ class FakeEngine:
 
 
 class FakeEngines(Script):
-    """Engines of one kind by address. An address without an engine is unreachable."""
+    """Inference engines of one kind by address. An address without an engine is unreachable."""
 
     kind = "fake"
 
@@ -186,8 +195,8 @@ class FakeEngines(Script):
 class FakeRouter(Script):
     """An in-memory router.
 
-    With `reports_running`, the router reports the requests in flight. Without `supports_marks`, it removes
-    engines that are marked unhealthy.
+    With `reports_running`, it reports the requests in flight. Without `supports_marks`, it removes engines
+    that are marked unhealthy.
     """
 
     kind = "fake"
@@ -203,7 +212,7 @@ class FakeRouter(Script):
         self.registered[engine] = replace(self.registered[engine], running=requests)
 
     def forget(self, engine: str) -> None:
-        """Forget an engine, as a restarted router does."""
+        """Forget an engine, as a router does when it restarts."""
         self.registered.pop(engine, None)
 
     # --- the port

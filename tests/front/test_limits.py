@@ -1,4 +1,4 @@
-"""Tests for a web process: limits on bodies, headers and connections, and its database connections."""
+"""Tests for the limits of a web process on bodies, headers, connections and database connections."""
 
 import json
 import socket
@@ -40,7 +40,6 @@ CLOSE_OTHERS = """
 
 @pytest.fixture(scope="module")
 def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start one web process for all tests."""
     home = tmp_path_factory.mktemp("limits")
     more = {"BERTH_CONNECTIONS_PER_ADDRESS": "20", "TMPDIR": str(home)}
     with web_processes({**env_of_children(postgres), **more}, home, program=("-c", IMPATIENT_PROGRAM)) as (
@@ -56,7 +55,7 @@ def open_connection(address: str) -> socket.socket:
 
 
 def read_response(connection: socket.socket) -> tuple[int, bytes]:
-    """Return the status, and all data until the connection ends."""
+    """Return the status and all data that arrives until the connection ends."""
     data = b""
     while part := connection.recv(65536):
         data += part

@@ -1,4 +1,4 @@
-"""Tests that only trusted proxies set the client address."""
+"""Tests that only trusted proxies can set the client address."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def guess_passwords(address: str, count: int) -> list[int]:
 def test_forwarded_address_is_used_only_from_a_trusted_proxy(
     child_env: dict[str, str], tmp_path: Path, trusted: str, is_believed: bool
 ) -> None:
-    """With a limit of one failure per minute, the second guess from an address is rejected."""
+    # With a limit of one failure per minute, the second guess from an address is rejected.
     make_cast()
     env = {**child_env, "BERTH_RATE_LOGIN": "1", "BERTH_TRUSTED_PROXIES": trusted}
     env.pop("FORWARDED_ALLOW_IPS", None)

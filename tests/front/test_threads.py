@@ -10,7 +10,7 @@ from berth.server.front.threads import IDLE_THREADS_MAX, RequestThreads
 
 
 class Requests:
-    """Application whose requests call synchronous code twice and wait in between."""
+    """An application whose requests call synchronous code twice and wait in between."""
 
     def __init__(self) -> None:
         self.threads: list[set[int]] = []
@@ -23,7 +23,7 @@ class Requests:
 
 
 async def run_together(app: RequestThreads, requests: Requests, count: int) -> list[int]:
-    """Run requests at the same time, and return each one's thread."""
+    """Run requests concurrently and return the thread of each request."""
     requests.threads, requests.may_end = [], asyncio.Event()
     tasks = [asyncio.create_task(app({}, receive, send)) for _ in range(count)]
     await asyncio.sleep(0)

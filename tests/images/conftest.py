@@ -1,4 +1,4 @@
-"""A registry, images, and a runtime that runs them. They are shared because a start takes a second."""
+"""Fixtures for image tests: a registry, images and a runtime, shared because starting one takes a second."""
 
 import itertools
 import os
@@ -24,7 +24,6 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def first_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRuntime]:
-    """Return a runtime that has tried to run a container."""
     with pytest.MonkeyPatch.context() as patch, image_home(tmp_path_factory.mktemp("images")) as runtime:
         patch.setenv("BERTH_IMAGES", "auto")
         support = runtime._enclosures.images.support
@@ -36,13 +35,11 @@ def first_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRun
 
 @pytest.fixture(scope="session")
 def busybox(registry: Registry) -> str:
-    """Return an image with a shell and the usual programs."""
     return registry.push("team/busybox", Env=["PATH=/bin", "COLOR=blue"])
 
 
 @pytest.fixture
 def stage(first_runtime: LocalRuntime, registry: Registry) -> Iterator[ImageStage]:
-    """Return a stage that shares its image storage with the others."""
     root = first_runtime.root.parent / f"run-{os.getpid()}-{next(_numbers)}"
     stage = ImageStage(Path(root), registry, first_runtime)
     yield stage

@@ -1,4 +1,4 @@
-"""A proxy in front of a registry that stops sending in the middle of an image."""
+"""A proxy for a registry that stops sending in the middle of an image."""
 
 import socket
 import threading
@@ -11,7 +11,7 @@ from tests.images.registry import Registry
 
 @dataclass
 class Proxy:
-    """A proxy that sends `after` bytes of answers, sets `is_stalled` and waits for `release`."""
+    """A proxy that sends `after` bytes of responses, sets `is_stalled` and waits for `release`."""
 
     listener: socket.socket
     target: str
@@ -44,7 +44,7 @@ class Proxy:
 
 
 def _send_at_once(size: int) -> None:
-    """Do not pause."""
+    pass
 
 
 def _copy(source: socket.socket, target: socket.socket, pause: Callable[[int], None] = _send_at_once) -> None:

@@ -1,4 +1,4 @@
-"""Image layer with the Python that runs the tests, for pods that run Python functions."""
+"""Image layer with the Python of the tests, for pods that run Python functions."""
 
 import io
 import re
@@ -14,9 +14,7 @@ LEFT_OUT = {
 
 
 def python_layer(*packages: str) -> bytes:
-    """Return a layer with Python as `/bin/python`, its standard library, the shared libraries of both, and
-    packages of the environment that runs the tests.
-    """
+    """Return a layer with Python as `/bin/python`, its libraries and packages of the test environment."""
     program = Path(sys.executable).resolve()
     standard = Path(sysconfig.get_paths()["stdlib"])
     extensions = sorted(standard.glob("lib-dynload/*.so"))
@@ -41,6 +39,5 @@ def _select(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _libraries(programs: list[Path]) -> set[Path]:
-    """Return the shared libraries of these programs by the paths at which they are searched."""
     listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=True).stdout
     return {Path(path) for path in re.findall(r"(/\S+\.so\S*) \(0x", listed)}

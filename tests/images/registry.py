@@ -1,7 +1,6 @@
 """A real container registry with authentication on loopback, and small images for it.
 
-Images are built in memory and pushed. This takes 20 ms, and allows images that no build tool
-produces.
+Images are built in memory and pushed, which takes 20 ms and allows images that no build tool produces.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Files = Mapping[str, bytes]
 
 
 def missing_programs() -> list[str]:
-    """Return the programs that tests with images need and this machine does not have."""
+    """Return the programs that image tests need and that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name) is None]
 
 
@@ -49,7 +48,7 @@ class Registry:
 
     @property
     def auth(self) -> str:
-        """Return the auth.json of the user who may pull and push."""
+        """Return the auth.json of a user who may pull and push."""
         return self.auth_for(PASSWORD)
 
     def auth_for(self, password: str) -> str:
@@ -60,9 +59,9 @@ class Registry:
         self, name: str, layers: Sequence[bytes] | None = None, *, tag: str = "",
         architecture: str = ARCHITECTURE, **config: Any,
     ) -> str:  # fmt: skip
-        """Push an image, by default of busybox. Return its reference by digest.
+        """Push an image, by default of busybox, and return its reference by digest.
 
-        `layers` are tar archives. `config` are fields of the image's configuration, such as `Env`.
+        `layers` are tar archives. `config` contains fields of the image configuration, such as `Env`.
         """
         contents = [busybox_layer()] if layers is None else list(layers)
         described = [self._push_blob(name, gzip.compress(each, 1, mtime=0)) for each in contents]
@@ -80,7 +79,7 @@ class Registry:
         return self._push_manifest(name, manifest, tag)
 
     def push_index(self, name: str, images: Mapping[str, str]) -> str:
-        """Push an index of images, given as references by architecture. Return its reference by digest."""
+        """Push an index of images, given as references by architecture, and return its reference by digest."""
         manifests = []
         for architecture, reference in images.items():
             digest = reference.partition("@")[2]
@@ -119,7 +118,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @contextmanager
 def running_registry(directory: Path) -> Iterator[Registry]:
-    """Run a registry whose data is in this directory. It has no images at first."""
+    """Run a registry that stores its data in this directory."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "htpasswd").write_text(_HTPASSWD)
     address = f"127.0.0.1:{free_port()}"
@@ -143,7 +142,7 @@ def running_registry(directory: Path) -> Iterator[Registry]:
 
 
 def busybox_layer() -> bytes:
-    """Return a layer with a shell, its usual programs, and an /etc/passwd."""
+    """Return a layer with a shell, common programs and an /etc/passwd."""
     path = Path(shutil.which("busybox") or "busybox").resolve()
     programs = subprocess.run(
         [str(path), "--list"], capture_output=True, text=True, check=True
@@ -160,7 +159,7 @@ def busybox_layer() -> bytes:
 
 
 def layer(files: Files, private: str = "", links: Mapping[str, str] | None = None) -> bytes:
-    """Return a layer with these files, symbolic links, and a directory that only root may enter."""
+    """Return a layer with these files and symbolic links, and a directory that only root may enter."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in files.items():

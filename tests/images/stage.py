@@ -1,4 +1,4 @@
-"""A runtime whose pods run in images of a registry on loopback."""
+"""A runtime whose pods run in images from a registry on loopback."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class ImageStage(LocalStage):
-    """Stage whose pods run in images. All stages of a `home` share the image storage.
+    """Runs pods in images. All stages with the same `home` share the image storage.
 
-    `first` is a runtime of the same home, whose probes are not repeated.
+    `first` is a runtime with the same home, whose probes are not repeated.
     """
 
     def __init__(self, root: Path, registry: Registry, first: LocalRuntime | None = None) -> None:
@@ -52,13 +52,13 @@ class ImageStage(LocalStage):
         return self.runtime
 
     def set_pull(self, **changes: object) -> None:
-        """Change the pauses between pulls, the time without a response, or the storage size."""
+        """Change the pauses between pulls, the response timeout or the storage size."""
         if "cache_bytes" in changes:
             self.images._support = replace(self.support, cache_bytes=changes.pop("cache_bytes"))  # type: ignore[arg-type]
         self.images.pull_settings = replace(self.images.pull_settings, **changes)  # type: ignore[arg-type]
 
     def start(self, pod_id: str, image: str, *command: str, **changes: object) -> None:
-        """Start a pod in an image, with the registry's credentials."""
+        """Start a pod in an image with the credentials of the registry."""
         values: dict[str, object] = {"image": image, "registry_auth": self.registry.auth, **changes}
         self.runtime.start(replace(order(pod_id, **values), command=command))
 
@@ -75,7 +75,7 @@ class ImageStage(LocalStage):
         return str(self.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
 
     def find_pid(self, program: str, pod_id: str, *, other_than: int = 0) -> int:
-        """Return the process of conmon or podman that serves this pod, once it runs."""
+        """Return the ID of the conmon or podman process that serves this pod, once the process runs."""
         pod = self.root / "pods" / pod_id
         mark, name = f"BERTH_POD_DIR={pod / 'work'}", container_name(str(pod))
 
@@ -91,7 +91,7 @@ class ImageStage(LocalStage):
         return int(poll_until(lambda: self.runtime._pod_dir(pod_id).shim_pid()))
 
     def init(self, pod_id: str) -> int:
-        """Return the first process of the pod's container, once the pod runs."""
+        """Return the ID of the first process in the pod's container, once the pod runs."""
         running(self.runtime, pod_id)
         return int((self.root / "pods" / pod_id / "container.pid").read_text())
 
@@ -123,7 +123,7 @@ def _environment(pid: int) -> list[str]:
 
 @contextmanager
 def image_home(home: Path) -> Iterator[LocalRuntime]:
-    """Return the first runtime of this directory. Delete the image storage at the end."""
+    """Yield the first runtime of this directory, and delete the image storage at the end."""
     runtime = LocalRuntime(home / "first", anchor="")
     try:
         yield runtime
@@ -133,7 +133,6 @@ def image_home(home: Path) -> Iterator[LocalRuntime]:
 
 
 def _entries(directory: Path) -> set[str]:
-    """Return the names in a directory, or none if another process has deleted it."""
     try:
         return {path.name for path in directory.iterdir()}
     except OSError:
@@ -148,12 +147,11 @@ def _text(path: Path) -> str:
 
 
 def assert_nothing_is_left(stage: ImageStage) -> None:
-    """Wait until nothing is left of this stage's containers: podman may still be unmounting one."""
+    """Wait until nothing is left of this stage's containers, because podman may still be unmounting one."""
     poll_until(lambda: _traces(stage), lambda left: left == [])
 
 
 def _traces(stage: ImageStage) -> list[str]:
-    """Return what is left of this stage's containers: processes, mounts, control groups and records."""
     names = {container_name(str(pod)) for pod in (stage.root / "pods").iterdir()}
     processes = [line for _, line in _command_lines() if any(name in line for name in names)]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()

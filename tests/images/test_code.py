@@ -1,4 +1,4 @@
-"""Test that pods in containers start in their code."""
+"""Test that pods in containers start in the directory of their code."""
 
 from tests.code.code_server import SECRET, CodeServer
 from tests.contracts.pods import UID

@@ -1,4 +1,4 @@
-"""Tests for pods that run in a container image: what they see, and how they end."""
+"""Tests for pods in containers: what they see and how they end."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests for containers whose processes are killed: nothing is left, and known exit codes are kept."""
+"""Tests for containers whose processes are killed: nothing is left behind, and known exit codes are kept."""
 
 import fcntl
 import hashlib
@@ -25,13 +25,13 @@ DIGEST = "fedcba9876543210" * 4
 
 @pytest.fixture
 def hanging_image() -> Iterator[str]:
-    """Return an image in a registry that accepts connections and never answers."""
+    """Return an image in a registry that accepts connections but never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}/team/x@sha256:{DIGEST}"
 
 
 def kill_shim_and_runtime(stage: ImageStage) -> None:
-    """Kill the shim, and wait until a new runtime does not know the pod, so that `start` resumes it."""
+    """Kill the shim, and wait until a new runtime does not know the pod, so that `start` resumes the pod."""
     kill(stage.shim("p-1"))
     stage.restart()
     poll_until(
@@ -40,7 +40,7 @@ def kill_shim_and_runtime(stage: ImageStage) -> None:
 
 
 def start_long(stage: ImageStage, image: str) -> int:
-    """Start a pod with a background process. Return the command's process ID on the machine."""
+    """Start a pod with a background process. Return the process ID of its command on this machine."""
     stage.start("p-1", image, "sh", "-c", f"setsid sleep 1000 & {stage.SHELL}")
     running(stage.runtime, "p-1")
     return stage.pid("p-1")
@@ -180,7 +180,7 @@ def test_shim_killed_at_any_later_creation_step_leaves_no_container_behind(
 
 @contextmanager
 def waiting_podman(stage: ImageStage, image: str, script: str) -> Iterator[int]:
-    """Start a pod, and yield the podman that creates its container and waits for the storage's lock."""
+    """Start a pod, and yield the podman process that creates its container and waits for the storage lock."""
     assert stage.run("p-0", image, "true").exit_code == 0, "the image is stored"
     with (Path(stage.store.root) / "graph" / "overlay-containers" / "containers.lock").open("r+") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)

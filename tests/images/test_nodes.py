@@ -1,4 +1,4 @@
-"""Tests for whether nodes run images, and for the reasons that they do not."""
+"""Tests for nodes that can run images, and for the reasons why other nodes cannot."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests for pulls: credentials, errors, the projects that may use an image, and the storage size."""
+"""Tests for image pulls: credentials, errors, permitted projects and the storage size."""
 
 import http.server
 import os
@@ -24,7 +24,7 @@ DIGEST = "0123456789abcdef" * 4
 
 
 def push_image(registry: Registry, name: str, *, size: int = 0) -> str:
-    """Push an image that no other test uses, with a layer of this many random bytes."""
+    """Push a unique image with a layer of this many random bytes."""
     layers = [busybox_layer(), layer({"data": os.urandom(size) if size else name.encode()})]
     return registry.push(f"own/{name}", layers, Env=["PATH=/bin"])
 
@@ -37,7 +37,7 @@ def failure(
     cause: PodCause = PodCause.IMAGE_PULL_FAILED,
     **changes: object,
 ) -> str:
-    """Return the reason that a pod failed to start."""
+    """Return the reason why a pod failed to start."""
     report = stage.run(pod_id, image, "true", **changes)
     assert (report.state, report.cause) == (PodState.EXITED, cause)
     return report.message
@@ -99,7 +99,7 @@ def test_pull_from_an_unresponsive_registry_fails(stage: ImageStage) -> None:
 
 
 class BusyRegistry(http.server.BaseHTTPRequestHandler):
-    """Registry that answers every request with a transient error."""
+    """A registry that answers every request with a transient error."""
 
     def do_GET(self) -> None:
         self.server.requests.append(self.path)  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ class BusyRegistry(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep the test's output clean."""
+        pass
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_least_recently_used_image_is_removed_first(stage: ImageStage, registry:
 
 
 def has_container(stage: ImageStage, pod_id: str) -> bool:
-    """Return whether the pod's container exists. It exists for a while after the pod has ended."""
+    """Return whether the pod's container exists. A container remains for a while after its pod has ended."""
     return (stage.root / "pods" / pod_id / "container").exists()
 
 

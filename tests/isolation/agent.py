@@ -1,10 +1,9 @@
-"""Run a victim and a hostile pod of another project in a runtime, and print which attacks succeeded.
+"""Run a victim pod and a hostile pod of another project, and print which attacks succeeded.
 
 python agent.py DIRECTORY ATTACKS [IMAGE CREDENTIALS]
 
-The hostile pod runs in the image, if there is one.
-
-It uses only the standard library and the code that runs on nodes, so that any user can run it.
+The hostile pod runs in IMAGE if it is passed. This program uses only the standard library and the code of
+nodes, so that any user can run it.
 """
 
 import json
@@ -126,7 +125,7 @@ def make_home(home: Path) -> Path:
 
 
 def open_terminal(stack: ExitStack) -> str:
-    """Open a terminal, as an operator's login does. Return its path."""
+    """Open a terminal as an operator's login does, and return its path."""
     descriptors = os.openpty()
     for descriptor in descriptors:
         stack.callback(os.close, descriptor)
@@ -134,7 +133,7 @@ def open_terminal(stack: ExitStack) -> str:
 
 
 def read_successes(log: str) -> "set[str]":
-    """Return the attacks that, according to the pod's log, have succeeded."""
+    """Return the attacks that succeeded according to the pod's log."""
     lines = log.splitlines()
     if not lines or not lines[0].startswith("["):
         return set()
@@ -143,7 +142,7 @@ def read_successes(log: str) -> "set[str]":
 
 
 def follow_links(runtime: LocalRuntime, home: Path) -> "set[str]":
-    """Use the workspace and the logs as Berth does. Return the attacks that made Berth follow a link."""
+    """Read the workspace and the logs as Berth does. Return the attacks that made Berth follow a link."""
     succeeded = set()
     secret = home / "secret_key"
     if runtime.read_log("planted", 0, 100).data:

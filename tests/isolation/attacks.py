@@ -1,10 +1,9 @@
-"""The program of a hostile pod. It prints the names of the attacks that succeeded, as a JSON list.
+"""The program of a hostile pod. It prints the names of successful attacks as a JSON list.
 
 python -c PROGRAM FACTS
 
-FACTS is a JSON object with the paths and process IDs of the scene. The program needs only Python
-itself. Finally, it allocates more memory than its limit, and prints "survived" if nothing
-prevents that.
+FACTS is a JSON object with paths and process IDs that the attacks need. The program needs only Python itself.
+Finally, it allocates more memory than its limit, and prints "survived" if nothing prevents that.
 """
 
 import ctypes
@@ -49,7 +48,7 @@ def read_any(paths: "list[str]") -> bool:
 
 
 def proc_shows(file: str, text: str) -> bool:
-    """Return whether this file of any process contains the text. The pod knows the text only reversed."""
+    """Return whether this /proc file of any process contains the text. The pod knows the text only reversed."""
     text = text[::-1]
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -62,7 +61,7 @@ def proc_shows(file: str, text: str) -> bool:
 
 
 def kill(name: str) -> bool:
-    """Send a signal to a process of the machine. The scene checks whether it arrived."""
+    """Send a signal to a process of the machine. The test checks whether it arrived."""
     os.kill(FACTS["pids"][name], signal.SIGUSR1)
     return False
 
@@ -88,7 +87,7 @@ def trace(pid: int) -> bool:
 
 
 def write(path: "Path | str") -> bool:
-    """Create a file. The scene checks whether it exists on the machine."""
+    """Create a file. The test checks whether it exists on the machine."""
     Path(path).write_text("attack")
     return False
 
@@ -122,13 +121,13 @@ def link_to_secret() -> bool:
 
 
 def plant(path: Path, target: Path) -> bool:
-    """Create a symbolic link. The scene checks whether Berth follows it."""
+    """Create a symbolic link. The test checks whether Berth follows it."""
     path.symlink_to(target)
     return False
 
 
 def call(name: str, *arguments: Any) -> bool:
-    """Make a system call, and close the descriptor that it returns."""
+    """Make a system call and close the file descriptor that it returns."""
     number = CALLS[name][os.uname().machine != "x86_64"]
     values = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     result = LIBC.syscall(ctypes.c_long(number), *values)
@@ -138,13 +137,13 @@ def call(name: str, *arguments: Any) -> bool:
 
 
 def count_events() -> bool:
-    """Count the clock events of all processes on a processor."""
+    """Count the clock events of all processes on one processor."""
     attributes = struct.pack("=IIQ48x", 1, 64, 0)
     return call("perf_event_open", attributes, -1, 0, -1, 0)
 
 
 def in_child(attack: Callable[[], object]) -> bool:
-    """Return whether the attack works in a child process."""
+    """Return whether the attack succeeds in a child process."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -208,7 +207,7 @@ def connect_abstract() -> bool:
 
 
 def run_as_owner() -> bool:
-    """Run a program that belongs to root and has the setuid bit."""
+    """Run a setuid program that belongs to root."""
     with subprocess.Popen(
         ["su"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
@@ -231,7 +230,7 @@ def open_any(*paths: str, flags: int = os.O_WRONLY) -> bool:
 
 
 def open_device() -> bool:
-    """Open a device that only root may open: loop devices, memory or a disk."""
+    """Open a device that only root may open: a loop device, memory or a disk."""
     disks = [line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:]]
     return open_any(*(f"/dev/{name}" for name in ("loop-control", "mem", *disks)), flags=os.O_RDONLY)
 
@@ -253,7 +252,7 @@ def fork_many() -> bool:
 
 
 def leave_process() -> bool:
-    """Start a process that does not end with the pod. The scene checks whether it is still running."""
+    """Start a process that does not end with the pod. The test checks whether it still runs."""
     pause = "import signal; signal.pause()"
     subprocess.Popen([sys.executable, "-c", pause, FACTS["left"]], start_new_session=True)
     return False

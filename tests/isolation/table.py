@@ -1,4 +1,4 @@
-"""The table of attacks in docs/isolation.md.
+"""Generate the table of attacks in docs/isolation.md.
 
 python -m tests.isolation.table    write the table
 """
@@ -79,7 +79,7 @@ OF_MEMORY = {
 
 
 def succeeded(level: str, limits: Collection[str]) -> list[str]:
-    """Return the attacks that succeed at this level on a machine that enforces these limits, sorted."""
+    """Return the attacks that succeed at this isolation level if a machine enforces these limits, sorted."""
     names = {name for name, levels in ATTACKS.items() if level in levels} - OF_PROCESSES - OF_MEMORY
     names |= set() if "processes" in limits else OF_PROCESSES
     names |= set() if "memory" in limits else OF_MEMORY

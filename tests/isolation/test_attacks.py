@@ -1,4 +1,4 @@
-"""Tests for what a hostile pod can do to Berth and to another project's pods, at every level."""
+"""Tests for attacks by a hostile pod on Berth and on pods of another project, at every isolation level."""
 
 import io
 import json
@@ -32,7 +32,7 @@ WITHOUT_NAMESPACES = (
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """Return a directory with the code of nodes, which every user can read."""
+    """Return a directory with the code of nodes that every user can read."""
     with TemporaryDirectory(prefix="berth-attacks-") as name:
         code = Path(name) / "code"
         with tarfile.open(fileobj=io.BytesIO(node_code())) as archive:
@@ -47,7 +47,7 @@ def attack(
     place: Path, policy: str, *, user: int | None = None, prefix: tuple[str, ...] = (),
     image: tuple[str, ...] = (), **variables: str,
 ) -> Any:  # fmt: skip
-    """Run the scene as this user, or as the user of the tests. Return what the agent printed.
+    """Run the attacks as this user, or as the user of the tests. Return the output of the agent.
 
     `image` is the image of the hostile pod, with credentials.
     """
@@ -74,7 +74,7 @@ def assert_only_the_table_succeeds(result: Any, level: str) -> None:
 
 
 def assert_second_project_is_rejected(result: Any) -> None:
-    """Assert that a node that cannot isolate pods says why, and ran no pod of the second project."""
+    """Assert that a node that cannot isolate pods gives a reason and runs no pod of the second project."""
     assert result["level"] == "none"
     assert result["obstacle"]
     assert "already serves the project vision" in result["message"]
@@ -91,7 +91,7 @@ def test_attacks_fail_with_the_strongest_available_isolation(place: Path) -> Non
 
 
 def test_attacks_fail_in_a_container_image(place: Path) -> None:
-    """The image has no files of its own. The pod runs the machine's Python."""
+    # The image has no files of its own. The pod runs the machine's Python.
     if missing := missing_programs():
         pytest.skip(f"not installed: {', '.join(missing)}")
     with running_registry(place / "registry") as registry:
@@ -114,7 +114,7 @@ def test_attacks_fail_if_the_agent_runs_as_an_unprivileged_user(place: Path) -> 
 
 
 def test_attacks_succeed_with_isolation_off(place: Path) -> None:
-    """Check the attacks themselves: an attack that never succeeds would prove nothing."""
+    # An attack that never succeeds would prove nothing.
     result = attack(place, "off")
     assert (result["level"], result["obstacle"]) == ("none", "BERTH_ISOLATION is off.")
     assert_only_the_table_succeeds(result, table.OFF_AS_ROOT if IS_ROOT else table.OFF)

@@ -1,4 +1,4 @@
-"""Tests for what a pod's enclosure contains, and for nodes that cannot isolate pods."""
+"""Tests for the contents of a pod's enclosure, and for nodes that cannot isolate pods."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,6 @@ from tests.contracts.pods import UID, LocalStage, ended, order, running
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    """Return a stage whose pods are enclosed."""
     stage = LocalStage(tmp_path / "home" / "run")
     if not stage.runtime.isolation.encloses:
         assert stage.runtime.isolation.obstacle
@@ -29,7 +28,6 @@ def stage(tmp_path: Path) -> Iterator[LocalStage]:
 
 
 def output(stage: LocalStage, pod_id: str, script: str, **changes: object) -> str:
-    """Run a shell script in a pod until it ends. Return its output."""
     stage.runtime.start(order(pod_id, "sh", "-c", script, **changes))
     report = ended(stage.runtime, pod_id)
     text = str(stage.runtime.read_log(pod_id, 0, 100_000).data.decode()).strip()
@@ -97,7 +95,7 @@ def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> Non
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Return the root of a machine with two NVIDIA GPUs, whose minor numbers are not in PCI order."""
+    """Create the root directory of a machine with two NVIDIA GPUs whose minor numbers are not in PCI order."""
     for address, uuid, minor in (("0000:0a", "GPU-a", 1), ("0000:0b", "GPU-b", 0)):
         information = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / address / "information"
         information.parent.mkdir(parents=True)
@@ -323,7 +321,6 @@ def test_pods_share_directories_declared_by_the_operator(
 
 @pytest.fixture
 def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage]:
-    """Return a stage on a machine without bubblewrap."""
     monkeypatch.setenv("PATH", "/nonexistent")
     stage = LocalStage(tmp_path / "run")
     yield stage

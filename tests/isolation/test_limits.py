@@ -1,4 +1,4 @@
-"""Tests for pod limits, with the control groups of this machine."""
+"""Tests for pod limits with the control groups of this machine."""
 
 import re
 import resource
@@ -22,7 +22,6 @@ FILL = "python3 -c \"x = b'x' * (400 << 20)\""
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    """Return a stage whose pods are limited."""
     stage = LocalStage(tmp_path / "home" / "run")
     if not {MEMORY, CPU, PROCESSES} <= set(stage.runtime.isolation.limits):
         assert stage.runtime.isolation.limits_obstacle
@@ -32,7 +31,6 @@ def stage(tmp_path: Path) -> Iterator[LocalStage]:
 
 
 def groups(stage: LocalStage, pod_id: str) -> list[Path]:
-    """Return the control groups of a running pod."""
     fields = read_fields(f"{stage.root}/pods/{pod_id}/cgroups")
     assert fields
     return [Path(path) for _, path in fields]
@@ -60,7 +58,7 @@ def test_killed_child_process_is_reported_if_the_command_continues(stage: LocalS
 
 
 def test_shared_memory_counts_as_memory(stage: LocalStage) -> None:
-    """The full /dev/shm stays charged, so the kernel may also kill the shell."""
+    # The full /dev/shm stays charged, so the kernel may also kill the shell.
     fill = "head -c 200M /dev/zero > /dev/shm/file; exit $?"
     stage.runtime.start(order("p-1", "sh", "-c", fill, memory_limit_mib=64))
     report = ended(stage.runtime, "p-1")
@@ -80,7 +78,6 @@ def test_fork_bomb_is_stopped_by_the_process_limit(
 
 
 def settings(stage: LocalStage, pod_id: str) -> dict[str, str]:
-    """Return the limits that the control groups of a running pod contain."""
     return {
         file.name: file.read_text().strip()
         for group in groups(stage, pod_id)
@@ -159,7 +156,7 @@ def test_soft_limit_on_open_files_can_be_raised_to_the_hard_limit(stage: LocalSt
 
 
 def test_command_starts_inside_its_control_groups(stage: LocalStage) -> None:
-    """Its first instruction is limited, because the process that starts it has joined the groups."""
+    # The process that starts the command has joined the groups, so the first instruction is limited.
     limits = {"memory_limit_mib": 64, "cpu_limit_milli": 500}
     stage.runtime.start(order("p-1", "cat", "/proc/self/cgroup", **limits))
     ended(stage.runtime, "p-1")

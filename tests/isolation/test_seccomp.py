@@ -100,7 +100,6 @@ def test_syscalls_of_other_architectures_cannot_bypass_the_filter() -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    """Return a stage whose pods are enclosed."""
     stage = LocalStage(tmp_path / "home" / "run")
     if not stage.runtime.isolation.encloses:
         pytest.skip(stage.runtime.isolation.obstacle)

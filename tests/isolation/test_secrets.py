@@ -1,4 +1,4 @@
-"""Tests for how secrets reach a pod, with or without an enclosure, and that none are left behind."""
+"""Tests that secrets reach a pod with or without an enclosure, and that none are left behind."""
 
 import os
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def long_order(stage: LocalStage, pod_id: str = "p-1") -> PodSpec:
 
 
 def leftovers(stage: LocalStage) -> list[Path]:
-    """Return the secret directories of the stage's pods that exist."""
+    """Return the secret directories of the stage's pods that still exist."""
     pods = stage.root / "pods"
     return [*pod_dir.MEMORY.glob(f"{pod_dir.secrets_prefix(pods)}*"), *pods.glob("*/secrets")]
 
@@ -102,7 +102,7 @@ def test_killed_shim_leaves_no_secret_behind(stage: LocalStage) -> None:
 
 
 def test_shim_receives_the_secrets_again_if_it_was_killed_before_the_start(plain: LocalStage) -> None:
-    """The first shim has read and deleted the record; Berth then starts the pod again."""
+    # The first shim has read and deleted the record; Berth then starts the pod again.
     stage = plain
     stage.runtime._spawn_shim = lambda pod_id, pod: pod.secrets.read_and_delete()
     stage.runtime.start(secret_order("p-1", SHOW))

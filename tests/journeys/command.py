@@ -1,4 +1,4 @@
-"""The `berth` command of a signed-in user."""
+"""Run the `berth` command as a signed-in user."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.journeys.installation import ROOT, Installation
 
 @dataclass(frozen=True)
 class Terminal:
-    """A user's shell. `config` is the folder with the configuration that `berth login` wrote."""
+    """A user's shell. `config` is the directory with the configuration that `berth login` wrote."""
 
     address: str
     config: Path
@@ -25,7 +25,7 @@ class Terminal:
         return self._run(words, stdin, exits).stdout
 
     def typed(self, *words: str) -> str:
-        """Run a command on a terminal. Return everything that it prints there."""
+        """Run a command on a terminal, and return everything that it prints."""
         line = shlex.join([sys.executable, "-m", "berth.cli.main", *words])
         done = subprocess.run(
             ["script", "-qec", line, "/dev/null"], env=self._environment() | {"TERM": "xterm"},
@@ -34,7 +34,7 @@ class Terminal:
         return done.stdout
 
     def rejected(self, *words: str) -> str:
-        """Run a command that is rejected because of its input. Return its error message."""
+        """Run a command that is rejected because of its input, and return its error message."""
         return self._run(words, "", 2).stderr
 
     def _run(self, words: tuple[str, ...], stdin: str, exits: int) -> "subprocess.CompletedProcess[str]":
@@ -60,7 +60,7 @@ class Terminal:
         }
 
     def client(self) -> Client:
-        """Return a client for the user, which is faster than the command."""
+        """Return a Python client for the user, which is faster than the command."""
         return Client(load_settings({"XDG_CONFIG_HOME": str(self.config)}))
 
     def json(self, *words: str) -> Any:
@@ -68,7 +68,7 @@ class Terminal:
 
 
 def sign_in(installation: Installation, name: str, config: Path) -> Terminal:
-    """Sign in as admin or as a demo user, with the password from the home directory."""
+    """Sign in as admin or as a demo user with the password from the home directory."""
     if name == "admin":
         password = (installation.home / "admin-password").read_text().strip()
     else:

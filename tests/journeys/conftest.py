@@ -1,4 +1,4 @@
-"""Installations for the journeys: one that most journeys share, and one per module."""
+"""Fixtures for journeys: an installation that most journeys share, and one per module."""
 
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that is writable for all pods, regardless of their user."""
+    """Return a directory that pods of every user can write to."""
     directory = tmp_path_factory.mktemp("pods")
     directory.chmod(0o777)
     return directory
@@ -40,7 +40,7 @@ def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pod_paths(directory_of_pods: Path) -> dict[str, str]:
-    """Return settings that let pods see the programs of the tests, and share directories with the tests."""
+    """Return settings that show pods the programs of the tests and the directories shared with the tests."""
     return {
         "BERTH_POD_PATHS": str(ROOT / "tests"),
         "BERTH_POD_WRITABLE_PATHS": str(directory_of_pods),
@@ -49,8 +49,6 @@ def pod_paths(directory_of_pods: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def installing(prepared_home: Path, pod_paths: dict[str, str]) -> InstallContext:
-    """Run an installation with the demo organization for the duration of a block."""
-
     @contextmanager
     def install(port: int = 0, *options: str, **settings: str) -> Iterator[Installation]:
         with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
@@ -67,8 +65,6 @@ def installing(prepared_home: Path, pod_paths: dict[str, str]) -> InstallContext
 
 @pytest.fixture(scope="session")
 def installing_empty(pod_paths: dict[str, str]) -> InstallContext:
-    """Run an installation without the demo organization for the duration of a block."""
-
     def install(port: int = 0, *options: str, **settings: str) -> AbstractContextManager[Installation]:
         return empty_installation(port, *options, **pod_paths, **settings)
 
@@ -77,7 +73,7 @@ def installing_empty(pod_paths: dict[str, str]) -> InstallContext:
 
 @pytest.fixture
 def tmp_path(directory_of_pods: Path) -> Path:
-    """Return a directory shared by the test and pods."""
+    """Return a directory shared by the test and its pods."""
     path = Path(tempfile.mkdtemp(dir=directory_of_pods))
     path.chmod(0o777)
     return path
@@ -85,14 +81,13 @@ def tmp_path(directory_of_pods: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def berth(installing: InstallContext) -> Iterator[Installation]:
-    """Run an installation for one module, which may configure and stop it."""
+    """Run an installation for one module, whose tests may configure and stop it."""
     with installing() as installation:
         yield installation
 
 
 @pytest.fixture(scope="package")
 def workspaces() -> Iterator[Path]:
-    """Return the directory of the shared installation's workspaces."""
     with tempfile.TemporaryDirectory(prefix="berth-workspaces-") as place:
         Path(place).chmod(0o755)
         yield Path(place)
@@ -100,7 +95,7 @@ def workspaces() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class GitServers:
-    """A repository that is served over HTTPS and, if this machine has an SSH server, over SSH."""
+    """A Git repository served over HTTPS and, if this machine has an SSH server, over SSH."""
 
     repository: Repository
     https: HttpsServer
@@ -108,7 +103,7 @@ class GitServers:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings of an installation that may reach the servers."""
+        """Return the settings of an installation that may connect to these servers."""
         hosts = [f"127.0.0.1:{self.https.port}"]
         hosts += [f"{self.ssh.address}:{self.ssh.port}"] if self.ssh else []
         return {"BERTH_GIT_HOSTS": ",".join(hosts), "BERTH_GIT_CA": str(self.https.ca_file)}
@@ -130,8 +125,8 @@ def shared_berth(
 ) -> Iterator[Installation]:
     """Run an installation from its first start, shared by all journeys that end their own workloads.
 
-    They change no quotas. The tests in test_up.py come last and stop the installation.
-    The home directory is outside pytest's directory, which the database user cannot enter.
+    These journeys change no quotas. The tests in test_up.py come last and stop the installation. The home
+    directory is outside pytest's directory, which the database user cannot enter.
     """
     settings = {
         "BERTH_WORKSPACE_ROOT": str(workspaces), "BERTH_WEB_PROCESSES": "2", **git_servers.settings
@@ -148,5 +143,5 @@ def shared_berth(
 
 @pytest.fixture(scope="package")
 def dave_on_shared_berth(shared_berth: Installation) -> Terminal:
-    """Sign in to the shared installation as a member of the project vision."""
+    """Sign in to the shared installation as dave, a member of project vision."""
     return sign_in(shared_berth, "dave", shared_berth.home.parent / "dave")

@@ -1,4 +1,4 @@
-"""The first chapter of the admin guide, on an installation that was just started for the first time."""
+"""The first chapter of the admin guide, followed on a new installation."""
 
 import re
 import shlex
@@ -27,11 +27,11 @@ while [ ! -e finish ]; do step=$((step + 1)); sleep 0.1; done
 
 @dataclass
 class FirstChapter:
-    """The chapter's steps on the machines of a test.
+    """The steps of the chapter on the machines of a test.
 
-    `smaller` maps texts of the guide to those of smaller machines. Gangs get `options` in addition, and run
+    `smaller` maps texts of the guide to those for smaller machines. Gangs get `options` in addition, and run
     in the image instead of sent code if there is one. `workspaces` is the directory of all workspaces.
-    `describe` says how the pool's machines are.
+    `describe` describes the pool's machines.
     """
 
     admin: Terminal
@@ -51,7 +51,7 @@ class FirstChapter:
             (self.place / "code" / name).write_text(TRAIN)
 
     def pool_command(self, provider: str, *options: str) -> str:
-        """Return the guide's command that creates a pool of this provider."""
+        """Return the guide's command that creates a pool with this provider."""
         [line] = [line for line in self._pools if f"--provider {provider} " in line]
         return f"{self._shrink(line)} {shlex.join(options)}"
 
@@ -66,14 +66,14 @@ class FirstChapter:
             self.users[user] = log_in(self.admin.address, user, password, self.place / user)
 
     def submit_training(self) -> Workload:
-        """Submit the gang of genomics, which has no quota. Wait until it runs on borrowed GPUs."""
+        """Submit the gang of genomics, which has no quota, and wait until it runs on borrowed GPUs."""
         self._submit("nora", self._training)
         self.reach("training", "running")
         until(lambda: "starts at 0 with 2 workers on" in self.log(1), LONG, self.describe)
         return self.find("training")
 
     def submit_ranking(self) -> int:
-        """Submit the gang of shop, and wait until it runs.
+        """Submit the gang of shop and wait until it runs.
 
         Return the number of steps that the first worker of the reclaimed gang has saved.
         """
@@ -88,13 +88,12 @@ class FirstChapter:
         return int(saved[1])
 
     def resume_training(self, step: int) -> None:
-        """Let the gang of shop end, and wait until the gang of genomics continues from its step."""
+        """End the gang of shop, and wait until the gang of genomics continues from its saved step."""
         self.finish("ranking")
         self.reach("training", "running")
         until(lambda: f"starts at {step} with 2 workers on" in self.log(2), LONG, self.describe)
 
     def finish(self, name: str) -> None:
-        """Let a gang's program end."""
         (self.workspaces / self.find(name).id / "finish").touch()
         self.reach(name, "completed")
 

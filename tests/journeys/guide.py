@@ -1,4 +1,4 @@
-"""Examples of the guides, run in a shell."""
+"""Run examples of the guides in a shell."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from tests.journeys.installation import PATIENCE, ROOT
 
 
 def guide_examples(heading: str, guide: str = "researchers") -> list[str]:
-    """Return the code blocks of a chapter, without their languages."""
+    """Return the code blocks of a chapter, without their language markers."""
     chapter = (ROOT / "docs" / f"{guide}.md").read_text().partition(f"## {heading}\n")[2]
     return [block.partition("\n")[2] for block in chapter.partition("\n## ")[0].split("```")[1::2]]
 
@@ -19,7 +19,7 @@ def guide_examples(heading: str, guide: str = "researchers") -> list[str]:
 def run_as_written(
     dave: Terminal, example: str, place: Path, *, typed: str | None = None, **variables: str
 ) -> str:
-    """Run the lines of an example in a shell as a signed-in user, on a terminal if `typed` is set."""
+    """Run the lines of an example in a shell as a signed-in user, on a terminal if `typed` is true."""
     programs = dave.config / "bin"
     programs.mkdir(exist_ok=True)
     (programs / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')

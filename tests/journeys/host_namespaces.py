@@ -46,7 +46,7 @@ done
 
 
 def missing_parts() -> str:
-    """Return what this machine lacks to run such hosts, or an empty string."""
+    """Return the reason why this machine cannot run such hosts, or an empty string."""
     if os.geteuid() != 0:
         return "root"
     programs = [name for name in ("ip", "unshare", "nsenter", "ssh-keygen") if shutil.which(name) is None]
@@ -62,7 +62,7 @@ needs_namespaces = pytest.mark.skipif(bool(missing_parts()), reason=f"this machi
 
 @dataclass
 class NamespaceHost:
-    """Host whose directory /var/lib is `directory / "lib"`."""
+    """A host in a network namespace. Its /var/lib is `directory / "lib"`."""
 
     name: str
     address: str
@@ -98,7 +98,7 @@ class NamespaceHost:
         assert self.process.poll() is None, self.log
 
     def restart(self) -> None:
-        """Kill the SSH server, but none of its connections, and start another one."""
+        """Kill the SSH server without its connections, and start a new one."""
         self.process.kill()
         self.process.wait()
         self.start()
@@ -108,11 +108,10 @@ class NamespaceHost:
 def namespace_hosts(
     directory: Path, names: list[str], gpus: int = 0
 ) -> Iterator[tuple[list[NamespaceHost], Path]]:
-    """Run hosts on a separate network with this machine. Yield them and the file with their private key.
+    """Run hosts on a separate network. Yield them and the file with their private key.
 
-    Their driver reports GPUs, which do not exist.
-
-    One run at a time uses the network. Hosts that a killed run has left are deleted first.
+    Their driver reports GPUs that do not exist. Only one run at a time uses the network. Hosts left behind by
+    a killed run are deleted first.
     """
     key = directory / "key"
     generate_key(key)
@@ -169,13 +168,13 @@ def _host(directory: Path, name: str, number: int, key: Path, gpus: int) -> Iter
 
 
 def _end_all(host: NamespaceHost) -> None:
-    """Kill all of the host's processes: agents, nodes and pods."""
+    """Kill all processes of the host: agents, nodes and pods."""
     _kill_processes(host.namespace)
     host.process.wait()
 
 
 def _delete_leftovers() -> None:
-    """Delete the network of an earlier run that was killed."""
+    """Delete the network that a killed run left behind."""
     for line in _run("ip", "netns", "list").splitlines():
         name = line.partition(" ")[0]
         if name.startswith(PREFIX):
@@ -186,7 +185,7 @@ def _delete_leftovers() -> None:
 
 
 def _delete_link(link: str) -> None:
-    """Delete a host's link. A deleted namespace keeps it while another mount namespace has a copy."""
+    """Delete a host's network link, which outlives its namespace if another mount namespace has a copy."""
     if Path("/sys/class/net", link).exists():
         _run("ip", "link", "del", link)
 

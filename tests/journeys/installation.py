@@ -1,4 +1,4 @@
-"""A Berth installation with its own port and home, started as a user would start it."""
+"""A Berth installation with its own port and home directory, started as a user would start it."""
 
 import http.cookiejar
 import os
@@ -26,10 +26,9 @@ T = TypeVar("T")
 
 
 def until(probe: Callable[[], T | None], seconds: float = PATIENCE, details: Callable[[], object] = str) -> T:
-    """Return the first truthy result of `probe`; fail with `details()` after `seconds`.
+    """Return the first truthy result of `probe`. Fail with `details()` after `seconds`.
 
-    The pauses grow with the time that has passed, because a probe every 20 ms would keep a core
-    busy for minutes.
+    The pauses grow over time, because a probe every 20 ms would keep a core busy for minutes.
     """
     started = time.monotonic()
     while not (result := probe()):
@@ -62,13 +61,13 @@ class Installation:
         return self.process is not None and self.process.poll() is None
 
     def running(self) -> str:
-        """Return the address. Start Berth if necessary."""
+        """Return the address. Start Berth if it is not running."""
         if self.is_running():
             return f"http://127.0.0.1:{self.port}"
         return self.start()
 
     def start(self, *options: str) -> str:
-        """Start Berth. Return the address that it prints."""
+        """Start Berth and return the address that it prints."""
         self.port = self.port or free_port()
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Pages of a running installation, as a signed-in user sees them."""
+"""Open pages of a running installation as a signed-in user."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SLOW = 120_000  # milliseconds; nodes boot and gangs write checkpoints
 
 @contextlib.contextmanager
 def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
-    """Sign a user in with a password. No request or script of the page may fail."""
+    """Sign a user in with a password. Fail if any request or script of the page fails."""
     passwords = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
     passwords["admin"] = (berth.home / "admin-password").read_text().strip()
     with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
@@ -27,5 +27,5 @@ def signed_in(browser: Browser, berth: Installation, name: str) -> Iterator[Page
 
 
 def wait_until_running(page: Page) -> None:
-    """Wait until the page shows Running, without a reload."""
+    """Wait until the page shows Running without a reload."""
     expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)

@@ -1,7 +1,7 @@
-"""An installation that serves a model behind a real sglang-router under changing load.
+"""An installation that serves a model through a real sglang-router under changing load.
 
-Berth, the router and each engine run in separate processes. The engines speak SGLang's protocol and
-only simulate computation; queueing, utilization and latency are real.
+Berth, the router and each engine run in separate processes. The engines speak SGLang's protocol and only
+simulate computation; queueing, utilization and latency are real.
 """
 
 import os
@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass
 class Story:
-    """The service of an installation, observed over REST."""
+    """A service of an installation, observed over REST."""
 
     client: Client
     load: Load
@@ -107,7 +107,7 @@ class Story:
 
 @contextmanager
 def running_service(home: Path) -> Iterator[Story]:
-    """Run a new installation with an idle service whose first engine is active."""
+    """Run a new installation with an idle service that has one active engine."""
     berth = Installation(
         home, settings={"BERTH_SERVICE_NETWORKS": "127.0.0.0/8", "BERTH_POD_PATHS": str(ROOT)}
     )

@@ -11,7 +11,7 @@ STOP_AFTER = 1_000_000  # bytes of one response
 
 @dataclass
 class SlowProxy:
-    """Proxy for the server at `upstream` on loopback."""
+    """A proxy for the server at `upstream` on loopback."""
 
     upstream: int
     address: str = ""

@@ -1,4 +1,4 @@
-"""A pool of Berth on a Slurm cluster of this machine."""
+"""A Berth pool on a Slurm cluster of this machine."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # needs a whole node
 
 
 def installation_settings(slurm: SlurmCluster, port: int) -> dict[str, str]:
-    """Return the settings of an installation on a machine that has Slurm's programs."""
+    """Return the settings of an installation on a machine with Slurm's programs."""
     return {
         **slurm.env, "BERTH_PUBLIC_URL": f"http://127.0.0.1:{port}", "BERTH_PLAIN_HTTP": "1",
         "BERTH_INSTALLATION": "journey",
@@ -22,7 +22,7 @@ def installation_settings(slurm: SlurmCluster, port: int) -> dict[str, str]:
 
 
 def provider_settings(slurm: SlurmCluster, **more: Any) -> str:
-    """Return settings that make each Slurm node on this machine a machine with its own address."""
+    """Return settings that give each Slurm node on this machine its own address."""
     number = slurm.root.stat().st_ino % 200 + 20
     setup = [
         f"export BERTH_NODE_ADDRESS=127.{number}.0.$((${{SLURMD_NODENAME#n}} + 1))",

@@ -1,4 +1,4 @@
-"""An installation with hosts in network namespaces, which no pool uses yet."""
+"""An installation with hosts in network namespaces that no pool uses yet."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # needs a whole host
 
 @dataclass(frozen=True)
 class SshInstallation:
-    """Berth and its hosts. `key` is the file of the private key with which it may log in to them."""
+    """Berth and its hosts. `key` is the private key file for logging in to the hosts."""
 
     berth: Installation
     hosts: list[NamespaceHost]
@@ -46,7 +46,7 @@ class SshInstallation:
 def ssh_installation(
     installing: InstallContext, place: Path, names: list[str], *options: str, gpus: int = 0
 ) -> Iterator[SshInstallation]:
-    """Run Berth and hosts that reach it. `options` are those of a restart."""
+    """Run Berth and hosts that can connect to it. `options` are passed to Berth when it restarts."""
     (place / "workspaces").mkdir()
     (place / "workspaces").chmod(0o777)
     port, listens = free_port(), ("--host", "0.0.0.0")
@@ -62,7 +62,7 @@ def ssh_installation(
 
 
 def set_quotas(admin: Terminal) -> None:
-    """Give ads a quota for two hosts, so that vision borrows them."""
+    """Set a quota of two hosts for ads, so that vision borrows them."""
     cores = 2 * (os.cpu_count() or 1)
     for owner, cpu in ((["product", "--department"], cores), (["ads"], cores),
                        (["research", "--department"], 0), (["vision"], 0)):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Restore a destroyed installation from a backup."""
+"""Test restoring a destroyed installation from a backup."""
 
 import shutil
 import signal

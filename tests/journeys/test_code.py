@@ -1,4 +1,4 @@
-"""Test the path of code from a Git checkout to the pods, in a running installation."""
+"""Test the path of code from a Git checkout to pods in a running installation."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PATIENCE = 240.0
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Create a Git checkout with a program, a link, an ignored directory and an untracked file."""
+    """Create a Git checkout with a program, a symbolic link, an ignored directory and an untracked file."""
     root = tmp_path / "checkout"
     (root / "src").mkdir(parents=True)
     (root / "data").mkdir()

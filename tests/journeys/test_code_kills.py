@@ -1,4 +1,4 @@
-"""Test uploads of code to S3 that are interrupted on both sides."""
+"""Test code uploads to S3 that are interrupted on either side."""
 
 import hashlib
 import os

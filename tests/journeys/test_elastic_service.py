@@ -1,4 +1,4 @@
-"""Tests for a service that scales with its load and fails no request."""
+"""Tests for a service that scales with its load without failing a request."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def story() -> Iterator[Story]:
-    """Run the load once, and return the story for all tests to inspect."""
+    """Run the load once, and return its measurements for all tests."""
     with (
         tempfile.TemporaryDirectory(prefix="berth-service-") as place,
         running_service(Path(place) / "home") as story,

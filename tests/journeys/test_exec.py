@@ -1,4 +1,4 @@
-"""Commands in pods of a running installation, whose web processes are then killed."""
+"""Tests for commands in pods of a running installation whose web processes are killed."""
 
 import os
 import shutil
@@ -71,7 +71,10 @@ def test_guide_examples_run_in_the_pod_and_end_when_the_web_processes_are_killed
 
 
 def _own_ssh(dave: Terminal, home: Path) -> dict[str, str]:
-    """Return variables with an `ssh` that reads its settings from this home, which OpenSSH ignores."""
+    """Return environment variables with an `ssh` that reads its settings from this home.
+
+    OpenSSH ignores HOME.
+    """
     programs = dave.config / "bin"
     script = f'#!/bin/sh\nexec {shutil.which("ssh")} -F {home}/.ssh/config "$@"\n'
     (programs / "ssh").write_text(script)

@@ -1,4 +1,4 @@
-"""Test the path of code from Git servers to the pods, in a running installation with real processes."""
+"""Test the path of code from Git servers to pods in a running installation with real processes."""
 
 import os
 import signal

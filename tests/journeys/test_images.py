@@ -1,4 +1,4 @@
-"""Test how a researcher uses a container image: build, push, submit, follow, and read the errors."""
+"""Test the use of a container image: build, push, submit, follow the logs and read errors."""
 
 import os
 from collections.abc import Iterator

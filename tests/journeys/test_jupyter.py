@@ -1,4 +1,4 @@
-"""Run JupyterLab through Berth from the shipped example.
+"""Test JupyterLab through Berth with the shipped example.
 
 Installing the package takes minutes, as on the nodes of a pool, so `make test-heavy` runs this test.
 """

@@ -17,7 +17,7 @@ SAVED_STEP = 5
 
 
 def read_document(name: str) -> str:
-    """Return an example with two ranks of two GPUs each, which start faster than four ranks of one GPU."""
+    """Return an example document with two ranks of two GPUs, which start faster than four ranks of one GPU."""
     text = (DOCUMENTS / f"{name}.yaml").read_text()
     return text.replace("replicas: 4, gpu: 1", "replicas: 2, gpu: 2")
 
@@ -67,7 +67,7 @@ def test_borrowed_gpus_are_reclaimed_and_no_work_is_lost(
 
 
 def last_step(client: Client, name: str, event: str) -> int:
-    """Return the step in the last line with this event in rank 0's log, or 0."""
+    """Return the step of the last line with this event in the log of rank 0, or 0."""
     steps = re.findall(rf"^{event} +(\d+)/", read_log_text(client, name), re.MULTILINE)
     return int(steps[-1]) if steps else 0
 
@@ -77,9 +77,9 @@ def read_log_text(client: Client, name: str) -> str:
 
 
 def assert_eviction_is_explained_everywhere(berth: Installation, dave: Terminal, grace: Terminal) -> None:
-    """Assert that the CLI, REST, the pages and the admin site show the same rule.
+    """Assert that the CLI, REST, the pages and the admin site show the same eviction rule.
 
-    Each party sees its own workload by name, and the other workload by project and size.
+    Each project sees its own workload by name, and the other workload by project and size.
     """
     [eviction] = dave.json("evictions", "--workload", "younger")
     assert (eviction["kind"], eviction["workload_name"], eviction["preemptor_project"]) == (

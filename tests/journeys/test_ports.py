@@ -1,4 +1,4 @@
-"""Open pod ports of a running installation, one of whose web processes is killed."""
+"""Test pod ports of a running installation while one of its web processes is killed."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Browser:
-    """A client that, like a browser, keeps one port's cookie and resolves names under localhost."""
+    """A client that keeps one port's cookie and resolves names under localhost, as a browser does."""
 
     def __init__(self, link: str) -> None:
         parts = urlsplit(link)
@@ -44,7 +44,7 @@ class Browser:
 
 
 def assert_every_line_is_json(logs: Path) -> None:
-    """Check the logs of all processes except the database. They include the killed process's log."""
+    """Assert that every log line is JSON for all processes except the database, including the killed one."""
     records = {
         name: [json.loads(line) for line in (logs / f"{name}.log").read_text().splitlines()]
         for name in ("web", "scheduler", "tasks", "services")

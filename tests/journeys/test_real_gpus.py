@@ -1,4 +1,4 @@
-"""Workloads on the GPUs of this machine, which no fake can show. Skipped on machines without NVIDIA GPUs."""
+"""Tests for workloads on the real GPUs of this machine. Skipped on machines without NVIDIA GPUs."""
 
 import sys
 import tempfile
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def demo(pod_paths: dict[str, str]) -> Iterator[Installation]:
-    """Run the demo organization, set up on this machine and so with its real GPUs."""
+    """Run the demo organization on this machine with its real GPUs."""
     with tempfile.TemporaryDirectory(prefix="berth-gpus-") as place:
         installation = Installation(Path(place) / "home", settings=pod_paths | {"BERTH_DECLARED_GPUS": "0"})
         try:
@@ -43,7 +43,7 @@ def admin(demo: Installation, tmp_path_factory: pytest.TempPathFactory) -> Termi
 
 @pytest.fixture
 def client(admin: Terminal) -> Iterator[Client]:
-    """Return a client for admin. Cancel every workload at the end, to free the GPUs."""
+    """Return the admin's client. Cancel every workload at the end to free the GPUs."""
     with admin.client() as client:
         yield client
         for workload in client.workloads.list():
@@ -132,7 +132,7 @@ def test_utilization_is_measured_and_an_idle_workload_is_suspended(client: Clien
 def test_joined_machine_reports_its_gpus(
     client: Client, admin: Terminal, demo: Installation, tmp_path: Path
 ) -> None:
-    """Its pods need Ray and are covered by other tests."""
+    # The pods of joined machines need Ray and are covered by other tests.
     admin.berth("pool", "create", "metal", "--provider", "static", "--nodes", "0:1")
     token = admin.json("machine", "token", "issue", "metal", "--expires", "1h")["token"]
     agent = start_agent(f"http://127.0.0.1:{demo.port}", tmp_path / "machine", token, BERTH_PLAIN_HTTP="1")

@@ -1,4 +1,4 @@
-"""The researcher's way from a repository to the best model, with the commands of the guide."""
+"""A researcher's path from a repository to the best model, with the commands of the guide."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ PROGRAM, TRAIN, SWEEP, SUBMIT, SHELL, METRICS, URGENT, AFTERWARDS, ARRAY, BEST =
 
 @pytest.fixture
 def repositories(tmp_path: Path) -> Path:
-    """Create the repository `vision/line.git` of the guide, and return the directory of repositories."""
+    """Create the guide's repository `vision/line.git`, and return the directory of repositories."""
     checkout = tmp_path / "repositories" / "vision" / "line.git"
     checkout.mkdir(parents=True)
     for name, content in (("train.py", PROGRAM), ("train.yaml", TRAIN), ("sweep.yaml", SWEEP)):

@@ -1,4 +1,4 @@
-"""The researcher's way from a directory to the best model, on pages only."""
+"""A researcher's path from a directory to the best model, using only pages."""
 
 import re
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_pages_lead_from_a_directory_to_the_best_model(
 
 
 def submit_with_code(page: Page, checkout: Path) -> str:
-    """Paste the document, select the directory, and send its files. Return the address of the workload."""
+    """Paste the document, select the directory and send its files. Return the workload's URL."""
     page.goto("/submit")
     page.locator("#document").fill(TRAIN)
     expect(page.locator("#document-faults")).to_contain_text("under Code")
@@ -79,7 +79,7 @@ def open_shell(page: Page) -> None:
 
 
 def watch_metric(page: Page) -> None:
-    """The chart appears and grows without a reload."""
+    """Check that the chart appears and grows without a reload."""
     page.get_by_role("link", name="Metrics", exact=True).click()
     row = page.get_by_role("row", name=re.compile("^loss"))
     expect(row).to_be_visible(timeout=SLOW)
@@ -112,7 +112,7 @@ def raise_priority(page: Page) -> None:
 
 
 def read_how_train_survived(page: Page, train: str) -> None:
-    """The timeline shows the signal and the preemption, and the logs show the step that was saved."""
+    """Check that the timeline shows the signal and the preemption, and that the logs show the saved step."""
     page.goto(train)
     wait_until_running(page)
     page.get_by_role("link", name="Timeline", exact=True).click()
@@ -129,7 +129,7 @@ def read_how_train_survived(page: Page, train: str) -> None:
 
 
 def run_array(page: Page, checkout: Path) -> str:
-    """The project has all files already, so sending them again only names them in the document."""
+    """Run an array whose files the project already has, so that they are not stored again."""
     page.goto("/submit")
     page.locator("#document").fill(SWEEP)
     expect(page.get_by_label("Name", exact=True)).to_have_value("sweep")

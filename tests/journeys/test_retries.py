@@ -1,4 +1,4 @@
-"""Test retry rules with real processes, in a running installation."""
+"""Test retry rules with real processes in a running installation."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_retry_rules_apply_to_signals_and_time_limits(dave_on_shared_berth: Term
 
 @pytest.mark.heavy
 def test_retry_rule_applies_to_a_lost_pod(shared_berth: Installation, dave_on_shared_berth: Terminal) -> None:
-    """The pod's shim is killed, as if its node had lost it."""
+    # The pod's shim is killed, as if its node had lost it.
     client = dave_on_shared_berth.client()
     rule = {"on": ["node_lost"], "max": 1, "backoff": 1}
     workload = submit(client, "unlucky", "test $BERTH_RUN = 2 || exec sleep 600", rule)

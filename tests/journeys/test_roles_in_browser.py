@@ -1,4 +1,4 @@
-"""A day with four users on a running installation, in a real browser."""
+"""Test a day of four users on a running installation in a real browser."""
 
 import csv
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_eviction_after_quota_change_is_explained_and_audited(
 
 
 def borrow_gpus(dave: Page) -> None:
-    """A member of vision, which has a quota of 2 GPUs, submits two gangs and watches them run on 8 GPUs."""
+    """Submit two gangs as a member of vision, which has a quota of 2 GPUs, and watch them run on 8 GPUs."""
     for name in ("older", "younger"):
         submit(dave, name)
         send(dave, name)
@@ -62,7 +62,7 @@ def borrow_gpus(dave: Page) -> None:
 
 
 def reclaim_quota(grace: Page) -> None:
-    """Before submitting, a member of ads sees that a vision workload would be evicted."""
+    """Check as a member of ads, before submitting, that a vision workload would be evicted."""
     submit(grace, "ranking")
     expect(grace.get_by_role("heading", name="Would start")).to_be_visible(timeout=SLOW)
     expect(grace.locator("#answer")).to_contain_text("vision")
@@ -71,7 +71,7 @@ def reclaim_quota(grace: Page) -> None:
 
 
 def read_eviction_reason(dave: Page) -> None:
-    """The page updates itself and links to the eviction, which shows its rule and numbers."""
+    """Check that the page updates itself and links to the eviction, which shows its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
     eviction = dave.get_by_role("status").filter(has_text="Last eviction")
     expect(eviction).to_contain_text("a 4-GPU workload of project ads")
@@ -87,7 +87,7 @@ def read_eviction_reason(dave: Page) -> None:
 
 
 def change_quotas(admin: Page) -> None:
-    """An admin previews a quota change from ads to vision, then applies it."""
+    """Preview and apply a quota change from ads to vision as an admin."""
     admin.goto("/quotas", wait_until="networkidle")
     for owner, gpus in (("research", "8"), ("vision", "8"), ("product", "0"), ("ads", "0")):
         cell = admin.locator(f"#quota-grid tbody tr[data-name='{owner}'] td").first
@@ -103,7 +103,7 @@ def change_quotas(admin: Page) -> None:
 
 
 def check_audit(admin: Page, place: Path) -> None:
-    """The audit log and its CSV file show both evictions.
+    """Check that the audit log and its CSV file show both evictions.
 
     The activity names the author of the quota change.
     """
@@ -122,7 +122,7 @@ def check_audit(admin: Page, place: Path) -> None:
 
 
 def view_as_viewer(erin: Page) -> None:
-    """A viewer of vision sees the eviction reason, but no workload of ads and no actions."""
+    """Check that a viewer of vision sees the eviction reason, but no workload of ads and no actions."""
     erin.goto("/evictions")
     expect(erin.get_by_role("main")).to_contain_text("younger")
     expect(erin.get_by_role("main")).not_to_contain_text("ranking")

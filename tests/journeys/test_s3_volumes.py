@@ -1,4 +1,4 @@
-"""Test volumes in S3 in a running installation, from the commands of the guides to the files of the pods."""
+"""Test S3 volumes in a running installation, from the commands of the guides to the files in pods."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def store_port() -> int:
-    """Return a port where no object store runs yet."""
+    """Return a port on which no object store runs yet."""
     return free_port()
 
 
@@ -33,7 +33,7 @@ def store() -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def admin(shared_berth: Installation, store_port: int, tmp_path: Path) -> Iterator[Terminal]:
-    """Define the volume of the guide, in an object store on this machine."""
+    """Define the guide's volume in an object store on this machine."""
     admin = sign_in(shared_berth, "admin", tmp_path / "admin")
     set_secret, edit, _ = guide_examples("Objects in S3", "admins")[0].splitlines()
     admin.berth(*shlex.split(set_secret)[1:], stdin=KEY)

@@ -1,4 +1,4 @@
-"""Test the path of a secret from the command line to a pod, in a running installation."""
+"""Test the path of a secret from the command line to a pod in a running installation."""
 
 from pathlib import Path
 

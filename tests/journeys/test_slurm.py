@@ -1,4 +1,4 @@
-"""Test the first chapter of the admin guide on a real Slurm, and the way back to an empty queue."""
+"""Test the first chapter of the admin guide on a real Slurm cluster, and the way back to an empty queue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(params=["programs", "slurmrestd"])
 def server(request: pytest.FixtureRequest, slurm: SlurmCluster) -> SlurmRestServer | None:
-    """Return the slurmrestd that the pool uses, or None if it uses Slurm's programs."""
+    """Return the slurmrestd of the pool, or None if the pool uses Slurm's programs."""
     if request.param == "programs":
         return None
     if missing := missing_rest():
@@ -49,7 +49,7 @@ def server(request: pytest.FixtureRequest, slurm: SlurmCluster) -> SlurmRestServ
 def admin(
     installing_empty: InstallContext, slurm: SlurmCluster, server: SlurmRestServer | None, tmp_path: Path
 ) -> Iterator[Terminal]:
-    """Sign in to an empty installation. It finds Slurm's programs only if the pool uses them."""
+    """Sign in to an empty installation, which finds Slurm's programs only if the pool uses them."""
     port = free_port()
     settings = installation_settings(slurm, port)
     if server is not None:

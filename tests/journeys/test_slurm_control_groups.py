@@ -1,4 +1,4 @@
-"""Test that the limits of pods hold inside the control groups of Slurm's jobs."""
+"""Test that pod limits hold inside the control groups of Slurm jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path

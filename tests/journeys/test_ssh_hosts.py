@@ -25,7 +25,7 @@ NOT_ACCEPTED = "has not been accepted"
 
 @dataclass(frozen=True)
 class Story:
-    """An empty installation, and two hosts that no pool uses yet."""
+    """An empty installation and two hosts that no pool uses yet."""
 
     admin: Terminal
     running: SshInstallation
@@ -74,7 +74,7 @@ def test_gang_on_ssh_hosts_is_reclaimed_and_resumes(story: Story, tmp_path: Path
 
 
 def create_pool_after_a_preview(story: Story, chapter: FirstChapter) -> None:
-    """Create the pool as an admin does who has not pinned the hosts' keys yet."""
+    """Create the pool as an admin who has not pinned the hosts' keys yet."""
     place = story.running.place
     (place / "hosts.yaml").write_text(yaml.safe_dump(story.running.entries(story.hosts)))
     (place / ".ssh").mkdir()
@@ -96,7 +96,7 @@ def create_pool_after_a_preview(story: Story, chapter: FirstChapter) -> None:
 
 
 def check_repair(story: Story) -> None:
-    """Check that Berth starts a lost agent again."""
+    """Check that Berth restarts a lost agent."""
     machines = story.admin.client().node_pools.machines
     seen = {machine.name: machine.last_seen_at for machine in machines("metal")}
     kill_agent(story.hosts[1])
@@ -105,7 +105,7 @@ def check_repair(story: Story) -> None:
 
 
 def check_removal(story: Story) -> None:
-    """Check that removed hosts are drained and left clean."""
+    """Check that removed hosts are drained and cleaned up."""
     (story.hosts[1].directory / "lib/theirs").write_text("not Berth's")
     settings = "provider_settings={hosts: []}"
     story.admin.berth("pool", "edit", "metal", "--nodes", "0:2", "--set", settings, "--yes")

@@ -17,7 +17,7 @@ PATIENCE = 600.0
 
 @pytest.fixture
 def _trainer(workspaces: Path) -> None:
-    """Install the trainer's program in the manifest's workspace."""
+    """Install the trainer program in the manifest's workspace."""
     workspace = workspaces / "home" / "digits"
     workspace.mkdir(parents=True)
     workspace.chmod(0o777)  # the pods' user writes to it

@@ -1,4 +1,4 @@
-"""Test two installations that share a Kubernetes cluster, with pools and workloads of the same names."""
+"""Test two installations that share a Kubernetes cluster and use the same names for pools and workloads."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tests for `berth up`: starting all processes, restarting dead ones, and stopping processes and pods."""
+"""Tests for `berth up`: start all processes, restart dead ones, and stop processes and pods."""
 
 import os
 import shutil
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def berth(shared_berth: Installation) -> Installation:
-    """Return the installation that other journeys have used. Its data persists between starts."""
+    """Return the installation that the other journeys have used. Its data persists between starts."""
     return shared_berth
 
 
 @pytest.fixture(scope="module")
 def _pods(dave_on_shared_berth: Terminal) -> None:
-    """Start two pods of a workload that runs until a stop request, even if Berth restarts."""
+    """Start two pods of a workload that runs until it is stopped, even if Berth restarts."""
     dave_on_shared_berth.berth(
         "submit", "-n", "work", "-p", "vision", "--replicas", "2", "--gpu", "1", "--cpu", "0.1",
         "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVE_ON_SIGTERM,
@@ -123,7 +123,7 @@ def test_both_web_processes_accept_connections(berth: Installation) -> None:
     with ExitStack() as stack:
 
         def connect() -> bool:
-            """Open ten connections. The process that is less busy accepts them, so it may take more."""
+            """Open ten connections. The less busy process may accept more of them."""
             for _ in range(10):
                 stack.enter_context(socket.create_connection(("127.0.0.1", berth.port), timeout=120))
             return all(open_sockets(pid) > earlier for pid, earlier in zip(webs, before, strict=True))
@@ -175,7 +175,7 @@ def test_processes_share_the_memory_of_preloaded_modules(berth: Installation) ->
 
 
 def memory(pid: int, name: str) -> int:
-    """Return the resident or proportional memory of a process in KiB, or 0 if it has ended."""
+    """Return the resident or proportional memory of a process in KiB, or 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -213,7 +213,7 @@ def test_second_start_in_a_home_directory_names_the_running_process(berth: Insta
 @pytest.mark.heavy
 @pytest.mark.usefixtures("_pods")
 def test_killed_supervisor_leaves_no_processes_and_loses_no_data(berth: Installation) -> None:
-    """A request sent during the next start waits until Berth is ready."""
+    # A request sent during the next start waits until Berth is ready.
     berth.running()
     until(lambda: len(pods(berth)) == 2)
     before = password(berth.home)

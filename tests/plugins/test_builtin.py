@@ -57,7 +57,7 @@ def build_image(*plugins: Plugin, cluster: Cluster = CUDA) -> Image:
 
 
 class RecordedCalls(list[tuple[str, Any]]):
-    """A stand-in for a package that is not installed. It records the calls to the package."""
+    """A replacement for a package that is not installed. It records calls to the package."""
 
     def module(self, monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> types.ModuleType:
         module = types.ModuleType(name)

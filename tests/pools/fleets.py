@@ -1,4 +1,4 @@
-"""Fleet changes: each function returns the fleet after one event."""
+"""Functions that return a fleet of nodes after one event."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -38,5 +38,5 @@ def without_node(fleet: Fleet, ordinal: int) -> Fleet:
 
 
 def after_drain(fleet: Fleet, ordinal: int) -> Fleet:
-    """Return the fleet without this drained node, or unchanged if its drain was reverted."""
+    """Return the fleet without this drained node, or unchanged if the drain was reverted."""
     return replace(fleet, draining=fleet.draining - {ordinal}, retiring=fleet.retiring - {ordinal})

@@ -1,4 +1,4 @@
-"""One pool, a provider with scripted failures, and a clock."""
+"""A pool with a provider whose failures are scripted, and with a test clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,7 +49,7 @@ class Stage:
         raise AssertionError("the pool does not come to rest")
 
     def join(self) -> None:
-        """Let all requested machines join."""
+        """Make all requested machines join."""
         self.provider.boot()
 
     def empty_drains(self) -> bool:
@@ -64,7 +64,7 @@ class Stage:
         services.set_nodes_desired(actor=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
 
     def report(self, queued: int = 0, running: int = 0, capacity: int = 0, gang_nodes: int = 0) -> bool:
-        """Report pressure in GPUs."""
+        """Report the demand in GPUs."""
         return services.report_pressure(
             self.pool.pk, queued=queued * 1000, running=running * 1000, capacity=capacity * 1000,
             gang_nodes=gang_nodes, at=self.now,
@@ -83,11 +83,11 @@ class Stage:
         return Node.objects.exclude(state=NodeState.ENDED).get(pool=self.pool, ordinal=ordinal)
 
     def history(self) -> list[str]:
-        """Return the kinds of scaling events, oldest first."""
+        """Return the kinds of the scaling events, oldest first."""
         return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
 
     def errors(self) -> list[str]:
-        """Return the errors of all calls to the provider that failed, oldest first."""
+        """Return the errors of all failed calls to the provider, oldest first."""
         events = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
         return [event.data["error"] for event in events]
 

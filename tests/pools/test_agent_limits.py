@@ -1,4 +1,4 @@
-"""Tests for the time limits of a machine's agent, which does not report while it stops or upgrades a node."""
+"""Tests for time limits while a machine's agent stops or upgrades a node and sends no reports."""
 
 import io
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests that uninstalling an agent ends all of its processes and deletes its files, also after kills."""
+"""Tests that uninstalling an agent ends its processes and deletes its files, even after kills."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(h
 
 @pytest.mark.heavy
 def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> None:
-    """Processes that the agent does not know, such as those of a plugin, may write until they end."""
+    # Processes that the agent does not know, such as those of a plugin, may write until they end.
     loop = f"mkdir {host.state}/late; for i in $(seq 300); do mkdir {host.state}/late/$i || exit; done"
     late = subprocess.Popen(["sh", "-c", loop])
     try:
@@ -91,7 +91,7 @@ def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> N
 
 @pytest.mark.heavy
 def test_uninstallation_that_could_not_delete_all_files_can_be_repeated(host: Host) -> None:
-    """Berth repeats it on SSH hosts, where only the agent's settings show that the files are Berth's."""
+    # Berth repeats it on SSH hosts, where only the agent's settings show that the files belong to Berth.
     assert host.install("--detached").returncode == 0
     (host.state / "environments").mkdir()
     working = host.installer

@@ -22,7 +22,7 @@ def ago(hours: float) -> Any:
 
 @pytest.fixture
 def priced_pool(db: None) -> NodePool:
-    """Create two 4-GPU nodes: one runs for two hours until now, one ran for half an hour over a day ago."""
+    """Create two 4-GPU nodes: one has run for two hours, the other ran for half an hour over a day ago."""
     pool = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
     make.node(pool, 0, created_at=ago(2))
     make.node(pool, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))
@@ -48,7 +48,7 @@ def test_pool_without_nodes_costs_nothing(db: None) -> None:
 
 
 def test_past_hours_keep_their_price(priced_pool: NodePool) -> None:
-    """Four GPUs run for two hours, the first hour at a price of 2.5, the second at 5."""
+    # Four GPUs run for two hours, the first hour at a price of 2.5, the second at 5.
     services.edit_pool(actor=SYSTEM, pool=priced_pool, changes={"price_per_gpu_hour": Decimal(5)})
     services.edit_pool(actor=SYSTEM, pool=priced_pool, changes={"gpu_model": "H100"})
     (price,) = PoolPrice.objects.all()

@@ -1,4 +1,4 @@
-"""Tests for GPU utilization, read from a program that imitates nvidia-smi."""
+"""Tests for GPU utilization, read from a fake nvidia-smi."""
 
 import os
 from pathlib import Path

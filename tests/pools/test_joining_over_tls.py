@@ -51,7 +51,7 @@ class Server:
                 self.wfile.write(json.dumps({"secret": "s"} if joins else {}).encode())
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Suppress request logging."""
+                pass
 
         server = ThreadingHTTPServer((host, 0), Handler)
         if self.context is not None:

@@ -1,4 +1,4 @@
-"""Tests for nodes that share this machine but no device."""
+"""Tests for nodes that share this machine but no GPU."""
 
 import subprocess
 import sys

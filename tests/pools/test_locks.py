@@ -15,7 +15,7 @@ from tests.factories import node, pool
 
 @pytest.mark.django_db(transaction=True)
 def test_node_can_be_cordoned_while_its_pool_is_being_reconciled() -> None:
-    """The pass locks the node next, so the cordon must not wait for the pool lock."""
+    # The pass locks the node next, so the cordon must not wait for the pool lock.
     locked_node = node(pool())
     errors: list[Exception] = []
 

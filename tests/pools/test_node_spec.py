@@ -1,4 +1,4 @@
-"""Tests for node specs: the four notations, and contradictions."""
+"""Tests for node specs: their four notations, and contradictions."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Tests for pod limits and the default limits of pools."""
+"""Tests for pod limits and for the default limits of pools."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.pools.stage import SYSTEM, pool
 
 
 def limits(role: dict[str, Any], **defaults: object) -> tuple[object, ...]:
-    """Return memory in MiB with its source, and CPU in cores with its source."""
+    """Return memory in MiB and CPU in cores, each with its source."""
     stored = resolve_limits(RoleSpec(**role), normalize_default_limits(defaults)).stored()
     return tuple(limit_values(stored).values())
 

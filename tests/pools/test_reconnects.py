@@ -1,4 +1,4 @@
-"""Long-lived threads read the pools again after the database server was restarted."""
+"""Test that long-lived threads read the pools again after the database server has restarted."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

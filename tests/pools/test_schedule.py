@@ -52,7 +52,7 @@ def test_schedule_follows_daylight_saving_time_of_its_zone() -> None:
 
 
 def test_ambiguous_local_time_runs_once() -> None:
-    """In Berlin, clocks go back from 3:00 to 2:00 on 25 October 2026."""
+    # In Berlin, clocks go back from 3:00 to 2:00 on 25 October 2026.
     half_past_two = parse_schedule("30 2 * * *")
     assert half_past_two.last_run(at("2026-10-25 01:10"), BERLIN, within=DAY) == at("2026-10-25 00:30")
     assert half_past_two.last_run(at("2026-10-25 01:40"), BERLIN, within=DAY) == at("2026-10-25 00:30")

@@ -1,4 +1,4 @@
-"""A workload whose pod is a small local web server."""
+"""Fixtures for port proxy tests: a workload whose pod is a small local web server."""
 
 import socket
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class PortSetup:
         return httpx.request(method, url, headers=headers, timeout=120, trust_env=False, **options)
 
     def enter(self, actor: Actor | None = None) -> str:
-        """Redeem a new link and return the cookie's value."""
+        """Redeem a new link and return the value of the cookie."""
         return ports.redeem_link(self.link(actor), self.workload.pk, "lab", timezone.now())
 
     def open_session(self, actor: Actor | None = None) -> str:
@@ -65,7 +65,7 @@ class PortSetup:
 
 @pytest.fixture(params=["direct", "api_server"])
 def port_setup(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[PortSetup]:
-    """Run a pod, which the proxy reaches directly or through the API server of its cluster."""
+    """Run a pod that the proxy reaches directly or through the API server of its cluster."""
     cast, server, sessions = make_cast(), Pod(), PortSessionCache()
     workload, pod = running(cast)
     if request.param == "api_server":
@@ -89,7 +89,7 @@ def port_setup(request: pytest.FixtureRequest, transactional_db: None) -> Iterat
 
 @pytest.fixture
 def offline_setup(db: None) -> PortSetup:
-    """Return a setup that consists only of database rows, without a running server."""
+    """Return a setup that has only database rows and no running server."""
     cast = make_cast()
     workload, pod = running(cast)
     pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
@@ -109,6 +109,5 @@ def running(cast: Cast) -> tuple[Workload, PodRow]:
 
 
 async def _berth(scope: Any, receive: Any, send: Any) -> None:
-    """Respond as Berth to requests for any other host."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"berth"})

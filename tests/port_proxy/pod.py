@@ -1,4 +1,4 @@
-"""A small web server that acts as a pod: it records, streams and echoes."""
+"""A small web server that acts as a pod: it records, streams and echoes requests."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,10 @@ socket.onmessage = (event) => { document.getElementById("what").textContent = ev
 
 @dataclass
 class Pod:
-    """The pod. `heard` lists requests, newest last. `left` is set if a client disconnects early."""
+    """The web server of a pod. `heard` lists requests, newest last.
+
+    `left` is set if a client disconnects early.
+    """
 
     heard: list[dict[str, Any]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +56,7 @@ class Pod:
 
 
 class Server(uvicorn.Server):
-    """Server that checks more often whether it should stop."""
+    """A server that checks more often whether it should stop."""
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -63,14 +66,14 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def served(app: App) -> Iterator[int]:
-    """Yield the local port on which the application is served while the block runs."""
+    """Serve the application while the block runs, and yield its local port."""
     with serve_all(app) as (port,):
         yield port
 
 
 @contextlib.contextmanager
 def serve_all(*apps: App) -> Iterator[list[int]]:
-    """Yield the local port of each application while the block runs. All applications end together."""
+    """Serve all applications while the block runs, and yield their local ports. All of them end together."""
     with contextlib.ExitStack() as stack:
         ports, servers, threads = [], [], []
         for app in apps:
@@ -143,7 +146,6 @@ async def _unchanged(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def _broken(scope: Any, receive: Any, send: Any) -> None:
-    """Send fewer bytes than the announced content length."""
     await _begin(send, [(b"content-length", b"1000")])
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 

@@ -1,4 +1,4 @@
-"""Tests for the port proxy: streaming, and data that it forwards or blocks in both directions."""
+"""Tests for the port proxy: streaming, and the data that it forwards or blocks in both directions."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -38,7 +38,6 @@ def open_socket(
 
 
 def fetch_metadata(site: str, mode: str, dest: str) -> dict[str, str]:
-    """Return the fetch metadata headers that a browser sends."""
     return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
@@ -255,7 +254,7 @@ def close_account(port_setup: PortSetup, session: str) -> None:
 def test_open_port_session_is_closed_when_access_is_revoked(
     port_setup: PortSetup, monkeypatch: pytest.MonkeyPatch, end: Callable[[PortSetup, str], None]
 ) -> None:
-    """The port session ends soon, although nothing else causes its row to be read."""
+    # Nothing else causes the row of the port session to be read.
     monkeypatch.setattr(proxy, "RECHECK_SECONDS", 3600.0)
     session = session_cookie(port_setup.cast.dave.user).partition("=")[2]
     cookie = port_setup.open_session(replace(port_setup.cast.dave, session_key=session))

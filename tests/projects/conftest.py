@@ -1,4 +1,4 @@
-"""Fixtures for the services of projects: the cast, which the tests of a file share."""
+"""Fixtures for tests of project services: the cast, shared by the tests of a file."""
 
 from tests.shared_rows import cast, shared_cast
 

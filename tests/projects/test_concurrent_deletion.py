@@ -44,7 +44,7 @@ WRITES = [submit, set_quota, grant]
 
 @pytest.fixture
 def skip_permission_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the permission check, as if the user's roles had just been checked."""
+    # Skip the permission check, as if the user's roles had just been checked.
     for module in (submission_view, write, members, tenants):
         monkeypatch.setattr(module, "require", lambda *arguments: None)
 
@@ -53,7 +53,7 @@ def skip_permission_check(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_writes_to_a_concurrently_deleted_project_are_rejected(
     cast: Cast, attempt: Callable[[Cast], object], skip_permission_check: None
 ) -> None:
-    """The project is deleted between the permission check and the write, inside an outer transaction."""
+    # The project is deleted between the permission check and the write, inside an outer transaction.
     run_on_second_connection(
         lambda: tenants.delete_project(actor=cast.alice, project=Project.objects.get(name="vision"))
     )
@@ -113,7 +113,7 @@ def test_workload_is_deleted_although_its_pod_is_measured_at_the_same_time(
 
 
 def test_only_one_of_concurrent_submission_and_deletion_succeeds(cast: Cast) -> None:
-    """Of two concurrent calls, the second gets an error, and no row refers to a deleted project."""
+    # Of two concurrent calls, the second gets an error, and no row refers to a deleted project.
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)
         barrier = threading.Barrier(2)

@@ -218,10 +218,8 @@ def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiv
 
 
 def test_slow_response_times_out(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives in time, but the response as a whole is too slow.
-
-    Other deliveries must not wait for it.
-    """
+    # Each byte arrives in time, but the response as a whole is too slow. Other deliveries must not wait for
+    # it.
     monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     over = threading.Event()

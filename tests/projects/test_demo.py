@@ -19,7 +19,7 @@ def simulated(gpus: int) -> Machine:
 
 
 def seeded(machine: Machine) -> tuple[tuple[int, ...], dict[str, float]]:
-    """Seed the demo. Return nodes, GPUs, CPUs and GiB of the pool, and the quota of each owner in GPUs."""
+    """Seed the demo. Return the pool's nodes, GPUs, CPUs and GiB, and each owner's quota in GPUs."""
     demo.seed(machine)
     pool = NodePool.objects.get()
     assert pool.nodes_max is not None

@@ -11,7 +11,7 @@ from tests.factories import create_scheduler_lease
 
 
 def test_database_without_tables_has_no_leader(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make demo-reset` must work before the first `make run`."""
+    # `make demo-reset` must work before the first `make run`.
     monkeypatch.setattr(connection.introspection, "table_names", lambda *args: [])
     assert demo_reset._leader() is None
 

@@ -1,4 +1,4 @@
-"""Tests of parsing reports and storing a bounded number of points."""
+"""Tests for parsing metric reports and storing a bounded number of points."""
 
 import math
 import subprocess

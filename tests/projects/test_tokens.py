@@ -1,4 +1,4 @@
-"""Tests for tokens that are issued by another token."""
+"""Tests for tokens that are issued with another token."""
 
 from datetime import datetime, timedelta
 

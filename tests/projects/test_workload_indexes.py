@@ -1,4 +1,4 @@
-"""Tests that lookups of workloads use indexes that do not cover all rows."""
+"""Tests that lookups of workloads use partial indexes."""
 
 import uuid
 from typing import Any
@@ -31,9 +31,9 @@ def test_lookup_uses_its_index(db: None, index: str) -> None:
 
 
 def hide_table_behind_copy(table: str, index: str) -> None:
-    """Hide a table behind an empty copy with a single index.
+    """Hide a table behind an empty copy that has a single index.
 
-    The table itself has other indexes, and statistics that depend on earlier tests.
+    The table itself has other indexes, and its statistics depend on earlier tests.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_get_indexdef(%s::regclass)", [index])

@@ -23,7 +23,7 @@ def stage(transactional_db: None) -> Stage:
 
 @pytest.fixture
 def cloud(stage: Stage) -> NodePool:
-    """Create a second pool, so that each pool has one node with two GPUs, and remove all quotas."""
+    """Create a second pool, so that each pool has one node with two GPUs, and delete all quotas."""
     pool = NodePool.objects.create(
         name="cloud", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
         cpu_milli=8000, memory_mib=16384,
@@ -36,7 +36,6 @@ def cloud(stage: Stage) -> NodePool:
 
 @pytest.fixture
 def runs_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the fake runtime run container images."""
     monkeypatch.setattr(
         capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "fake": Capabilities(runs_images=True)}
     )

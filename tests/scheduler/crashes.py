@@ -1,4 +1,4 @@
-"""A scheduler that dies repeatedly at a crash point."""
+"""A scheduler that crashes repeatedly at a crash point."""
 
 from contextlib import nullcontext
 from datetime import timedelta

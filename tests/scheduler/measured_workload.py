@@ -12,8 +12,6 @@ SAMPLE_SECONDS = 15
 
 
 class MeasuredWorkload:
-    """A workload of two pods on one node, whose utilization the test sets."""
-
     def __init__(self, stage: Stage, roles: list[dict[str, object]] | None = None) -> None:
         self.stage, self.runtime = stage, stage.runtime
         stage.cast.pool.nodes.update(gpu_memory_mib=80_000)
@@ -31,7 +29,6 @@ class MeasuredWorkload:
         self.runtime.uses[str(pod.pk)] = PodUsage(cpu_seconds, memory_mib)
 
     def gpus(self, *busy: int | None, memory_mib: int | None = 40_000) -> None:
-        """Set the memory used on each of the node's GPUs."""
         node = self.pods[0].node
         self.runtime.devices[node.instance_id] = tuple(
             DeviceUsage(index, str(node.devices[index]), percent and percent * 10, memory_mib)

@@ -105,6 +105,5 @@ class Stage:
         return list(rows.order_by("run", "rank", "created_at"))
 
     def finish(self, workload: Workload, exit_code: int = 0) -> None:
-        """End all running pods of a workload."""
         for pod in self.pods(workload, "running"):
             self.runtime.end(str(pod.pk), exit_code=exit_code)

@@ -1,4 +1,4 @@
-"""Copies of a workload, and counts of the statements that a step executes for them."""
+"""Copy a workload, and count the statements that a step executes for the copies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ def large_node(stage: Stage) -> None:
 
 @contextmanager
 def rejecting(table: str, condition: str) -> Iterator[None]:
-    """Let the database reject rows of the table that do not satisfy the condition."""
+    """Make the database reject rows of the table that do not satisfy the condition."""
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT rejected CHECK ({condition}) NOT VALID")
     try:

@@ -1,4 +1,4 @@
-"""Tests that a crash at any point of the work on an array loses, duplicates and leaks nothing."""
+"""Tests that a crash at any point of an array's work loses, duplicates and leaks nothing."""
 
 from typing import Any
 

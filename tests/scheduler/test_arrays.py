@@ -1,4 +1,4 @@
-"""Tests for arrays: the scheduler releases tasks in order, and never runs more than `max_running`."""
+"""Tests that the scheduler releases array tasks in order and never runs more than `max_running`."""
 
 from collections import Counter
 from typing import Any
@@ -47,7 +47,7 @@ def counts(array: WorkloadArray) -> dict[str, int]:
 
 
 def run_to_end(stage: Stage, array: WorkloadArray, most: int) -> list[int]:
-    """End all running tasks in each tick, and return the number of tasks that held resources."""
+    """End all running tasks in each tick, and return the number of tasks that had resources."""
     seen = []
     for _ in range(200):
         stage.tick(seconds=1)

@@ -1,4 +1,4 @@
-"""Tests that a tick does a bounded amount of work, and that the following ticks do the rest."""
+"""Tests that a tick does a bounded amount of work and that later ticks do the rest."""
 
 import pytest
 from django.db.models import F
@@ -21,7 +21,6 @@ COUNT, MOST = 5, 2
 
 @pytest.fixture
 def stage(stage: Stage) -> Stage:
-    """Add a node with room for all workloads."""
     stage.node(2, cpu_milli=200_000, memory_mib=1_000_000)
     return stage
 

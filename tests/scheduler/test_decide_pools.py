@@ -1,4 +1,4 @@
-"""Tests that a pool for which the engine fails is reported and does not block other pools."""
+"""Tests that an engine failure in one pool is reported and does not block other pools."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def failing_pool(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
-    """Create a pool for which the engine fails."""
     pool = NodePool.objects.create(
         name="cursed",
         provider="fake",

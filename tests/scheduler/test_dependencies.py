@@ -1,4 +1,4 @@
-"""Tests for dependencies between workloads in the scheduler's loop."""
+"""Tests for dependencies between workloads in the scheduler loop."""
 
 from typing import Any
 
@@ -179,7 +179,7 @@ def test_task_starts_after_the_same_task_of_the_other_array(stage: Stage) -> Non
 
 @pytest.mark.heavy
 def test_cancelled_tasks_do_not_occupy_slots_of_held_tasks(stage: Stage) -> None:
-    """Tasks whose dependencies can never be met do not take the places of others."""
+    # Tasks whose dependencies can never be met do not take the places of others.
     large_node(stage)
     sweep = submit_array(stage, array={"tasks": 5})
     same = [{"workload": "sweep", "tasks": "same"}]

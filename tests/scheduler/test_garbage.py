@@ -1,4 +1,4 @@
-"""The scheduler collects garbage only between its steps."""
+"""Test that the scheduler collects garbage only between its steps."""
 
 import subprocess
 import sys

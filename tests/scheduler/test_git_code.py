@@ -1,4 +1,4 @@
-"""Tests for workloads whose code comes from a Git server: from the submission to the first pod."""
+"""Tests for workloads with code from a Git server, from the submission to the first pod."""
 
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -49,7 +49,7 @@ def server(tmp_path: Path, repository: Repository, settings: Any) -> Iterator[Ht
 
 
 class Scene:
-    """The scheduler's processes: the stage, and a thread that fetches code."""
+    """A stage with a scheduler, and a thread that fetches code."""
 
     def __init__(self, stage: Stage, server: HttpsServer) -> None:
         self.stage, self.server = stage, server
@@ -63,7 +63,7 @@ class Scene:
         return self.stage.submit(name, roles=ONE, code={"git": section}, **changes)
 
     def fetch(self) -> None:
-        """Start the due fetches, and record their results once they are there."""
+        """Start the due fetches, and record their results once they have arrived."""
         assert self.fetcher.run_once()
         wait([running.result for running in self.fetcher._running.values()])
         assert self.fetcher.run_once()

@@ -1,4 +1,4 @@
-"""Tests of quota groups with the real loop: two pools share one quota."""
+"""Tests for quota groups in the real scheduler loop, with two pools that share one quota."""
 
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 @pytest.fixture
 def h100(stage: Stage, cloud: NodePool) -> QuotaGroup:
-    """Create a group of both pools in which research has 4 GPUs and vision has 2."""
+    """Create a group of both pools with 4 GPUs for research and 2 for vision."""
     group = groups.create_group(actor=stage.cast.alice, name="h100", pools=[stage.cast.pool, cloud])
     set_quota(actor=stage.cast.alice, owner=stage.cast.research, pool=group, values={"gpu": 4})
     set_quota(actor=stage.cast.alice, owner=stage.cast.vision, pool=group, values={"gpu": 2})
@@ -61,7 +61,7 @@ def test_freed_group_quota_can_be_used_in_the_other_pool(stage: Stage, h100: Quo
 
 
 def test_allocation_over_the_group_quota_is_reclaimed_once(stage: Stage, h100: QuotaGroup) -> None:
-    """vision borrows two GPUs; speech takes them back in one pool, and not in the other."""
+    # vision borrows two GPUs; speech takes them back in one pool, and not in the other.
     set_quota(actor=stage.cast.alice, owner=stage.cast.speech, pool=h100, values={"gpu": 2, "weight": 0})
     set_quota(actor=stage.cast.alice, owner=stage.cast.vision, pool=h100, values={"weight": 0})
     held = [stage.submit(name, pools=[name], roles=TWO) for name in ("cloud", "local")]
@@ -87,7 +87,7 @@ def test_stored_cycle_replays_the_same_decisions(stage: Stage, h100: QuotaGroup)
 
 @pytest.mark.heavy
 def test_edited_group_applies_to_running_workloads(stage: Stage, h100: QuotaGroup, cloud: NodePool) -> None:
-    """After the pool leaves the group, its quota there is 0, and workloads in it no longer count."""
+    # After the pool leaves the group, its quota there is 0, and workloads in it no longer count.
     first = stage.submit("first", pools=["local"], roles=TWO, preemptible=False)
     second = stage.submit("second", pools=["cloud"], roles=TWO, preemptible=False)
     stage.tick(3, seconds=1)
@@ -107,7 +107,7 @@ def test_commit_detects_a_changed_group(stage: Stage, h100: QuotaGroup, cloud: N
 def test_reservation_is_dropped_if_it_would_exceed_the_group_limit(
     stage: Stage, h100: QuotaGroup, cloud: NodePool
 ) -> None:
-    """A workload whose limit is lowered while it waits for victims does not start."""
+    # A workload whose limit is lowered while it waits for victims does not start.
     cast = stage.cast
     set_quota(actor=cast.alice, owner=cast.vision, pool=h100, values={"gpu": 4})
     stage.submit("first", pools=["local"], roles=TWO)

@@ -1,4 +1,4 @@
-"""Tests for Git servers and addresses that could harm the scheduler, and for its kill during a fetch."""
+"""Tests for Git servers and URLs that could harm the scheduler, and for a kill during a fetch."""
 
 import os
 import subprocess

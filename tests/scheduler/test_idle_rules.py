@@ -1,4 +1,4 @@
-"""Tests that rules about idle GPUs warn workloads, then suspend them, exactly once."""
+"""Tests that idle rules warn workloads with idle GPUs and then suspend them, exactly once."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def set_rule(stage: Stage, text: str) -> None:
 
 
 def stay(measured: MeasuredWorkload, minutes: float, *busy: int | None) -> None:
-    """Let the node's GPUs have this utilization for some minutes, with a tick after each measurement."""
+    """Give the node's GPUs this utilization for some minutes, with a tick after each measurement."""
     for _ in range(round(minutes * 60 / SAMPLE_SECONDS)):
         measured.gpus(*busy)
         measured.pass_time()

@@ -1,4 +1,4 @@
-"""Tests that files of failed pods are kept for the requested time, and no longer."""
+"""Tests that the files of failed pods are kept exactly for the requested time."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,6 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 
 def failed(stage: Stage, **changes: Any) -> tuple[Workload, Pod]:
-    """Submit a workload and let its only pod fail."""
     workload = stage.submit(**{"roles": ONE, "keep_failed_pod": "30m", **changes})
     stage.tick(2)
     (pod,) = stage.pods(workload, "running")

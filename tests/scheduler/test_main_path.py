@@ -71,7 +71,7 @@ def test_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> None:
 
 
 def test_elastic_pod_receives_the_size_range_of_its_gang(stage: Stage) -> None:
-    """WORLD_SIZE is the size at start. An elastic rendezvous also needs the range."""
+    # WORLD_SIZE is the size at start. An elastic rendezvous also needs the range.
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=roles)
     stage.tick(4)

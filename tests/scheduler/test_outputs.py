@@ -1,4 +1,4 @@
-"""Tests that outputs of ended pods are stored completely, or that the row says why not."""
+"""Tests that outputs of ended pods are stored completely, or that the row states why not."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ def code_store(settings: Any, tmp_path: Path) -> None:
 
 
 class Producer:
-    """Workload with one running pod that leaves files behind."""
+    """A workload with one running pod that leaves files behind."""
 
     def __init__(self, stage: Stage, **changes: Any) -> None:
         self.stage = stage

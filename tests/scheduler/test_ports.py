@@ -20,7 +20,7 @@ INTERACTIVE_DOCUMENT: dict[str, Any] = {
 
 
 def pod_env(stage: Stage, pod: Pod) -> Mapping[str, str]:
-    """Return the environment of a started pod, with its secrets."""
+    """Return the environment of a started pod, including its secrets."""
     order = stage.runtime.order(str(pod.pk))
     return {**order.env, **order.secret_env}
 

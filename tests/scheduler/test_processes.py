@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Schedulers:
-    """The scheduler processes of one installation. Pods belong to a process that outlives the schedulers."""
+    """The scheduler processes of one installation. Pods belong to a process that outlives them."""
 
     def __init__(self, home: Path, url: str) -> None:
         self.home, self.pods_directory = home, home / "of-pods"
@@ -58,7 +58,7 @@ class Schedulers:
         return next((p for p in self.processes if str(p.pid) == holder and p.poll() is None), None)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the leader and let its lease expire immediately."""
+        """Kill the leader and make its lease expire immediately."""
         process.kill()
         process.wait()
         Lease.objects.filter(name="scheduler").update(expires_at=timezone.now())
@@ -130,7 +130,7 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
 def test_scheduler_scales_a_pool_up_and_survives_the_loss_of_its_database_connections(
     cast: Cast, schedulers: Schedulers
 ) -> None:
-    """When it is stopped, it releases its lease immediately."""
+    # When the scheduler is stopped, it releases its lease immediately.
     process = schedulers.start()
     line = 'test "$BERTH_PROJECT" = vision && test "$CUDA_VISIBLE_DEVICES$WORLD_SIZE" && sleep 1'
     workload = submit(cast, "before", line)

@@ -37,7 +37,6 @@ LONGEST_PAUSE, LONGEST_RUN = 0.1, 0.2  # seconds between submissions, and second
 
 @pytest.fixture
 def cast(transactional_db: None) -> Cast:
-    """Return a cast with a pool that always has room."""
     made = make_cast()
     NodePool.objects.filter(pk=made.pool.pk).update(
         nodes_min=1, nodes_max=1, nodes_desired=1, cpu_milli=10**8, memory_mib=10**9, max_pods=10**5

@@ -110,7 +110,7 @@ def test_statement_count_for_checkpoints_warnings_and_limits_does_not_grow_with_
 
 
 def drain(stage: Stage, ordinal: int, count: int) -> list[Workload]:
-    """Run copies on a separate node, and drain it until the timeout has passed."""
+    """Run copies of the workload on a separate node, and drain the node until the timeout has passed."""
     node = stage.node(ordinal, cpu_milli=count * 1000, memory_mib=1_000_000, max_pods=200)
     label = {"berth.dev/node": node.name}
     Node.objects.filter(pk=node.pk).update(labels=label)

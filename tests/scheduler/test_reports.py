@@ -51,7 +51,7 @@ def test_demand_is_reported_after_each_workload_and_node_change(stage: Stage) ->
 def test_scheduler_reports_demand_without_depending_on_the_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler only reports demand. None of its modules names the autoscaler."""
+    # None of the scheduler's modules names the autoscaler.
     heard = []
 
     def observer(pool_id: int, **report: object) -> bool:

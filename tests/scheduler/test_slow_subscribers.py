@@ -22,7 +22,7 @@ def subscription(stage: Stage) -> Subscription:
 
 
 def tick_without_waiting(stage: Stage, times: int) -> None:
-    """Run ticks on a second connection, where waiting for a lock is an error."""
+    """Run ticks on a second connection, on which waiting for a lock is an error."""
 
     def run() -> None:
         with connection.cursor() as cursor:

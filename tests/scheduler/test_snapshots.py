@@ -1,4 +1,4 @@
-"""Tests that stored cycle inputs are complete, and are kept for a limited time and within a size limit."""
+"""Tests that stored cycle inputs are complete and are kept within limits of time and size."""
 
 import json
 from dataclasses import replace

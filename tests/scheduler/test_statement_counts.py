@@ -25,7 +25,6 @@ from tests.scheduler.statements import (
 
 @pytest.fixture
 def stage(stage: Stage) -> Stage:
-    """Add a large node and two subscribers."""
     for scope in (None, stage.cast.alice.user):
         Subscription.objects.create(
             user=scope,

@@ -52,7 +52,6 @@ def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], su
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -178,7 +177,7 @@ def test_prune_up_to_a_future_time_is_rejected(cast: Cast) -> None:
 
 
 def test_task_queued_in_a_rolled_back_transaction_does_not_run(cast: Cast) -> None:
-    """A rolled-back change leaves no task behind."""
+    # A rolled-back change leaves no task behind.
     from django_q.tasks import async_task
 
     with pytest.raises(ZeroDivisionError), transaction.atomic():

@@ -1,4 +1,4 @@
-"""Tests that the changes of ended pods are stored in volumes in S3, or that the row says why not."""
+"""Tests that changes by ended pods are stored in S3 volumes, or that the row states why not."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +42,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
 
 
 class Writer:
-    """Workload with one running pod that may write to the volume `results`, but not to `data`."""
+    """A workload with one running pod that may write to the volume `results`, but not to `data`."""
 
     def __init__(self, stage: Stage, store: ObjectStore, bucket: str, name: str = "writer") -> None:
         self.stage, self.store, self.bucket = stage, store, bucket
@@ -209,8 +209,6 @@ def test_long_transfer_continues_in_the_next_turn(writer: Writer, monkeypatch: p
 
 
 def _stop_after(run: Any, count: int) -> Any:
-    """Return `run` with the time up at each `count`th question."""
-
     def limited(transfer: Any, is_time_up: Any) -> bool:
         calls = iter(range(1, 100))
         return bool(run(transfer, lambda: next(calls) >= count))

@@ -1,4 +1,4 @@
-"""Tests that volumes of pools restrict who may use them and where workloads are placed."""
+"""Tests that volumes of pools restrict their users and the placement of workloads."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ DATASETS = {"name": "datasets", "path": "/data"}
 
 @pytest.fixture
 def volumes(stage: Stage) -> Stage:
-    """Give the pool volumes. Of its two nodes, one has the datasets."""
+    """Create volumes in the pool. Only one of its two nodes has the datasets."""
     stage.cast.pool.nodes.filter(name="local-0").update(labels={"storage": "nfs"})
     define(stage, stage.cast.pool, VOLUMES)
     return stage

@@ -40,7 +40,7 @@ class Rounds:
         self.statements = 0
 
     def run_until_rest(self, trigger: str = "") -> None:
-        """Run rounds until the scheduler is idle. By default, the wake-ups so far cause the first round."""
+        """Run rounds until the scheduler is idle. By default, earlier wake-ups start the first round."""
         trigger = trigger or self.scheduler.trigger(self.waiter, self._woken())
         for _ in range(MAX_ROUNDS):
             seconds = self.scheduler.step(trigger)
@@ -53,7 +53,7 @@ class Rounds:
     def _woken(self) -> WakeResult:
         """Return the wake-ups so far.
 
-        Notifications arrive in order, so one more shows that all have arrived.
+        Notifications arrive in order, so one more notification shows that all have arrived.
         """
         wake("scheduler", "last")
         woken = WakeResult()
@@ -128,7 +128,7 @@ def test_timed_ticks_are_less_frequent_without_live_workloads(rounds: Rounds) ->
 def test_workload_submitted_between_any_two_queries_is_scheduled_before_the_scheduler_idles(
     rounds: Rounds, first: int
 ) -> None:
-    """While the scheduler starts one workload, another is submitted before one of its statements."""
+    # While the scheduler starts one workload, another is submitted before one of its statements.
     for statement in range(first, MAX_STATEMENTS, STRIDE):
         one = rounds.stage.submit(f"one-{statement}", roles=ONE_GPU)
         other = Submission(rounds.stage, f"other-{statement}")
@@ -194,7 +194,7 @@ def test_submission_is_scheduled_during_a_long_cleanup(
 
 
 def test_scheduler_reloads_its_state_on_a_new_database_connection(rounds: Rounds) -> None:
-    """After a crash, the database may lack the last transactions, which the scheduler still remembers."""
+    # After a crash, the database may lack the last transactions, which the scheduler still remembers.
     loop = rounds.scheduler.loop
     rounds.run_until_rest()
     assert rounds.scheduler.loop is loop

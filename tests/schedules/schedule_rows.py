@@ -1,4 +1,4 @@
-"""Schedules and their runs for tests."""
+"""Create schedules and their runs for tests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ def make_schedule(
     now: datetime = NOON,
     **changes: Any,
 ) -> Schedule:
-    """Create or change a schedule, by default one of each hour in the project vision."""
+    """Create or change a schedule, by default an hourly schedule in project vision."""
     values = ScheduleValues(**{"cron": "0 * * * *", "text": TEXT, **changes})
     actor = cast.dave if project is None else cast.alice
     return schedules.set_schedule(

@@ -1,4 +1,4 @@
-"""Tests of the due times of cron expressions, also when clocks change."""
+"""Tests for the due times of cron expressions, including clock changes."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""Tests of schedules that fail, wait or are changed while others are due."""
+"""Tests for schedules that fail, wait or are changed while others are due."""
 
 from datetime import timedelta
 
@@ -135,7 +135,6 @@ def test_manual_run_locks_the_project_before_the_schedule(
     free: list[list[str]] = []
 
     def lock_project() -> list[str]:
-        """Lock the project as its deletion does, unless it is locked already."""
         with transaction.atomic():
             rows = Project.objects.select_for_update(of=("self",), skip_locked=True)
             return [project.name for project in rows.filter(name="vision")]

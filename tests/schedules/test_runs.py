@@ -1,4 +1,4 @@
-"""Tests of the runs of schedules, which the services process submits."""
+"""Tests for the runs of schedules, which the services process submits."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Fixtures for the service stage and API callers."""
+"""Fixtures for service tests: a stage with a service, and API callers."""
 
 from collections.abc import Callable, Iterator
 

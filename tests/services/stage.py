@@ -1,4 +1,4 @@
-"""A service in the database with the real scheduler and simulated engines."""
+"""A service in the database with the real scheduler and simulated inference engines."""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def document(name: str = "chat", engines: int = 1, gpu: float = 1, **service: An
 
 @dataclass
 class ServiceStage:
-    """Stage for a service.
+    """A stage for a service.
 
     If `answers` is True, engines respond at the addresses of their running processes.
     """
@@ -125,7 +125,7 @@ class ServiceStage:
         self.router.always("register", Fail(message="the router is full"))
 
     def tick(self, times: int = 1, seconds: float = 1) -> None:
-        """Tick the scheduler, sync the engines, run a pass over every service and advance the clock."""
+        """Tick the scheduler, sync the engines, process every service once and advance the clock."""
         for _ in range(times):
             self.tick_scheduler()
             self.sync_engines()
@@ -135,7 +135,7 @@ class ServiceStage:
     def tick_scheduler(self) -> None:
         """Tick the scheduler if its last tick changed something or a workload or pod has changed since.
 
-        As in the scheduler's process, the slow last step runs once nothing else changes.
+        As in the scheduler process, the slow last step runs once nothing else changes.
         """
         now = self.stage.clock.now()
         unchanged = not self.have_pods_changed() and self.row_versions() == self.versions
@@ -164,7 +164,7 @@ class ServiceStage:
             run_pass(service, self.ports, self.stage.clock.now())
 
     def sync_engines(self) -> None:
-        """Start and stop simulated engines so that an engine responds wherever a pod runs."""
+        """Start and stop simulated engines so that every running pod has an engine that responds."""
         running = set(self.addresses())
         for address in running - set(self.engines.engines) if self.answers else ():
             self.engines.appear(address, FakeEngine(Identity("default", self.weights), weights=self.weights))
@@ -209,7 +209,7 @@ class ServiceStage:
         return sorted(address for address, worker in self.router.registered.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:
-        """Assert that every process belongs to a live engine and every router entry to an existing engine."""
+        """Assert that every process belongs to a live engine, and every router entry to an existing engine."""
         live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():

@@ -24,7 +24,7 @@ def load(stage: ServiceStage, usage: float, queued: int = 0) -> None:
 
 
 def run(stage: ServiceStage, usage: float, ticks: int, queued: int = 0, seconds: float = 5) -> None:
-    """Tick as often as the autoscaler scrapes and evaluates."""
+    """Tick at the intervals at which the autoscaler scrapes and evaluates."""
     for _ in range(ticks):
         load(stage, usage, queued)
         stage.tick(seconds=seconds)

@@ -1,4 +1,4 @@
-"""Tests for engines that die: their operations end soon, and the service's history lists them."""
+"""Tests for engines that die: their operations end soon, and the service history lists them."""
 
 import socket
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_briefly_unreachable_external_engine_does_not_fail(stage: ServiceStage) 
 
 @pytest.mark.heavy
 def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> None:
-    """The engine returns 503 for longer than Berth retries an unreachable engine."""
+    # The engine returns 503 for longer than Berth retries an unreachable engine.
     service = stage.serve()
     stage.engines.appear(LIVE_ENGINE)
     stage.engines.make_unhealthy(LIVE_ENGINE)

@@ -31,7 +31,7 @@ FROM_DISK = b"as they are on disk"
 
 @dataclass
 class HttpStage(ServiceStage):
-    """Stage on which an engine responds over HTTP wherever a service pod runs."""
+    """A stage on which every running service pod has an engine that responds over HTTP."""
 
     router_address: str = ""
     folder: Path = Path()
@@ -58,7 +58,7 @@ class HttpStage(ServiceStage):
         return self.serve(router=router, weight_sync=True, **service)
 
     def train(self, engine: InferenceEngine, version: str) -> bytes:
-        """Write new weights and let the engine load them, like a trainer."""
+        """Write new weights and make the engine load them, as a trainer does."""
         weights = f"trained {version} times".encode() * 1000
         file = self.folder / f"weights-{version}"
         file.write_bytes(weights)

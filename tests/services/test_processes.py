@@ -1,4 +1,4 @@
-"""Tests for real service processes, with real engines, that are killed in the middle of a request."""
+"""Tests for real service processes that are killed during requests to real engines."""
 
 import os
 import re
@@ -25,8 +25,6 @@ SERVE = f"exec {sys.executable} -m tests.serving.engine.server --port $BERTH_POR
 
 
 class ServiceProcesses(Schedulers):
-    """A scheduler and the service processes."""
-
     def run_services(self) -> subprocess.Popen[bytes]:
         with (self.home / "services.log").open("ab") as log:
             process = subprocess.Popen(
@@ -36,7 +34,6 @@ class ServiceProcesses(Schedulers):
         return process
 
     def routed_urls(self, service: Service) -> list[str]:
-        """Return the engine addresses in the router's file."""
         file = self.home / "routers" / f"{service.workload_id}.conf"
         text = file.read_text() if file.exists() else ""
         lines = [line for line in text.splitlines() if " down;" not in line]
@@ -71,7 +68,7 @@ def is_healthy(url: str) -> bool:
 def kill_in_status(
     service_processes: ServiceProcesses, process: subprocess.Popen[bytes], request: ScaleRequest, status: str
 ) -> subprocess.Popen[bytes]:
-    """Kill the process when the request has entered the status, and return the replacement process."""
+    """Kill the process when the request reaches the status, and return the process that replaces it."""
 
     def entered() -> bool:
         request.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Tests for `berth service` against the REST API in this process."""
+"""Tests for `berth service` with the REST API in this process."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ scale_in_policy:
 
 
 class InProcessServer(StubServer, httpx.BaseTransport):
-    """Transport that passes the client's requests to the server in this process."""
+    """A transport that passes the client's requests to the server in this process."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

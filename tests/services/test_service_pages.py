@@ -88,7 +88,7 @@ def test_service_is_scaled_and_autoscaled_with_forms(
 
 
 def autoscaler_fields(client: Client, at: str, **changes: object) -> dict[str, object]:
-    """Return the fields of the form as it is shown, with some of them changed."""
+    """Return the values of the form on the page, with some of them changed."""
     form = client.get(f"{at}/autoscaler").context["form"]
     shown = {name: form[name].value() for name in form.fields if form[name].value() is not False}
     return {**shown, **changes}

@@ -23,7 +23,7 @@ WIRE = Wire(HERE, seconds=60.0)
 
 @contextmanager
 def sglang_router(log: Path, *more: str, port: int = 0) -> Iterator[str]:
-    """Run the real router. A closed port stands in for its tokenizer hub, so that nothing is downloaded."""
+    """Run the real router. A closed port replaces its tokenizer hub, so that nothing is downloaded."""
     address, metrics = f"http://127.0.0.1:{port or free_port()}", str(free_port())
     command = [
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1",
@@ -58,7 +58,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 class OlderRouter(ThreadingHTTPServer):
-    """A router with the API before version 0.2. Only additions wait until the engine is healthy."""
+    """A router with the API before version 0.2. It waits for healthy engines only when they are added."""
 
     daemon_threads = True
 
@@ -72,7 +72,8 @@ class OlderRouter(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore clients that disconnect."""
+        # Clients may disconnect.
+        pass
 
 
 class _OlderHandler(BaseHTTPRequestHandler):
@@ -120,7 +121,8 @@ class _OlderHandler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing. Tests inspect the responses instead."""
+        # Tests inspect the responses instead.
+        pass
 
 
 @contextmanager

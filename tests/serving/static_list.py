@@ -1,4 +1,4 @@
-"""An engine list in a file, read as nginx would read it."""
+"""Read a file with an engine list as nginx would read it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests for engine addresses: their normal form, and which ones are allowed."""
+"""Tests for engine addresses: their normal form, and which of them are allowed."""
 
 import socket
 from typing import Any
@@ -18,7 +18,7 @@ from projects.serving.addresses import (
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """Resolve every name to these addresses."""
+    """Make every host name resolve to these addresses."""
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
@@ -128,7 +128,7 @@ def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.M
 
 
 def test_engine_is_called_only_at_the_validated_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host name is resolved only once, so a changed DNS response has no effect."""
+    # The host name is resolved only once, so a changed DNS response has no effect.
     answers = iter(["10.1.2.3", "169.254.169.254"])
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:

@@ -22,7 +22,7 @@ WIRE = Wire(HERE, seconds=60.0)
 
 
 class Stage(Protocol):
-    """The operations that the contract tests need in addition to the engine adapter."""
+    """Operations that the contract tests need in addition to the engine adapter."""
 
     @property
     def adapter(self) -> EngineAdapter: ...
@@ -34,7 +34,7 @@ class Stage(Protocol):
     def end(self, engine: str) -> None: ...
 
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
-        """Start requests in the engine. Return a function that waits and returns the answered ones."""
+        """Start requests in the engine. Return a function that waits and returns the answered requests."""
 
     def held(self, engine: str) -> str:
         """Return the engine's actual weights."""

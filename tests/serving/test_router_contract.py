@@ -23,7 +23,7 @@ POOL = ThreadPoolExecutor(8)
 
 
 class Stage(Protocol):
-    """The operations that the contract tests need in addition to the router client."""
+    """Operations that the contract tests need in addition to the router client."""
 
     @property
     def client(self) -> RouterClient: ...

@@ -1,4 +1,4 @@
-"""Collect traces during a test."""
+"""Fixture that collects the traces of a test."""
 
 from collections.abc import Iterator
 

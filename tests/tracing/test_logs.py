@@ -18,7 +18,7 @@ from tests.scheduler.stage import Stage
 
 
 class LogLines:
-    """JSON lines that the root logger's handler would write."""
+    """The JSON lines that the handler of the root logger would write."""
 
     def __init__(self) -> None:
         self.stream = StringIO()

@@ -150,7 +150,8 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 def test_opentelemetry_is_imported_only_for_a_collector_and_requests_succeed_without_one(
     child_env: dict[str, str],
 ) -> None:
-    """It is not imported without an endpoint or with a disabled SDK. An unreachable endpoint loses spans."""
+    # It is not imported without an endpoint or with a disabled SDK. Spans for an unreachable endpoint are
+    # lost.
     disabled = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}
     unreachable = {
         "OTEL_SDK_DISABLED": "false",

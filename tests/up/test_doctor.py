@@ -20,7 +20,6 @@ VARIABLES = ("BERTH_ISOLATION", "BERTH_LIMITS", "BERTH_SECCOMP", "DATABASE_URL")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an installation's directory."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     path = tmp_path / "berth"
@@ -29,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_doctor() -> tuple[int, dict[str, Any]]:
-    """Run the command. Return its exit code, and its checks by name."""
+    """Run `berth doctor`. Return its exit code, and its checks by name."""
     result = CliRunner().invoke(app, ["doctor", "--json"])
     return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)}
 
@@ -57,7 +56,6 @@ def test_doctor_detects_isolation_by_running_pods(tmp_path: Path, monkeypatch: p
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Simulate a machine without bubblewrap, control groups and seccomp."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(cgroups, "_ROOT", "/proc/no-such-directory")
     monkeypatch.setattr(seccomp, "INSTALLED_ACTIONS", tmp_path / "none")

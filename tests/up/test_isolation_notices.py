@@ -12,7 +12,6 @@ from pools.runtimes.shim import cgroups
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore the variables that a demo sets."""
     for name in ("BERTH_ISOLATION", "BERTH_LIMITS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -20,7 +19,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a machine without bubblewrap and control groups."""
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(cgroups, "_ROOT", "/proc/no-such-directory")
 

@@ -1,4 +1,4 @@
-"""An object store (moto), and a server that lists and signs its objects for nodes as Berth's server does."""
+"""An object store (moto), and a server that lists and signs its objects for nodes as Berth does."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 class ObjectStore:
-    """Buckets at `url`."""
+    """The buckets of an object store at `url`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,7 +64,7 @@ def object_store() -> Iterator[ObjectStore]:
 
 @contextmanager
 def answering(status: int, text: str) -> Iterator[str]:
-    """Run a server that gives every request this answer. Yield its URL."""
+    """Run a server that gives every request this response, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -74,7 +74,7 @@ def answering(status: int, text: str) -> Iterator[str]:
             self.wfile.write(text.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Print nothing."""
+            pass
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
@@ -86,7 +86,7 @@ def answering(status: int, text: str) -> Iterator[str]:
 
 
 class SigningServer:
-    """Server for the nodes. `volume` is served under any name.
+    """A server for nodes. `volume` is served under any name.
 
     `before_listing` is called before each page, and `change_urls` replaces the signed URLs.
     """
@@ -111,7 +111,7 @@ class SigningServer:
                 outer.answer(self, lambda: outer.sign(body["objects"]))
 
             def log_message(self, *_: Any) -> None:
-                """Print nothing."""
+                pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/volumes"
@@ -140,7 +140,7 @@ class SigningServer:
         request.wfile.write(content)
 
     def order(self, pod_id: str, script: str, **changes: Any) -> PodSpec:
-        """Return an order for a pod that sees the volume at /data and runs a shell script."""
+        """Return an order for a pod that mounts the volume at /data and runs a shell script."""
         mount = VolumeMount("data", self.volume.source, "/data", cache=self.volume.cache)
         values: dict[str, Any] = {"volumes": (mount,), **changes}
         return order(

@@ -1,4 +1,4 @@
-"""Tests for listing and signing objects of a volume, against object stores that misbehave."""
+"""Tests for listing and signing the objects of a volume in object stores that misbehave."""
 
 import socket
 from typing import Any

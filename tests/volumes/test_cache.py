@@ -1,4 +1,4 @@
-"""Tests for the objects that a node keeps for volumes."""
+"""Tests for a node's cache of volume objects."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ KIB = 1024
 
 
 def stored(cache: Cache, path: str, size: int = 20 * KIB) -> Object:
-    """Store an object as a fetch does."""
+    """Store an object in the cache as a fetch does."""
     entry = Object(path, size, f'"{path}"', 1.0)
     Path(cache.draft(entry)).write_bytes(bytes(size))
     cache.store(entry)

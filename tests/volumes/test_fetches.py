@@ -21,7 +21,7 @@ SEE = "cd /data && find . -type f | sort && cat $(find . -type f | sort)"
 
 @pytest.fixture
 def server(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[SigningServer]:
-    """Serve an own bucket with a few objects."""
+    """Serve a separate bucket with a few objects."""
     name = f"bucket-{abs(hash(request.node.nodeid))}"
     store.fill(name, {"set/one": b"1\n", "set/deep/er/two": b"2\n", "set-aside": b"3\n", "set/empty/": b""})
     server = SigningServer(store.volume(f"s3://{name}/set"))

@@ -1,4 +1,4 @@
-"""Tests that the changes of a pod are stored as objects, continue after interruptions and harm no others."""
+"""Tests that a pod's changes are stored as objects, resume after interruptions and harm no other objects."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,7 +22,7 @@ LARGE = b"a" * PART + b"b" * PART + b"c"
 
 
 class Pod:
-    """Ended pod that has changed a volume with one object, `set/old`."""
+    """An ended pod that has changed a volume with one object, `set/old`."""
 
     def __init__(self, store: ObjectStore, bucket: str, **changes: Any) -> None:
         store.fill(bucket, {"set/old": b"old", "set-aside": b"other"})
@@ -70,7 +70,7 @@ def never() -> bool:
 
 
 def turns(count: int) -> Callable[[], bool]:
-    """Return a function that says at its `count`th call that the time is up."""
+    """Return a function that reports at its `count`th call that the time is up."""
     calls = iter(range(1, 1000))
     return lambda: next(calls) >= count
 

@@ -1,4 +1,4 @@
-"""Tests that pods write to their own copy of a volume in S3, and that nodes know what they have changed."""
+"""Tests that pods write to their own copy of an S3 volume, and that nodes track the changes."""
 
 import os
 import signal

@@ -19,13 +19,11 @@ SignIn: TypeAlias = Callable[[str], Client]
 
 
 def streamed(response: object) -> bytes:
-    """Return the content of a streamed response."""
     assert isinstance(response, StreamingHttpResponse)
     return b"".join(response)
 
 
 def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
-    """Submit an array of single-GPU tasks as dave."""
     document = {
         "name": name, "project": "vision", "command": "x", "pools": [cast.pool.name],
         "array": {"tasks": tasks}, "roles": [{"name": "worker", "gpu": 1}],
@@ -35,7 +33,7 @@ def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
 
 @pytest.fixture(autouse=True)
 def reset_rate_limits(frozen_rate_limits: None) -> None:
-    """Give each test full rate limits."""
+    pass
 
 
 @pytest.fixture
@@ -50,7 +48,6 @@ def sign_in(cast: Cast) -> SignIn:
 
 @pytest.fixture
 def admin_client(cast: Cast) -> Client:
-    """Return a client for alice, a platform admin with access to the admin site."""
     user = cast.alice.user
     user.is_staff = True
     user.save()
@@ -61,7 +58,6 @@ def admin_client(cast: Cast) -> Client:
 
 @pytest.fixture
 def running(cast: Cast) -> Workload:
-    """Create a running workload on two GPUs."""
     workload = make.workload(
         cast.vision,
         "baseline",

@@ -20,9 +20,9 @@ CLIENT, SECRET = "berth", "a secret between two"
 
 
 class Provider(ThreadingHTTPServer):
-    """Provider that signs in `person`.
+    """A provider that signs in `person`. `forged_claims` replace ID token claims.
 
-    `forged_claims` replace ID token claims. With a different `key`, the signature is forged.
+    A different `key` forges the signature.
     """
 
     daemon_threads = True
@@ -103,11 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Keep the test output quiet."""
+        pass
 
 
 def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
-    """Return whether the code verifier (RFC 7636) and the redirect address match the sign-in request."""
+    """Return whether the code verifier (RFC 7636) and redirect URL match the sign-in request."""
     digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return request["code_challenge"] == challenge and request["redirect_uri"] == form.get("redirect_uri")
@@ -115,7 +115,7 @@ def _matches(request: dict[str, str], form: dict[str, str]) -> bool:
 
 @cache
 def published_key() -> RSAKey:
-    """Generate one key for all providers, because key generation is slow."""
+    """Return one key for all providers, because key generation is slow."""
     return RSAKey.generate_key(2048, {"kid": "one"}, auto_kid=False)
 
 

@@ -1,4 +1,4 @@
-"""Tests for addresses that differ slightly from those of pages."""
+"""Tests for URLs that differ slightly from those of pages."""
 
 from tests.web.conftest import SignIn
 

@@ -1,4 +1,4 @@
-"""Tests of the eviction pages: periods, moved workloads, and what became of the victim."""
+"""Tests for the eviction pages: periods, moved workloads, and the later state of victims."""
 
 from datetime import timedelta
 

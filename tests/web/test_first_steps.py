@@ -23,7 +23,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 @pytest.fixture
 def empty(cast: Cast) -> Cast:
-    """Return the cast without pools, tenants and quotas: only alice, a platform admin, has a role."""
+    """Return the cast without pools, tenants and quotas. Only alice, a platform admin, has a role."""
     Membership.objects.exclude(user=cast.alice.user).delete()
     Quota.objects.all().delete()
     Project.objects.all().delete()

@@ -1,4 +1,4 @@
-"""Tests for forms: errors appear on their fields, and the user's input is kept."""
+"""Tests that forms show errors at their fields and keep the user's input."""
 
 import json
 from typing import Any

@@ -75,7 +75,7 @@ sampled_lists = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def shared_cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Cast]:
-    """Create the rows of all tests in this file once. Each test's changes are rolled back."""
+    """Create the rows for all tests in this file once. Each test's changes are rolled back."""
     with shared_rows(django_db_blocker):
         cast = make_cast()
         populate(cast)
@@ -83,7 +83,7 @@ def shared_cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> It
 
 
 def populate(cast: Cast) -> None:
-    """Create two objects of each kind: one that dave of vision sees, and one of the project ads."""
+    """Create two objects of each kind: one that dave of vision sees, and one of project ads."""
     for project, name, service, person in (
         (cast.vision, "trainer", "chat", cast.dave), (cast.ads, "ranker", "recommend", cast.grace),
     ):  # fmt: skip

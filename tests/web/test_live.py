@@ -1,4 +1,4 @@
-"""Tests for live updates: only kinds and IDs are sent, and only to users with access to the objects."""
+"""Tests that live updates send only kinds and IDs, and only to users with access to the objects."""
 
 import json
 import time
@@ -72,7 +72,7 @@ class LiveSocket(ApplicationCommunicator):
             return False
 
     async def ids_until(self, ident: object) -> set[str]:
-        """Return the IDs in all messages up to the first one that names this ID."""
+        """Return the IDs in all messages up to the first message that names this ID."""
         received: set[str] = set()
         while str(ident) not in received:
             received |= set((await self.receive())["ids"])
@@ -101,7 +101,7 @@ async def test_workload_updates_reach_only_project_members(committed_cast: Cast)
 
 
 async def test_anonymous_websocket_is_closed(committed_cast: Cast) -> None:
-    """The server accepts the socket first, because a browser reads close codes only from open sockets."""
+    # The server accepts the socket first, because a browser reads close codes only from open sockets.
     async with LiveSocket(AnonymousUser()) as stranger:
         closing = await stranger.receive_output(PATIENCE)
         assert (closing["type"], closing["code"]) == ("websocket.close", SIGNED_OUT)
@@ -221,7 +221,7 @@ def test_burst_of_changes_is_sent_as_one_notification(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def announced(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Announcements of threads, each with the process of its database connection.
+    """Record the announcements of threads, each with the process of its database connection.
 
     Each announcement seems to follow the previous one immediately.
     """

@@ -1,4 +1,4 @@
-"""Tests for the overview: links behind its numbers, and the order of its cards."""
+"""Tests for the overview: the links behind its numbers, and the order of its cards."""
 
 import re
 from types import SimpleNamespace
@@ -22,7 +22,6 @@ from tests.web.conftest import SignIn, streamed, submit_array
 
 
 def figure(client: Client, title: str) -> tuple[str, str]:
-    """Return the address and the text of a figure."""
     text = client.get("/").content.decode()
     match = re.search(
         rf'<a class="figure" href="([^"]*)"><div class="label">{title}</div>(.*?)</a>', text, re.DOTALL
@@ -283,7 +282,7 @@ def test_marks_of_the_utilization_chart_are_whole_gpus() -> None:
 def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
-    """The quota of another pool is unused, so the total quota says nothing about the amount."""
+    # The quota of another pool is unused, so the total quota says nothing about the amount.
     Quota.objects.all().delete()
     other = make.pool("other")
     make.quota(cast.vision, cast.pool, 1)

@@ -1,4 +1,4 @@
-"""Tests for the order of the queue page: its sections, reasons for the order, and unknown starts in words."""
+"""Tests for the order of the queue page: sections, reasons for the order, and unknown start times."""
 
 import re
 

@@ -277,7 +277,6 @@ WITHIN, OVER = ("within its quota", "within its fair share"), ("over its quota",
 
 
 def key(research: tuple[str, str], vision: tuple[str, str]) -> list[str]:
-    """Return the sentences of a stored queue key."""
     sentences = []
     for name, (quota, share) in {"research": research, "vision": vision}.items():
         sentences += [f"{name}: {quota}", "rank 0", share, "dominant share 0.000, 1.000 with this workload"]

@@ -1,4 +1,4 @@
-"""Tests of the pages of schedules."""
+"""Tests for the pages of schedules."""
 
 import re
 from datetime import timedelta
@@ -26,7 +26,6 @@ PAGE = "/schedules/vision/nightly"
 
 
 def text(answer: Any) -> str:
-    """Return the visible text of a page, with single spaces."""
     shown = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", answer.content.decode(), flags=re.DOTALL)
     return " ".join(unescape(shown).split())
 

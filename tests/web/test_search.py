@@ -34,7 +34,10 @@ def objects(cast: Cast) -> None:
 
 
 def links(client: Client, words: str) -> list[str]:
-    """Return the targets of the results. If there are none, the response links to the list of workloads."""
+    """Return the link targets of the search results.
+
+    Without results, the response links to the workload list.
+    """
     text = client.get("/search", {"q": words}, headers=HTMX).content.decode()
     targets = [html.unescape(link) for link in re.findall(r'<a [^>]*?href="([^"]+)"', text)]
     if "other object matches “" in text or "None of your recent workloads" in text:

@@ -27,7 +27,7 @@ def provider(settings: Any, db: None) -> Iterator[Provider]:
 
 
 def callback_url(client: Client, path: str = "/login/sso") -> str:
-    """Return the address to which the provider redirects the browser after sign-in."""
+    """Return the URL to which the provider redirects the browser after sign-in."""
     redirect = client.get(path)
     assert redirect.status_code == 302, redirect.content
     return httpx.get(redirect.headers["Location"], follow_redirects=False).headers["Location"]

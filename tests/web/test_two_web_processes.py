@@ -24,7 +24,6 @@ def addresses(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
 
 
 def open_socket(address: str, cast: Cast) -> ClientConnection:
-    """Open a socket for live updates as dave."""
     browser = Client()
     browser.force_login(cast.dave.user)
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
@@ -33,7 +32,7 @@ def open_socket(address: str, cast: Cast) -> ClientConnection:
 
 
 def kinds(socket: ClientConnection, last_kind: str, seconds: float = 120) -> list[str]:
-    """Return the kinds of the messages received up to the first one of kind `last_kind`."""
+    """Return the kinds of messages received up to the first message of kind `last_kind`."""
     received: list[str] = []
     deadline = time.monotonic() + seconds
     while last_kind not in received:

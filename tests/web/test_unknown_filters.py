@@ -1,4 +1,4 @@
-"""Tests of pages with filters by names that do not exist."""
+"""Tests for page filters with names that do not exist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of the list of users on the page Access, and of users on the admin site."""
+"""Tests for the user list on the Access page, and for users on the admin site."""
 
 import pytest
 from django.contrib import admin
@@ -32,7 +32,6 @@ def test_platform_admin_deactivates_and_activates_a_user(cast: Cast, sign_in: Si
 
 
 def people(client: Client, query: str = "") -> list[tuple[str, str, str]]:
-    """Return the user, role and scope of each row of the table."""
     rows = [row for row, _ in client.get(f"/access{query}").context["members"]]
     return [(row.user.username, row.role_title, row.scope_title) for row in rows]
 

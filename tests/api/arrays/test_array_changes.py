@@ -1,4 +1,4 @@
-"""Tests that arrays can be suspended, resumed, and limited to fewer or more running tasks."""
+"""Tests for suspending and resuming arrays, and for changing how many of their tasks may run at once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests for arrays through REST."""
+"""Tests for workload arrays over REST."""
 
 from typing import Any
 

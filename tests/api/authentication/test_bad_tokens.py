@@ -1,4 +1,4 @@
-"""Tests that repeated invalid tokens throttle only their sender."""
+"""Tests that invalid tokens throttle only the client that sends them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests of pools over REST."""
+"""Fixtures for REST tests of pools."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ def metal_pool(cast: Cast) -> NodePool:
 
 @pytest.fixture
 def token(cast: Cast, metal_pool: NodePool) -> str:
-    """Return a token for agents of the pool, which wants one node that fits on this machine."""
+    """Return a join token for a pool that needs one node small enough for this machine."""
     _, token = services.issue_join_token(
         actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
     )

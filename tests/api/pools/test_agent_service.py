@@ -1,7 +1,7 @@
-"""Tests for the agent as a systemd service: installed, killed, restarted and uninstalled.
+"""Tests for the agent as a systemd service: install, kill, restart and uninstall.
 
-systemd does not run in the tests' containers. A small service manager takes its place: it reads the installed
-unit and runs its command with its environment file, as systemd does.
+The test containers have no systemd. A small service manager replaces it: it reads the installed unit and runs
+its command with its environment file.
 """
 
 import json
@@ -76,8 +76,6 @@ CHECK = "grep -q ') [DRS]' /proc/$(cat {place}/pod.pid)/stat"  # a killed pod ma
 
 
 class Host:
-    """A machine with the service manager. `wired` provides the instructions of its node."""
-
     def __init__(self, place: Path, url: str, token: str, wired: Wired | None = None) -> None:
         self.wired = wired or Wired()
         self.place, self.unit, self.state = place, place / "berth-agent.service", place / "state"
@@ -119,7 +117,6 @@ class Host:
 def host(
     live_server: LiveServer, cast: Cast, metal_pool: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Host]:
-    """Return a host with a token for one machine, and a runtime whose pods are processes."""
     _, token = services.issue_join_token(
         actor=cast.alice, pool=metal_pool, lifetime=timedelta(hours=1), at=timezone.now()
     )
@@ -178,7 +175,7 @@ def test_pods_survive_a_killed_agent_and_uninstallation_removes_all_files(
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
 def test_restarted_agent_restarts_its_node_if_the_node_has_died(host: Host, metal_pool: NodePool) -> None:
-    """After a reboot, the node's processes are gone and the boot ID is different."""
+    # After a reboot, the node's processes are gone and the boot ID is different.
     host.install()
     reconcile_pool(metal_pool)
     poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
@@ -189,7 +186,6 @@ def test_restarted_agent_restarts_its_node_if_the_node_has_died(host: Host, meta
 
 
 def until_next_reports(since: datetime) -> None:
-    """Wait until the agent has reported for a second."""
     poll_until(lambda: Machine.objects.get().last_seen_at > since + timedelta(seconds=1))
 
 
@@ -198,7 +194,7 @@ def until_next_reports(since: datetime) -> None:
 def test_changed_service_settings_are_applied_without_stopping_pods(
     host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pool's head is lost, and then another machine takes its place."""
+    # The pool's head node is lost, and another machine replaces it.
     start = START.format(place=host.place)
     host.install()
     reconcile_pool(metal_pool)

@@ -24,7 +24,6 @@ OLD = "0.0.9+00000000"
 
 @pytest.fixture
 def serving(host: Host, metal_pool: NodePool) -> Host:
-    """Return a host with an old agent that serves as a node with a pod."""
     write_agent(host.place, report_seconds=0.2, version=OLD)
     NodePool.objects.update(nodes_desired=0)
     join_as_node(host, metal_pool)
@@ -32,7 +31,7 @@ def serving(host: Host, metal_pool: NodePool) -> Host:
 
 
 def join_as_node(host: Host, metal_pool: NodePool) -> None:
-    """Give the machine a node before its agent reports, because a free machine upgrades at once."""
+    """Assign the machine a node before its agent first reports. Without a node, the agent upgrades at once."""
     host.unit.mkdir()  # the installation fails after the machine has joined
     assert host.install().returncode == 1
     host.unit.rmdir()

@@ -1,4 +1,4 @@
-"""Tests for problems of Kubernetes and Slurm clusters that `berth doctor` and the pool's page show."""
+"""Tests for the Kubernetes and Slurm cluster problems reported by `berth doctor` and the pool page."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +49,6 @@ def stage(cast: Cast, tmp_path: Path) -> SlurmStage:
 
 
 def find_problem(alice: Caller, page: Client, pool: str, name: str) -> str:
-    """Return the finding of this name, or an empty string. The pool's page shows the same findings."""
     findings = alice.get(f"node-pools/{pool}/diagnosis").json()["findings"]
     texts = {finding["name"]: finding["finding"] for finding in findings}
     shown = page.get(f"/node-pools/{pool}").content.decode()

@@ -1,4 +1,4 @@
-"""Tests for failed boots over REST, on the page and in notifications. Moto's server stands in for EC2."""
+"""Tests for failed boots over REST, on the pool page and in notifications. Moto simulates EC2."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ BOOT_TIMEOUT_REASON = "not ready within 60 s"
 
 
 class Ec2Pool:
-    """An EC2 pool whose machines run but never join. The test advances the time."""
+    """An EC2 pool whose instances start but do not join. Tests advance its clock."""
 
     def __init__(self, alice: Caller, place: Ec2Account) -> None:
         self.alice, self.place, self.now = alice, place, START
@@ -54,12 +54,10 @@ class Ec2Pool:
             self.now += timedelta(seconds=step)
 
     def join(self) -> None:
-        """Let the running machines join, as their user data would."""
         Node.objects.filter(state__in=PENDING).update(joined_at=self.now)
 
     @property
     def launches(self) -> list[int]:
-        """Return the times at which machines were provisioned, in seconds after the start."""
         events = ScalingEvent.objects.filter(kind="provision").order_by("pk")
         return [round((event.at - START).total_seconds()) for event in events]
 

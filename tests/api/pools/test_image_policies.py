@@ -17,7 +17,6 @@ Edit = Callable[..., Any]
 
 @pytest.fixture
 def edit(cast: Cast, alice: Caller) -> Edit:
-    """Return a function that edits the policy of pool local, which runs images."""
     NodePool.objects.filter(name="local").update(provider="static", runtime="ray")
 
     def edit_policy(policy: object, pool: str = "local") -> Any:

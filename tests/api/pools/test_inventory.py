@@ -1,4 +1,4 @@
-"""Tests for the inventory of machines, and for different machines in one pool."""
+"""Tests for the machine inventory and for pools with different machines."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def test_error_for_an_invalid_inventory_names_the_field(
 
 @pytest.mark.heavy
 def test_each_node_has_the_capacity_of_its_machine(alice: Caller, cast: Cast, metal_pool: NodePool) -> None:
-    """The pool's node size is the minimum that a machine must provide."""
+    # The pool's node size is the minimum that a machine must provide.
     eight = [f"GPU-{letter}" for letter in "hijklmno"]
     h100 = {
         "gpu_model": "H100",

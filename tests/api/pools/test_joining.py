@@ -157,7 +157,7 @@ def test_valid_machine_is_accepted_from_a_throttled_client_address(
 
 @pytest.mark.heavy
 def test_reinstalled_machine_replaces_its_previous_registration(alice: Caller, metal_pool: NodePool) -> None:
-    """A reinstalled machine may never have received the response that contained its secret."""
+    # A reinstalled machine may never have received the response that contained its secret.
     former = join(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
     assert anonymous.post("node-pools/metal/join", {**MACHINE, "token": token}).status_code == 409, (
@@ -304,8 +304,6 @@ def test_early_end_of_a_slurm_allocation_is_recorded_unless_it_was_announced(ord
 
 
 class Wired:
-    """Wiring whose only runtime gives every node the same instructions."""
-
     def __init__(self) -> None:
         self.instructions: Callable[[Node], Instructions] = start_and_stop
 

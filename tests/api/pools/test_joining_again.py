@@ -20,7 +20,6 @@ anonymous = Caller()
 
 @pytest.fixture
 def token(alice: Caller, metal_pool: NodePool) -> str:
-    """Return a token for two machines."""
     return str(alice.post(TOKENS, {"max_machines": 2}).json()["token"])
 
 

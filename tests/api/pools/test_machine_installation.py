@@ -38,7 +38,6 @@ def metal_pool(cast: Cast) -> NodePool:
 
 @pytest.fixture
 def secret(alice: Caller, metal_pool: NodePool) -> str:
-    """Return the secret of a machine whose node has been requested."""
     machine_secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     return machine_secret
@@ -142,7 +141,7 @@ def test_machine_downloads_its_code(client: Any, db: None, archive: str, member:
 def test_agent_keeps_reporting_while_the_installation_script_runs(
     live_server: LiveServer, cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test runs the same program and script as a real machine."""
+    # The test runs the same program and script as a real machine.
     (tmp_path / "wheels").mkdir()
     wheel(tmp_path / "wheels", "cloudpickle", version("cloudpickle"))
     wheel(tmp_path / "wheels", "lib", "1.0")

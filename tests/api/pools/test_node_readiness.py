@@ -1,4 +1,4 @@
-"""Tests for nodes that are not ready because no pod runs on them yet."""
+"""Test that a node whose probe pod failed is not ready."""
 
 from collections.abc import Collection
 from datetime import timedelta

@@ -25,8 +25,6 @@ PATH = "node-pools/small"
 
 @dataclass
 class Cluster:
-    """The scheduler loop and a provider whose machines boot when the test tells them to."""
-
     provider: FakeProvider
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
 
@@ -82,7 +80,7 @@ def test_nodes_above_the_minimum_are_removed_after_the_idle_timeout(alice: Calle
 @pytest.mark.heavy
 @pytest.mark.shows("SKY-21", "SKY-33")
 def test_manually_added_nodes_do_not_count_as_idle_before_they_are_ready(alice: Caller) -> None:
-    """The pool has been idle for 200 s, and its machines take longer to boot than the cooldown."""
+    # The pool has been idle for 200 s, and its machines take longer to boot than the cooldown.
     create(alice, [0, 4])
     cluster = Cluster(FakeProvider(boots_immediately=False))
     cluster.run(200, step=20)

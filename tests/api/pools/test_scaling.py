@@ -182,8 +182,6 @@ def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) ->
 
 
 class ListingProvider(FakeProvider):
-    """A provider that lists instances for nodes created without an order."""
-
     def __init__(self, nodes: list[Node]) -> None:
         super().__init__()
         for node in nodes:

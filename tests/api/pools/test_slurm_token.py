@@ -1,4 +1,4 @@
-"""Tests for the token of slurmrestd in REST: it is stored, used and never returned."""
+"""Tests that REST stores and uses the slurmrestd token and never returns it."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tests for the preview and the REST endpoints of SSH hosts, with real servers."""
+"""Tests for SSH hosts over REST and their preview, with real SSH servers."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 
 @pytest.fixture
 def body(cast: Cast, server: SshServer, settings: Any, tmp_path: Path) -> dict[str, Any]:
-    """Return a pool of three hosts: one with a pinned key, one without a key, one with a different key."""
+    """Return the request body for a pool of three hosts: with a pinned key, no key and a different key."""
     settings.BERTH_PUBLIC_URL = "https://berth.example.org"
     _, other = generate_key(tmp_path / "other")
     place = {"address": server.address, "port": server.port}
@@ -41,7 +41,6 @@ def body(cast: Cast, server: SshServer, settings: Any, tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def more_servers(server: SshServer, tmp_path: Path) -> Iterator[None]:
-    """Run servers with the same key at the other hosts' addresses."""
     with (
         ssh_server(server.directory, "127.0.0.3", server.port),
         ssh_server(server.directory, "127.0.0.4", server.port),

@@ -1,4 +1,4 @@
-"""Tests for the start script reports that machines send."""
+"""Tests for the reports that machines send about their start scripts."""
 
 import os
 import shutil
@@ -34,7 +34,6 @@ FAILURE_REASON = "start script failed with exit code 127: python3: not found"
 
 
 def send_report(secret: str, **fields: Any) -> Any:
-    """Report the progress of a start script as a machine."""
     return report_in(secret, {"started": {"instance": report_in(secret).json()["instance"], **fields}})
 
 
@@ -84,7 +83,7 @@ def test_start_script_progress_is_stored_with_its_node(alice: Caller, metal_pool
 
 @pytest.mark.heavy
 def test_report_for_a_previous_instance_is_ignored(alice: Caller, metal_pool: NodePool) -> None:
-    """Both reports name the same machine and node. Only the instance differs."""
+    # Both reports name the same machine and node. Only the instance differs.
     secret = join(alice)
     reconcile_pool(metal_pool, nodes_desired=1)
     former = report_in(secret).json()["instance"]
@@ -133,7 +132,7 @@ def test_agent_reports_the_start_scripts_exit_code_and_output(
 
 
 def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) -> None:
-    """The script may have left processes, which nothing else would stop after `uninstall`."""
+    # The script may have left processes, which nothing else would stop after `uninstall`.
     stopped = tmp_path / "stopped"
     answer = {
         "instance": "box-1/1", "node": "metal-0", "ordinal": 0, "start": "exit 7", "stop": f"touch {stopped}",

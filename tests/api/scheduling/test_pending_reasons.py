@@ -1,4 +1,4 @@
-"""Tests for pending reasons over REST, as decided in the scheduler loop."""
+"""Tests for pending reasons over REST, as the scheduler loop computes them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def cluster(alice: Caller) -> Cluster:
-    """Create two nodes, the pool's maximum, each with two GPUs, 8 cores and 8 GiB."""
+    """Create a pool at its maximum of two nodes, each with two GPUs, 8 cores and 8 GiB of memory."""
     create(alice, 2)
     cluster = Cluster(FakeProvider(boots_immediately=True))
     cluster.run(15)

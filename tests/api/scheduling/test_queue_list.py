@@ -1,4 +1,4 @@
-"""Tests for pool queues and the eviction matrix over REST."""
+"""Tests for the queue list and the eviction matrix of pools over REST."""
 
 import pytest
 

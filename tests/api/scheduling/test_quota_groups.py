@@ -34,7 +34,6 @@ def cloud(metal: NodePool) -> NodePool:
 
 @pytest.fixture
 def h100(cast: Cast, cloud: NodePool, alice: Caller) -> dict[str, Any]:
-    """Create the quota group h100 with the pools cloud and metal."""
     answer = put(alice, "quota-groups/h100", {"pools": ["metal", "cloud"]}, NEW)
     assert answer.status_code == 201, answer.content
     return dict(answer.json())

@@ -133,7 +133,7 @@ def test_metrics_are_computed_from_the_database(cast: Cast, evictions: list[Evic
 def test_metrics_require_a_token_even_from_loopback(
     db: None, alice: Caller, bob: Caller, caller: Any, settings: Any
 ) -> None:
-    """Requests from loopback need a token too, because tenants' pods run on the server's machine."""
+    # Requests from loopback need a token too, because tenants' pods run on the server's machine.
     for address in ("127.0.0.1", "::1", "203.0.113.9"):
         answer = Client().get("/metrics", REMOTE_ADDR=address)
         assert answer.status_code == 401

@@ -23,8 +23,6 @@ VISION_BUDGET = "budgets/projects/vision"
 
 @pytest.fixture
 def create_usage_hour(cast: Cast) -> Callable[..., UsageHour]:
-    """Return a function that records one user's usage in one project and hour."""
-
     def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
         owner = getattr(cast, project)
         return UsageHour.objects.create(
@@ -135,7 +133,7 @@ def test_forecast_extrapolates_the_last_seven_days(
 
 @pytest.mark.heavy
 def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour: Callable[..., UsageHour]) -> None:
-    """At half past the hour, the first of the seven days' hours counts in full for both usage and time."""
+    # At half past the hour, the first of the seven days' hours counts in full for both usage and time.
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
     for back in range(1, 8 * 24):
         create_usage_hour(MID_JUNE - timedelta(hours=back), 2)

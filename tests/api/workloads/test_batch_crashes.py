@@ -1,4 +1,4 @@
-"""Tests for a web process that is killed between any two queries of a batch."""
+"""Tests for a web process that is killed between two queries of a batch request."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Killer:
-    """Kills the process after a number of queries, or counts the queries."""
+    """Kills the process after a given number of queries, or only counts the queries."""
 
     def __init__(self, after: int | None = None) -> None:
         self.after, self.count = after, 0
@@ -42,7 +42,7 @@ def batch(name: str, atomic: bool) -> dict[str, Any]:
 
 
 def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | None) -> None:
-    """Send the request in a forked process, and kill the process after a query or after the response."""
+    """Send the request in a forked process that is killed after a given query or after the response."""
     connections.close_all()
     pid = os.fork()
     if pid == 0:
@@ -56,7 +56,6 @@ def post_and_die(caller: Caller, body: dict[str, Any], key: str, after: int | No
 
 
 def stored(prefix: str) -> tuple[int, int, int, int]:
-    """Return the number of workloads, role rows, events and audit entries."""
     workloads = Workload.objects.filter(name__startswith=f"{prefix}-")
     return (
         workloads.count(),

@@ -1,4 +1,4 @@
-"""Tests for the `after` section of documents over REST."""
+"""Tests for the `after` section of workload documents over REST."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of the files of failed pods through REST."""
+"""Tests for the files of failed pods over REST."""
 
 import io
 import tarfile
@@ -31,7 +31,6 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
 
 @pytest.fixture
 def pod(cast: Cast, runtime: FakeRuntime) -> Pod:
-    """Return a failed pod whose files are kept."""
     return leave_failed_pod(cast, runtime)
 
 

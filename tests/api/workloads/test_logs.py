@@ -131,7 +131,6 @@ def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod,
 
 @pytest.fixture(params=["pages", "rest"])
 def app(request: pytest.FixtureRequest) -> Any:
-    """Return the application: either Django's handler or the REST router in front of Django."""
     pages = get_asgi_application()
     return RestRouter(pages) if request.param == "rest" else pages
 

@@ -1,4 +1,4 @@
-"""Tests for secrets in logs: they are masked wherever a log is read."""
+"""Tests that secrets are masked wherever logs are read."""
 
 import base64
 import random
@@ -28,7 +28,6 @@ MASKED = b"*" * len(TOKEN)
 
 @pytest.fixture
 def pod(cast: Cast, runtime: FakeRuntime) -> Pod:
-    """Return a running pod that received a token."""
     pod = start_pod(cast, runtime)
     make.secret_use(pod.workload, set_token(cast, TOKEN), run=1)
     return pod

@@ -1,4 +1,4 @@
-"""Tests of metrics through REST: lists, samples, comparison and the ranking of an array's tasks."""
+"""Tests for metrics over REST: lists, samples, comparison and ranking of array tasks."""
 
 from typing import Any
 

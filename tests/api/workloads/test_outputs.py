@@ -1,4 +1,4 @@
-"""Tests of outputs through REST: lists, files, downloads and rejections."""
+"""Tests for outputs over REST: lists, files, downloads and rejected requests."""
 
 import io
 import tarfile
@@ -27,7 +27,6 @@ def code_store(settings: Any, tmp_path: Path) -> None:
 
 
 def leave_outputs(pod: Pod, files: dict[str, bytes]) -> PodOutputs:
-    """Store files as if an ended pod had left them behind."""
     runtime, now = FakeRuntime(), timezone.now()
     runtime.stop(str(pod.pk), 0)
     runtime.files[str(pod.pk)] = files
@@ -46,7 +45,7 @@ def download(caller: Caller, owner: Pod, **query: str) -> Any:
 
 @pytest.fixture
 def pods(cast: Cast) -> list[Pod]:
-    """Return two ended pods of a workload; only the first one has left files behind."""
+    """Return two ended pods of a workload. Only the first has left output files."""
     workload = make.workload(cast.vision, "train", phase="completed", run=1)
     node = make.node(cast.pool, gpus=2)
     pods = [make.place(workload, node, [device], index=device) for device in (0, 1)]

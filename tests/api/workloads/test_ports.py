@@ -1,4 +1,4 @@
-"""Tests for workload port links."""
+"""Tests for links to workload ports."""
 
 import re
 from collections.abc import Callable

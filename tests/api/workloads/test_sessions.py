@@ -33,7 +33,6 @@ def frames(*calls: tuple[dict[str, Any], bytes]) -> tuple[str, bytes]:
 
 
 def open_session(cast: Cast, dave: Caller) -> str:
-    """Return the ID of a session with two running pods."""
     session_id: str = dave.post("sessions", BODY).json()["id"]
     now = timezone.now()
     Workload.objects.filter(pk=session_id).update(phase=Phase.RUNNING, run=1, pool=cast.pool, started_at=now)

@@ -1,4 +1,4 @@
-"""Tests for the number of SQL queries per submission, and for data that each submission must read again."""
+"""Tests for the number of SQL queries per submission, and for data that submissions must not cache."""
 
 from typing import Any
 

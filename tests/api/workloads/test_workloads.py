@@ -40,7 +40,7 @@ def test_workload_is_submitted_as_yaml(dave: Caller) -> None:
 
 @pytest.mark.shows("PAD-10")
 def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
-    """The user has only one project, so the manifest need not name a project."""
+    # The user has only one project, so the manifest need not name a project.
     sent = dave("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert sent.status_code == 201, sent.json()
     answer = sent.json()

@@ -1,4 +1,4 @@
-"""An array with completed, failed, cancelled and held tasks."""
+"""Browser test data: an array with completed, failed, cancelled and held tasks."""
 
 from projects.actor import Actor
 from projects.models import Project, Workload, WorkloadArray

@@ -1,4 +1,4 @@
-"""A booting node in the scene."""
+"""Browser test data: a booting node."""
 
 from pools.models import NodePool
 from pools.services import edit_pool
@@ -7,7 +7,6 @@ from tests import factories as make
 
 
 def create_booting_node(train: NodePool) -> None:
-    """Create a node that installs the environment of `train`, and declare that environment."""
     edit_pool(actor=Actor.system("scene"), pool=train, changes={
         "plugins": ["torch", {"name": "huggingface", "parameters": {"token": "hf_of_a_scene"}}],
         "environment": {"python": "3.12", "pip": ["numpy>=2"], "env": {"NCCL_DEBUG": "WARN"}},

@@ -1,4 +1,4 @@
-"""Documents of the scene's workloads, completed with the values of their columns."""
+"""Browser test data: workload documents that agree with the stored workloads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +16,6 @@ COLUMNS: Mapping[str, Any] = {
 
 
 def complete_documents() -> None:
-    """Add the pools and all values that differ from their defaults, so that pages of a workload agree.
-
-    Elastic workloads get the replicas of their role.
-    """
     rows = list(Workload.objects.filter(array=None).prefetch_related("roles"))
     for row in rows:
         values = {key: getattr(row, key) for key, default in COLUMNS.items() if getattr(row, key) != default}

@@ -1,4 +1,4 @@
-"""Recent cycles of the scene, with decisions that agree with its workloads and evictions."""
+"""Browser test data: recent cycles whose decisions agree with the workloads and evictions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,6 @@ LAST_CYCLE = 812  # the cycle that evaluated the pending workloads
 
 
 def create_decisions(scene: Any) -> None:
-    """Create the cycles that started the running workloads and reclaimed detr-long's GPUs."""
     for number, name, minutes in (
         (640, "diffusion-xl", 214),
         (722, "whisper-tune", 97),

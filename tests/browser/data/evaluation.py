@@ -1,4 +1,4 @@
-"""Evaluate the scene's pending workloads with the engine, as a scheduling cycle does."""
+"""Browser test data: explanations of pending workloads, computed by the engine."""
 
 from typing import Any
 
@@ -20,7 +20,6 @@ RESERVED = "Reserved: 8 pods with 8 GPUs on train-3. The workload starts once 1 
 
 
 def reserve_booting_node(scene: Any) -> None:
-    """Reserve the GPUs of the booting node for asr-pretrain."""
     workload, node = scene.workloads["asr-pretrain"], scene.pools["train"].nodes.get(state="booting")
     Workload.objects.filter(pk=workload.pk).update(
         phase=Phase.RESERVED, reason="WaitingForScaleUp", message=RESERVED
@@ -32,7 +31,7 @@ def reserve_booting_node(scene: Any) -> None:
 
 
 def evaluate() -> None:
-    """Store the explanations and queue statuses of a cycle that starts nothing."""
+    """Store the explanations and queue statuses of a cycle that starts no workload."""
     view = observe(timezone.now(), SpecCache())
     plan = decide(view.snapshot)
     assert not plan.bundles, plan.bundles

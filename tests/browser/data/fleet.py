@@ -1,4 +1,4 @@
-"""A pool of thousands of nodes, most of them busy."""
+"""Browser test data: a pool of thousands of nodes, most of them busy."""
 
 from pools.models import Node, NodePool
 from projects.models import Pod, Project
@@ -10,7 +10,7 @@ STATES = {7: "draining", 11: "booting", 13: "cordoned"}  # state by node number 
 
 
 def create_fleet(project: Project, size: int = 4000) -> NodePool:
-    """Create runs of full, half-full and empty nodes, as gang scheduling leaves them."""
+    """Create sequences of full, half-full and empty nodes, as gang scheduling leaves them."""
     pool = make.pool(
         "fleet",
         gpus=GPUS,

@@ -1,4 +1,4 @@
-"""An inference service in the scene, in the middle of a scale-out."""
+"""Browser test data: an inference service that is scaling out."""
 
 import math
 from datetime import datetime, timedelta
@@ -62,7 +62,6 @@ def create_service(scene: Any) -> Workload:
 
 
 def _serving_pool(scene: Any) -> NodePool:
-    """Create a pool with one node, whose four GPUs the engines use, and room for a second node."""
     pool = make.pool(
         "serve",
         gpus=4,
@@ -156,7 +155,6 @@ def _request(
 
 
 def _metrics(service: Service, now: datetime) -> None:
-    """Create one hour of measurements, with a gap of one and a half minutes, as the autoscaler does."""
     config, window = load_config(service.autoscaler), Window()
     for number in range(120):
         at = now - timedelta(seconds=30 * (119 - number))
@@ -176,7 +174,7 @@ def _metrics(service: Service, now: datetime) -> None:
 
 
 def _reading(name: str, number: int, engines: int) -> Reading:
-    """Return an engine's reading. Load rises and falls like a wave, with its last peak a minute ago."""
+    # The load rises and falls like a wave. Its last peak was a minute ago.
     wave = 0.5 + 0.43 * math.cos((number - 117) / 14)
     return Reading(
         name,
@@ -190,7 +188,6 @@ def _reading(name: str, number: int, engines: int) -> Reading:
 
 
 def _latencies(number: int, highest: float) -> Histogram:
-    """Return a histogram to which each reading adds 20 observations below `highest` seconds."""
     bounds = [step / 4 for step in range(1, 41)]
     share = [min(1.0, bound / max(0.25, highest)) for bound in bounds]
     return Histogram(

@@ -1,4 +1,4 @@
-"""A long log for the pods of a workload in the scene."""
+"""Browser test data: a long log for the pods of a workload."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Utilization measurements in the scene."""
+"""Browser test data: utilization measurements."""
 
 import math
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ IDLE = ("embedding-refresh",)  # has never used its GPUs
 
 
 def create_measurements() -> None:
-    """Create measurements for all running pods, except for the GPUs in the pool `local`."""
+    """Create measurements for all running pods, except for the GPUs in pool `local`."""
     now = timezone.now()
     pods = Pod.objects.filter(state="running").select_related("workload", "allocation", "node__pool")
     for number, pod in enumerate(pods.order_by("created_at")):

@@ -1,4 +1,4 @@
-"""Templates, secrets and subscriptions of the scene's projects and pools."""
+"""Browser test data: templates, secrets and subscriptions."""
 
 from typing import Any
 

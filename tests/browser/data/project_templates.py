@@ -1,4 +1,4 @@
-"""Project templates and schedules in the scene."""
+"""Browser test data: project templates and schedules."""
 
 import itertools
 from datetime import timedelta
@@ -56,7 +56,7 @@ def create_templates(scene: Any) -> None:
 def create_schedule(
     scene: Any, name: str, values: ScheduleValues, *, weekdays: range, latest: tuple[str, str]
 ) -> Schedule:
-    """Create a schedule with its last six runs at its times. All but the latest were submitted."""
+    """Create a schedule with its last six runs, all submitted except the latest."""
     dave, vision = Actor.for_user(scene.people["dave"]), scene.projects["vision"]
     schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
     now = timezone.now().astimezone(ZoneInfo(values.time_zone))

@@ -1,11 +1,10 @@
-"""Scaling history of the pool `train`."""
+"""Browser test data: the scaling history of pool `train`."""
 
 from pools.models import NodePool
 from tests import factories as make
 
 
 def create_scaling_history(train: NodePool) -> None:
-    """Create events: a node added and removed at night, and a failed order."""
     make.scaling(train, "autoscale", "2 gangs of 8 GPUs are pending", at=make.ago(hours=6), before=3, after=4)
     error = "ordered 1 node: There is no Spot capacity available that matches your request."
     make.scaling(train, "error", error, at=make.ago(hours=5.98))

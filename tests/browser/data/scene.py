@@ -1,4 +1,4 @@
-"""An organization on a busy afternoon: five projects, two pools, pending workloads."""
+"""Browser test data: an organization with five projects, two pools and pending workloads."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -50,7 +50,6 @@ class Scene:
 
 
 def people_only() -> Scene:
-    """Create a fresh installation with an admin and nothing else."""
     scene = Scene()
     scene.people["ada"] = User.objects.create_superuser("ada", "ada@example.org", PASSWORD)
     return scene

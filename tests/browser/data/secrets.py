@@ -1,4 +1,4 @@
-"""Secrets of one project and one pool."""
+"""Browser test data: secrets of one project and one pool."""
 
 from typing import Any
 

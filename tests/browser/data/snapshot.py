@@ -1,4 +1,4 @@
-"""A copy of the scene, from which its rows are restored within tenths of a second."""
+"""Snapshot the browser test data and restore it within tenths of a second."""
 
 import pickle
 from dataclasses import dataclass
@@ -19,15 +19,13 @@ NOT_MOVED = {("scheduler_usagehour", "hour")}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The statements that write the rows of each table, and the pickled scene."""
-
     inserts: list[str]
     scene: bytes
     taken_at: datetime
 
     @classmethod
     def take(cls) -> "Snapshot":
-        """Create the scene in the empty database and copy its tables into a separate schema."""
+        """Create the test data in an empty database and copy its tables into a separate schema."""
         taken_at = timezone.now()
         scene = busy()
         with transaction.atomic(), connection.cursor() as cursor:
@@ -42,7 +40,7 @@ class Snapshot:
         return cls(inserts, pickle.dumps(scene), taken_at)
 
     def restore(self) -> Scene:
-        """Write the rows into the empty database, as if the scene had been created just now."""
+        """Restore the rows in an empty database, with times as if the data had been created just now."""
         parameters: dict[str, Any] = {"age": timezone.now() - self.taken_at}
         with transaction.atomic(), connection.cursor() as cursor:
             for insert in self.inserts:
@@ -55,7 +53,6 @@ class Snapshot:
 
 
 def _insert(cursor: CursorWrapper, table: str) -> str:
-    """Return the statement that writes the copied rows, with times shifted by the parameter `age`."""
     cursor.execute(
         "SELECT column_name, data_type FROM information_schema.columns "
         "WHERE table_schema = current_schema() AND table_name = %s ORDER BY ordinal_position",

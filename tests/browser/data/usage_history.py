@@ -1,4 +1,4 @@
-"""Reproducible usage history in the scene."""
+"""Browser test data: reproducible usage history."""
 
 from datetime import timedelta
 from typing import Any
@@ -17,10 +17,7 @@ PEOPLE = {"vision": ("dave", 9.5), "speech": ("erin", 6), "robotics": ("carol", 
 
 
 def create_usage_history(scene: Any) -> None:
-    """Create weeks of usage that is lower at night and at weekends. The project search is new.
-
-    The last hours are left to the running workloads.
-    """
+    """Create weeks of usage that is lower at night and at weekends."""
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     pool = scene.pools["train"]
     rows = []

@@ -14,7 +14,7 @@ RUN = """async ([part, options]) => (await axe.run(part, {resultTypes: ['violati
 
 
 def accessibility_faults(page: Page, part: str = "html", **options: Any) -> list[str]:
-    """Return the serious violations in a part of the page. `options` are passed to `axe.run`."""
+    """Return the serious accessibility violations in part of the page. `options` are passed to `axe.run`."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     faults: list[str] = page.evaluate(RUN, [part, options])

@@ -1,4 +1,4 @@
-"""Chromium, limited to requests to this machine, with a report of every page error."""
+"""Chromium restricted to requests to this machine, with every page error recorded."""
 
 import contextlib
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ NARROW: ViewportSize = {"width": 360, "height": 780}
 
 
 class Faults(list[str]):
-    """Faults in the pages of a context: console errors, exceptions, requests to other hosts."""
+    """Faults on the pages of a browser context: console errors, exceptions and requests to other hosts."""
 
 
 @contextlib.contextmanager
@@ -70,9 +70,9 @@ def chromium() -> Iterator[Browser]:
 def reader(
     browser: Browser, address: str, user: User | None, *, allowed_hosts: tuple[str, ...] = (), **options: Any
 ) -> Iterator[tuple[Page, Faults]]:
-    """Open a page of a signed-in user and yield it with the faults that occur in it.
+    """Open a page for a signed-in user, and yield it with a record of its faults.
 
-    The page may reach other hosts only if their names end with one of `allowed_hosts`.
+    Requests to other hosts are blocked unless the host name ends with one of `allowed_hosts`.
     """
     context = new_context(browser, address, options)
     try:
@@ -93,7 +93,6 @@ def new_context(browser: Browser, address: str, options: dict[str, Any]) -> Brow
 def open_page(
     context: BrowserContext, address: str, user: User | None, *, allowed_hosts: tuple[str, ...] = ()
 ) -> Iterator[tuple[Page, Faults]]:
-    """Open a page of a signed-in user in the context, as `reader` does."""
     faults, host = Faults(), urlsplit(address).netloc
 
     def check_host(request: Request) -> None:
@@ -122,9 +121,9 @@ def open_page(
 
 
 def repeat_dropped_loads(page: Page, faults: Faults) -> None:
-    """Let `goto` load the page again if its document, a script or a style sheet was dropped, see DROPPED.
+    """Make `goto` reload a page whose document, scripts or style sheets Chromium dropped (see DROPPED).
 
-    Faults of the dropped load are forgotten. Other failures are reported as they are.
+    Faults of the dropped load are discarded. Other failures are reported.
     """
     dropped: list[str] = []
     load = page.goto
@@ -152,7 +151,7 @@ def repeat_dropped_loads(page: Page, faults: Faults) -> None:
 
 
 def open_settled(page: Page, path: str) -> Response:
-    """Open a page and wait for the parts that it loads on its own."""
+    """Open a page and wait until its lazily loaded parts have loaded."""
     response = page.goto(path, wait_until="load")
     assert response is not None
     page.wait_for_function("() => !document.querySelector('.htmx-request')")

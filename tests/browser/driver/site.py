@@ -20,7 +20,7 @@ PROBE_TIMEOUT_SECONDS = 180.0
 
 @contextlib.contextmanager
 def serving(database_url: str, home: Path) -> Iterator[str]:
-    """Run a server on this database with this process's secret key, and yield its address."""
+    """Run a web server on this database with this process's secret key, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening, (home / "web.log").open("wb") as log:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         command = [

@@ -13,10 +13,10 @@ from tests.browser.driver.chromium import Faults, new_context, open_page
 
 
 class WarmContexts:
-    """Contexts in which the first page loads several times faster than in a new context.
+    """Browser contexts that load the first page several times faster than new contexts.
 
-    Each context keeps one page of the site open, so that the renderer process, scripts and fonts stay loaded.
-    Everything else is cleared between tests: other pages, cookies, stored values and permissions.
+    Each context keeps one page open to keep the renderer process, scripts and fonts loaded. Other pages,
+    cookies, storage and permissions are cleared between tests.
     """
 
     def __init__(self, browser: Browser, address: str) -> None:
@@ -25,7 +25,6 @@ class WarmContexts:
 
     @contextlib.contextmanager
     def reader(self, user: User | None, **options: Any) -> Iterator[tuple[Page, Faults]]:
-        """Open a page of a signed-in user and yield it with the faults that occur in it."""
         idle = self._idle[json.dumps(options, sort_keys=True)]
         context, anchor = idle.pop() if idle else self._start(options)
         try:

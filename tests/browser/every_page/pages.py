@@ -1,4 +1,4 @@
-"""All pages of the scene, and checks that apply to every page."""
+"""The pages that browser tests visit, and layout checks for every page."""
 
 from pathlib import Path
 
@@ -58,12 +58,11 @@ def all_paths(scene: Scene) -> list[str]:
 
 
 def sampled_paths(scene: Scene) -> list[str]:
-    """Return the sampled pages and the page of a workload."""
     return [*SAMPLE, f"/workloads/{scene.workloads['diffusion-xl'].pk}"]
 
 
 def layout_faults(page: Page) -> list[str]:
-    """Return layout faults of the page, first as loaded, then with each menu and collapsed section open."""
+    """Return the page's layout faults: as loaded, then with each menu and collapsed section open."""
     faults: list[str] = page.evaluate(LAYOUT_FAULTS)
     if page.evaluate(OVERFLOW) > 0:
         faults.append("the page scrolls sideways")

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run visits a
 
 @pytest.fixture(scope="session")
 def walks() -> list[Walk]:
-    """Return a list that will hold the walk through the sampled pages once a test has requested it."""
     return []
 
 

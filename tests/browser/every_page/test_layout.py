@@ -16,10 +16,8 @@ from tests.browser.driver.chromium import NARROW, WIDE, open_settled
 def test_admin_site_date_filter_works_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
-    """Django covers the first field with a note on server time if the server has another time zone.
-
-    The first page is therefore loaded again in the zone of the browser, and the note is never shown.
-    """
+    # Django covers the first field with a note on server time if the server has another time zone. The first
+    # page is therefore loaded again in the zone of the browser, and the note is never shown.
     with opened("ada", viewport=viewport) as (page, faults):
         open_settled(page, "/admin/scheduler/eviction/")
         page.get_by_text("Filters").first.click()
@@ -64,7 +62,7 @@ def test_menu_near_the_right_edge_is_aligned_with_its_button(opened: Open) -> No
 
 @pytest.mark.heavy
 def test_confirmation_of_a_lower_maximum_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
-    """The form is longer than the screen, and the test scrolls down to the button."""
+    # The form is longer than the screen, and the test scrolls down to the button.
     with opened("ada", viewport=WIDE) as (page, _):
         page.goto("/node-pools/train")
         page.locator("#pool-settings").click()

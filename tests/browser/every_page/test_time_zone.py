@@ -1,4 +1,4 @@
-"""Browser tests for the time zone that the browser reports and the server uses."""
+"""Browser tests for the time zone that the browser reports to the server."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

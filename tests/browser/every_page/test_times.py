@@ -1,4 +1,4 @@
-"""Browser tests for the format of times, the same on all pages and in all browsers."""
+"""Browser tests for time formats, which are the same on all pages and in all browsers."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A walk through pages as an admin. Each page is loaded only once for all checks."""
+"""Load each page once as an admin and run all checks on it."""
 
 from dataclasses import dataclass, field
 
@@ -75,7 +75,7 @@ def visit(page: Page, path: str) -> Visit:
 
 
 def inspect(page: Page, path: str) -> Visit:
-    """Load the page and check its tables, charts, accessibility and, in both widths, its layout."""
+    """Load the page and check its tables, charts, accessibility and its layout at both widths."""
     open_page = visit(page, path)
     open_page.tables = page.evaluate(LACKING) + page.evaluate(CHARTS)
     open_page.violations = accessibility_faults(page)
@@ -87,7 +87,7 @@ def inspect(page: Page, path: str) -> Visit:
 
 
 def inspect_dark(page: Page, path: str) -> Visit:
-    """Load the page in the dark theme and check its contrast and, in both widths, its layout."""
+    """Load the page in the dark theme and check its contrast and its layout at both widths."""
     open_page = visit(page, path)
     open_page.layout = [f"wide, dark: {fault}" for fault in layout_faults(page)]
     faults = accessibility_faults(page, runOnly=["color-contrast"])

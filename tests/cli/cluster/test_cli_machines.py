@@ -1,4 +1,4 @@
-"""Tests of the commands for joined machines and join tokens."""
+"""Tests for the machine and join token commands."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of the commands for nodes."""
+"""Tests for the node commands."""
 
 import httpx
 

@@ -1,4 +1,4 @@
-"""Tests of what `berth pool create` says about the new pool."""
+"""Tests for the output of `berth pool create`."""
 
 import httpx
 

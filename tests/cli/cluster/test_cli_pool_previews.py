@@ -1,4 +1,4 @@
-"""Tests of `berth pool create` with a preview."""
+"""Tests for `berth pool create` with a preview."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of the commands for node pools and nodes."""
+"""Tests for the node pool and node commands."""
 
 import json
 from pathlib import Path

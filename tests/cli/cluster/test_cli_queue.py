@@ -1,4 +1,4 @@
-"""Tests of `berth queue` and `berth evictions --matrix`."""
+"""Tests for `berth queue` and `berth evictions --matrix`."""
 
 from typing import Any
 

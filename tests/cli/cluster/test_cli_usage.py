@@ -1,4 +1,4 @@
-"""Tests of `berth usage` and `berth budget`."""
+"""Tests for `berth usage` and `berth budget`."""
 
 import json
 from typing import Any

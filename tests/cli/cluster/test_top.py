@@ -1,4 +1,4 @@
-"""Tests of `berth top --service`."""
+"""Tests for `berth top --service`."""
 
 import json
 from typing import Any

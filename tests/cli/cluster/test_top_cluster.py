@@ -1,4 +1,4 @@
-"""Tests of the cluster screen of `berth top`."""
+"""Tests for the cluster screen of `berth top`."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ DOCUMENTED_ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # documented o
 
 
 def models(kind: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
-    """Yield the model of a document and the models of its parts."""
+    """Yield a document's model and the models of its sections."""
     if kind in seen or kind.__name__ in DOCUMENTED_ELSEWHERE:
         return
     seen.add(kind)

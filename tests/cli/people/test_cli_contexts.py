@@ -1,4 +1,4 @@
-"""Tests of `berth context`."""
+"""Tests for `berth context`."""
 
 import json
 from pathlib import Path

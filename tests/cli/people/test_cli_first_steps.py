@@ -1,4 +1,4 @@
-"""Tests that commands of the first steps in the guides work as they are printed."""
+"""Tests that the first commands in the guides work exactly as printed."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Tests that admins set idle rules with the commands in the guide, and that others see them."""
+"""Tests that admins can set idle rules with the commands in the guide and that other users see them."""
 
 import json
 import shlex

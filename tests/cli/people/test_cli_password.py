@@ -1,4 +1,4 @@
-"""Tests of `berth password`, and of passwords without a terminal."""
+"""Tests for `berth password` and for passwords without a terminal."""
 
 import subprocess
 from typing import Any

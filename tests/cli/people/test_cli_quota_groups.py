@@ -1,4 +1,4 @@
-"""Tests of the commands for quota groups and their quotas."""
+"""Tests for the quota group commands."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tests of `berth secret`: a value comes from stdin, a file or a prompt, and is never printed."""
+"""Tests for `berth secret`: values come from stdin, a file or a prompt, and are never printed."""
 
 import json
 from pathlib import Path

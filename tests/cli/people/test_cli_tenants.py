@@ -1,4 +1,4 @@
-"""Tests of the commands for departments, projects, users, notifications and other admin lists."""
+"""Tests for the department, project, user and notification commands and other admin lists."""
 
 import csv
 import io

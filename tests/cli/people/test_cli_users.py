@@ -1,4 +1,4 @@
-"""Tests of `berth user`."""
+"""Tests for `berth user`."""
 
 import json
 

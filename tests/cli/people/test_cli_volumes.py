@@ -1,4 +1,4 @@
-"""Tests that admins define volumes, and members mount them, with the commands in the guides."""
+"""Tests that admins can define volumes, and members can mount them, with the commands in the guides."""
 
 import shlex
 

@@ -10,7 +10,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 class LossyProxy:
-    """Forward every request; drop the first `losses` responses and their connections."""
+    """Forwards every request, but drops the first `losses` responses and closes their connections."""
 
     def __init__(self, upstream: str, losses: int) -> None:
         parts = urlsplit(upstream)
@@ -34,7 +34,6 @@ class LossyProxy:
         self._listening.close()
 
     def _carry(self, client: socket.socket) -> None:
-        """Forward one request per connection, so that each response can be dropped separately."""
         request = read_message(client)
         if not request:
             return

@@ -1,4 +1,4 @@
-"""Tests of arrays on the command line."""
+"""Tests for arrays on the command line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of dependencies on the command line."""
+"""Tests for dependencies on the command line."""
 
 import shlex
 from pathlib import Path

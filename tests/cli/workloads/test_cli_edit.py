@@ -1,4 +1,4 @@
-"""Tests of `berth edit` against a real server."""
+"""Tests for `berth edit` against a real server."""
 
 import os
 import pty
@@ -92,7 +92,7 @@ def test_error_explains_a_rejected_edit(berth: Berth, as_dave: dict[str, str], t
 
 
 def run_with_editor(environment: dict[str, str], editor: str) -> tuple[int, str]:
-    """Run `berth edit train` in a terminal whose editor is a shell command. Return the code and stderr."""
+    """Run `berth edit train` with a shell command as the editor. Return the exit code and stderr."""
     terminal, device = pty.openpty()
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tests of `berth files`."""
+"""Tests for `berth files`."""
 
 import tarfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests that options and files produce the same document."""
+"""Tests that options and files produce the same workload document."""
 
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ BURST = (
 def option(
     draw: st.DrawFn, flag: str, values: st.SearchStrategy[Any], key: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Draw the arguments and the matching part of the file; both may be empty."""
+    """Draw command-line arguments and the matching section of a document. Both may be empty."""
     value = draw(st.none() | values)
     return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
 

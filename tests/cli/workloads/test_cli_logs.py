@@ -1,4 +1,4 @@
-"""Tests of `berth logs`: safe terminal output and search."""
+"""Tests for `berth logs`: safe terminal output and search."""
 
 import io
 from typing import Any
@@ -16,8 +16,6 @@ SAFE_TEXT = b"red \x1b[31mtext\x1b[0m\x9b\r\n1mend\n"
 
 
 class TtyOutput(io.BytesIO):
-    """Standard output that is a terminal."""
-
     @property
     def buffer(self) -> "TtyOutput":
         return self

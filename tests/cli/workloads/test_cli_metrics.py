@@ -1,4 +1,4 @@
-"""Tests of `berth metrics`."""
+"""Tests for `berth metrics`."""
 
 import json
 from typing import Any

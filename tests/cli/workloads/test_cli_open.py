@@ -1,4 +1,4 @@
-"""Tests of `berth open`."""
+"""Tests for `berth open`."""
 
 import webbrowser
 

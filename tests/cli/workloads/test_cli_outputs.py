@@ -1,4 +1,4 @@
-"""Tests of `berth outputs`."""
+"""Tests for `berth outputs`."""
 
 import io
 import tarfile

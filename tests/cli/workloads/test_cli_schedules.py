@@ -1,4 +1,4 @@
-"""Tests of `berth schedule` with a server."""
+"""Tests for `berth schedule` with a server."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Tests that the command line and the workload page show each phase of a workload."""
+"""Tests that the command line and the workload page show each workload phase."""
 
 import json
 from pathlib import Path

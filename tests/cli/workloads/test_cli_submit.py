@@ -1,4 +1,4 @@
-"""Tests of `berth submit` and of following its logs."""
+"""Tests for `berth submit` and for following its logs."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,6 @@ def test_submit_options_are_sent_as_a_document(terminal: Terminal) -> None:
 
 
 def batch(*names: str, rejected: str = "") -> httpx.Response:
-    """Return the outcome of a batch, in which the document `rejected` has an error."""
     error = {"code": "conflict", "detail": "vision already has a live workload named b.", "errors": []}
     items: list[dict[str, Any]] = [
         {
@@ -210,7 +209,7 @@ def test_follow_continues_with_the_next_run_after_an_eviction(
 def test_follow_reports_the_end_after_the_last_line(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, read_whole: bool
 ) -> None:
-    """The workload may end before its output was read, or while it is being read."""
+    # The workload may end before or while its output is read.
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
     order: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Tests of `berth template` and of `berth submit --template`."""
+"""Tests for `berth template` and `berth submit --template`."""
 
 import json
 from pathlib import Path

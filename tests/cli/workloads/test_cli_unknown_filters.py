@@ -1,4 +1,4 @@
-"""Tests of list commands with names that do not exist."""
+"""Tests for list commands with filters that name objects that do not exist."""
 
 import pytest
 

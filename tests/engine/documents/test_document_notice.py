@@ -1,4 +1,4 @@
-"""Tests for the preemption signal of workload documents."""
+"""Tests for the preemption signal in workload documents."""
 
 from typing import Any
 

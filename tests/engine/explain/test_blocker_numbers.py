@@ -1,6 +1,6 @@
-"""Tests that the numbers of blockers agree with a plain calculation, and that blockers are necessary.
+"""Tests that blocker numbers match a plain calculation and that each blocker really prevents a start.
 
-`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: a few dozen).
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ MAX_PLANS = 3
 
 
 def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
-    """Yield snapshots and plans until a plan contains no decisions."""
+    """Yield snapshots and their plans until a plan has no decisions."""
     world = World(load(document).snapshot)
     for _ in range(MAX_PLANS):
         snapshot = world.snapshot()

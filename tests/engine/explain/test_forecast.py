@@ -16,7 +16,7 @@ def expected_start(world: World) -> dict[str, Forecast]:
 
 
 def full_cluster(**more: Any) -> World:
-    """Return a full cluster of eight GPUs. Four become free in 600 s and four in 1200 s."""
+    """Return a full cluster of eight GPUs, half freed after 600 s and half after 1200 s."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
     return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
@@ -57,7 +57,7 @@ def test_missing_ready_nodes_are_the_reason_if_ending_workloads_would_not_suffic
 
 
 def test_start_estimate_is_omitted_if_capacity_is_not_the_only_blocker() -> None:
-    """A constant estimate of "now" would be useless and would change in every cycle."""
+    # A constant estimate of "now" would be useless and would change in every cycle.
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
     assert expected_start(world.queued("p/a", "p", 1))["p/a"] == Forecast(None, CAPACITY_FREE)

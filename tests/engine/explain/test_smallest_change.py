@@ -1,6 +1,6 @@
 """Tests for the smallest change that would start a pending workload.
 
-Each test expects one kind of change, because smaller kinds do not suffice.
+Each test expects one kind of change because smaller kinds are not enough.
 """
 
 from typing import Any
@@ -41,11 +41,7 @@ def one_project(*, quota: float | None = 8, pool: Pool | None = None, **nodes: i
 
 
 def full_node(**settings: Any) -> World:
-    """Return a full node.
-
-    Its workload has the same priority as the pending one and belongs to another project within
-    its quota.
-    """
+    """Return a node filled by a workload of another project, within quota and with the same priority."""
     world = World(pool=Pool("default", **settings), n=4).department("d", 8)
     return world.project("p", "d", 4).project("other", "d", 4).running("theirs", "other", "n", 4)
 
@@ -157,7 +153,7 @@ def test_lower_gpu_fraction_is_suggested_in_round_steps() -> None:
 
 
 def test_smallest_relative_decrease_of_a_request_is_preferred() -> None:
-    """Giving up three of eight replicas is a smaller decrease than giving up one of two GPUs."""
+    # Giving up three of eight replicas is a smaller decrease than giving up one of two GPUs.
     roles = (role("many", 8, ask=request(1)), role("few", 1, ask=request(2)))
     world = one_project(n=8).queued("w", "p", roles=roles)
     assert sentence(world) == would_start("role many needed 6 replicas instead of 8")
@@ -271,7 +267,7 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
 
 
 def test_change_that_needs_a_booting_node_is_not_suggested() -> None:
-    """With more quota, the workload would get a reservation on the booting node."""
+    # With more quota, the workload would get a reservation on the booting node.
     world = World().booting("m", 1).department("d", 1).project("p", "d", 0, over_quota=False)
     assert sentence(world.queued("w", "p")) == NONE
 
@@ -280,7 +276,6 @@ def test_change_that_needs_a_booting_node_is_not_suggested() -> None:
 
 
 def cpu_pool() -> Pool:
-    """Return a pool that adds only nodes without GPUs."""
     return Pool("default", node_shape=NodeShape(cpu=1000, memory_mib=1000))
 
 

@@ -1,4 +1,4 @@
-"""Tests on random clusters that suggested changes have their effect, and that no change is overlooked."""
+"""Tests on random clusters that suggested changes take effect and that none is missed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +30,7 @@ def starts(document: Document, name: str) -> bool:
 
 
 def may_start(document: Document, name: str) -> bool:
-    """Return whether the workload is pending in the next cycle and may start later without a change."""
+    """Return whether the workload stays pending in the next cycle but can start later without a change."""
     rejections = decide(load(document).snapshot).rejections
     return any(rejection.workload == name and is_schedulable(rejection.blockers) for rejection in rejections)
 
@@ -76,7 +76,7 @@ def test_every_sufficient_single_change_is_considered(document: Document) -> Non
 
 
 def single_changes(document: Document, name: str) -> Iterator[Change]:
-    """Yield changes of each kind, regardless of what keeps the workload pending."""
+    """Yield every kind of change, whatever keeps the workload pending."""
     workload = next(workload for workload in document["workloads"] if workload["name"] == name)
     yield Change(ChangeKind.PREEMPTIBLE)
     for other in document["workloads"]:

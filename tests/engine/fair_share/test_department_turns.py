@@ -1,4 +1,4 @@
-"""Tests that requests alone decide which departments are divided."""
+"""Tests that the division among departments depends only on requests."""
 
 from typing import Any
 

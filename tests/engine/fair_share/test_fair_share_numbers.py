@@ -12,7 +12,6 @@ GPU = 1000
 
 
 def computed_shares(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, float]:
-    """Return the fair shares that the engine computes."""
     _, plan = play(load(document(total, queues, **pool))).cycles[0]
     return {report.queue: report.share.gpu / GPU for report in plan.queues if report.queue != "all"}
 

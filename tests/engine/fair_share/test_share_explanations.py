@@ -1,4 +1,4 @@
-"""Tests that the explanation of a fair share matches the division."""
+"""Tests that the explanation of a fair share matches its calculation."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ A, B = "a", "b"
 
 
 def gpu_division(total: int, queues: list[dict[str, Any]], **pool: Any) -> Division:
-    """Return the division of the department's GPUs."""
     story = divisions(load(document(total, queues, **pool)).snapshot, "default")
     return next(division for division in story if division.parent == "all" and division.resource == "gpu")
 

@@ -127,7 +127,7 @@ def longest_run(held: list[dict[str, int]], queue: str, holding: bool) -> int:
     ],
 )
 def test_queues_with_unlimited_demand_take_turns(queues: int, gpus: int) -> None:
-    """Each queue runs for its share of the time, within a tenth. No turn is longer than a half-life."""
+    # Each queue runs for its share of the time, within a tenth. No turn is longer than a half-life.
     sizes = {f"q{number}": (gpus,) for number in range(queues)}
     held, evicted = allocation_by_cycle(sizes)
     for queue, part in allocated_fractions(held).items():
@@ -193,7 +193,7 @@ def test_departments_and_their_projects_take_turns(weights: dict[str, float]) ->
 def test_workload_larger_than_its_departments_share_gets_its_share_of_gpu_time(
     sizes: tuple[Sizes, ...], departments: str
 ) -> None:
-    """Its project, its siblings and the other departments get their shares. Turns last for a while."""
+    # Its project, its siblings and the other departments get their shares. Turns last for a while.
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     above = dict(zip(queues, departments.split(), strict=True))
     held, evicted = allocation_by_cycle(queues, departments=above, half_lives=12, min_jobs=32)
@@ -254,7 +254,7 @@ def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tup
 
 @pytest.mark.heavy
 def test_rounded_up_unit_does_not_change_queues_every_cycle() -> None:
-    """Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second."""
+    # Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second.
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
     assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8
@@ -271,7 +271,7 @@ def test_rounded_up_unit_does_not_change_queues_every_cycle() -> None:
     ids=str,
 )
 def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) -> None:
-    """A window's imbalance is forgotten at its end, so it must be balanced within the window."""
+    # A window's imbalance is forgotten at its end, so it must be balanced within the window.
     window = 120
     queues = {f"q{number}": gpus for number, gpus in enumerate(sizes)}
     held, _ = allocation_by_cycle(queues, half_lives=9, half_life=None, window=window, tumbling=True)
@@ -291,14 +291,14 @@ def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) 
     ],
 )
 def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
-    """Every cycle matches point-in-time fair shares."""
+    # Every cycle matches point-in-time fair shares.
     queues = {"a": (sizes[0],), "b": (sizes[1],)}
     now = allocation_by_cycle(queues, half_lives=2, mode="point_in_time")
     assert allocation_by_cycle(queues, half_lives=2, k=0.0) == now
 
 
 def test_time_based_fairness_never_reclaims_quota() -> None:
-    """A queue keeps its quota regardless of usage, and a queue below its quota gets it back immediately."""
+    # A queue keeps its quota regardless of usage, and a queue below its quota gets it back immediately.
     document: dict[str, Any] = {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", "fairshare": {"mode": "time_based", "half_life": 40, "count": "all"}}],

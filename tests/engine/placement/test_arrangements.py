@@ -1,4 +1,4 @@
-"""Tests that a gang is placed whenever an arrangement exists."""
+"""Tests that a gang is placed whenever a valid arrangement exists."""
 
 import pytest
 from hypothesis import given
@@ -82,7 +82,7 @@ def test_cpu_bound_role_leaves_gpus_to_the_gpu_bound_role() -> None:
 
 
 def test_two_groups_are_assigned_to_racks_that_fit_both() -> None:
-    """The first group fits in either rack but must leave the only rack that fits the second group."""
+    # The first group fits in either rack but must leave the only rack that fits the second group.
     rack = TopologyConstraint(required="rack")
     small = Group("small", (role("s", 2, ask=request(1)),), 1, rack)
     large = Group("large", (role("l", 2, ask=request(2)),), 1, rack)
@@ -94,7 +94,7 @@ def test_two_groups_are_assigned_to_racks_that_fit_both() -> None:
 
 
 def test_spread_replicas_and_tolerations_are_solved_together() -> None:
-    """The tolerant role leaves the untainted node to the role without a toleration."""
+    # The tolerant role leaves the untainted node to the role without a toleration.
     hardy = role("hardy", 2, ask=request(1), tolerations=(Toleration("kept"),), spread_per_node=1)
     plain = role("plain", 1, ask=request(2))
     cluster = gangs("w", (hardy, plain)).node("a", 2).node("b", 2, taints=(Taint("kept"),))
@@ -103,7 +103,7 @@ def test_spread_replicas_and_tolerations_are_solved_together() -> None:
 
 
 def test_multi_device_fractions_leave_enough_devices_for_the_next_replica() -> None:
-    """Halves of the two fullest devices would leave the second replica only one device."""
+    # Halves of the two fullest devices would leave the second replica only one device.
     cluster = gangs("w", (role("pair", 2, ask=request(0.5, devices=2)),)).node("n", 3)
     cluster.running("x", "a", "n", 0.6).running("y", "a", "n", 0.5).running("z", "a", "n", 0.5)
     assert [step.devices for step in steps(cluster.decide()) if step.workload == "w"] == []
@@ -117,7 +117,7 @@ def test_multi_device_fractions_leave_enough_devices_for_the_next_replica() -> N
 def test_fraction_uses_the_fullest_device_with_binpack_and_the_emptiest_with_spread(
     word: str, device: int
 ) -> None:
-    """The devices have free shares of 0.3, 0.5 and 1.0, and the request is 0.4."""
+    # The devices have free shares of 0.3, 0.5 and 1.0, and the request is 0.4.
     pool = Pool("default", Strategy(word), Strategy(word))
     cluster = World(pool=pool, n=3).department("d", None).project("a", "d", None)
     cluster.running("x", "a", "n", 0.7).running("y", "a", "n", 0.5).queued("w", "a", gpus=0.4)
@@ -126,7 +126,7 @@ def test_fraction_uses_the_fullest_device_with_binpack_and_the_emptiest_with_spr
 
 
 def test_memory_request_uses_a_device_with_enough_free_share() -> None:
-    """The request takes three quarters of the small device or a quarter of the large device."""
+    # The request takes three quarters of the small device or a quarter of the large device.
     cluster = gangs("w", (role("r", 3, ask=request(gpu_memory=6000)),))
     cluster.node("large", 1, gpu_memory_mib=24_000).node("small", 1, gpu_memory_mib=8000)
     plan = cluster.decide()
@@ -135,7 +135,7 @@ def test_memory_request_uses_a_device_with_enough_free_share() -> None:
 
 
 def test_memory_requests_share_large_devices_to_keep_small_ones_whole() -> None:
-    """On the small devices alone, the replicas would take more GPUs than the nodes have."""
+    # On the small devices alone, the replicas would take more GPUs than the nodes have.
     small = request(gpu_memory=5000, cpu=0.5)
     first = Group("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)
     second = Group("second", (role("s", 2, ask=small),), 1)

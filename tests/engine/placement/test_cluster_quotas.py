@@ -1,4 +1,4 @@
-"""Tests for quotas of a pool's own cluster, which bound the pods of a project."""
+"""Tests for quotas that a pool's own cluster enforces on the pods of a project."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,6 @@ def quota(kind: str, hard: float, used: float = 0, name: str = "team-a") -> Clus
 
 
 def world(*quotas: ClusterQuota) -> World:
-    """Return 16 GPUs and one project within a quota of 16, bounded by these quotas of the cluster."""
     there = World(n1=8, n2=8).department("d", 16)
     return there.project("p", "d", 16, cluster_quotas=quotas)
 

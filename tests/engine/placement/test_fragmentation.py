@@ -49,7 +49,7 @@ def test_fraction_is_placed_on_the_device_that_is_least_useful_to_other_workload
 
 
 def test_fragmentation_loss_depends_on_the_common_request_sizes() -> None:
-    """Large requests keep a whole node free. With small requests, using another node loses nothing."""
+    # Large requests keep a whole node free. With small requests, using another node loses nothing.
     cluster = world(a_wide=4, b_used=4).running("there", "a", "b_used", 1, up_to=1)
     for number in range(3):
         cluster.queued(f"wide{number}", "a", gpus=4)
@@ -136,7 +136,7 @@ def test_incremental_fragmentation_losses_equal_recomputed_losses(
 def test_fragmentation_strategy_places_every_workload_that_binpack_places(
     nodes: list[tuple[int, int, str]], requests: list[tuple[float, int, tuple[str, ...]]]
 ) -> None:
-    """Both strategies place the workloads one by one."""
+    # Both strategies place the workloads one by one.
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():

@@ -1,4 +1,4 @@
-"""Tests for the gang, role and queues that a workload's pods belong to."""
+"""Tests for the gangs that pods form and for the queues that count them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests that a carried layout leads to the same plans as a fresh layout."""
+"""Tests that a layout carried over from the previous cycle yields the same plans as a new layout."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ ELAPSED_SECONDS = (0, 1, 5, 60, 4000)
 
 
 def change_snapshot(draw: Any, snapshot: Snapshot, others: tuple[Workload, ...]) -> Snapshot:
-    """Draw changes between two cycles: to workloads, to queue usage and occasionally to nodes."""
+    """Draw changes between two cycles: to workloads, queue usage and occasionally nodes."""
     workloads = list(snapshot.workloads)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(0, len(workloads) - 1)))
@@ -139,7 +139,7 @@ NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
 def test_changed_items_are_detected_at_every_position(
     before: list[int], now: list[int], change_snapshot: set[int], anew: set[int]
 ) -> None:
-    """`anew` holds the indices of workloads that are replaced with equal copies."""
+    # `anew` holds the indices of workloads that are replaced with equal copies.
     workloads = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
     was = tuple(workloads[number] for number in before)
     are = tuple(

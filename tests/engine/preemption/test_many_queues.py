@@ -1,4 +1,4 @@
-"""Test that the search for victims grows with the number of queues, not with its square."""
+"""Test that the search for victims scales linearly with the number of queues."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def queues_at_their_limits(count: int) -> World:
 
 
 def queues_examined(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
-    """Return how often a decision examines a queue for victims."""
+    """Return how many queues a decision examines for victims."""
     examined = 0
     original = VictimSelection._is_queue_allowed
 

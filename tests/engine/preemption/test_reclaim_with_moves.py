@@ -1,4 +1,4 @@
-"""Tests that evictions and moves are combined whenever a brute-force search finds such a plan."""
+"""Tests that the engine combines evictions and moves whenever a brute-force search finds such a plan."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -76,7 +76,7 @@ def _job(name: str, project: str, gpus: int, on: list[str], random: Random) -> d
 
 @dataclass
 class Comparison:
-    """Clusters for which a plan exists, and those for which the engine missed the best one."""
+    """Clusters for which a plan exists, and clusters for which the engine missed the best plan."""
 
     existing: int = 0
     rejected: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Tests that a node is released only if its workloads fit elsewhere without loss."""
+"""Tests that a node is released only if its workloads fit elsewhere without losses."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -100,7 +100,7 @@ def test_node_is_not_released_if_moving_its_pods_loses_too_much_work() -> None:
 
 
 def test_moving_one_replica_counts_the_work_of_the_whole_gang() -> None:
-    """One replica moves, and all four replicas lose their work."""
+    # One replica moves, and all four replicas lose their work.
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK)
     assert release_from(made, ("n2",)) is not None
     made = world().running("gang", "p", "n1 n1 n1 n2", 2, since=PAYBACK + 60)
@@ -222,7 +222,7 @@ def test_plan_after_a_release_is_empty(document: dict[str, Any]) -> None:
 
 
 def _without_pending(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with running workloads only, as in a pool with more nodes than it needs."""
+    """Return the snapshot with only running workloads, as in a pool with surplus nodes."""
     ordinals = {node.name: number for number, node in enumerate(snapshot.nodes)}
     return replace(
         snapshot,

@@ -1,4 +1,4 @@
-"""Brute-force search of all arrangements of one gang."""
+"""Brute-force search for arrangements of one gang."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,13 @@ PerNode: TypeAlias = dict[tuple[str, str], int]
 
 @dataclass(slots=True)
 class _FreeNode:
-    """Resources that are still free on one node."""
-
     node: Node
     free: list[int]
     cpu: int
 
 
 def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
-    """Return whether the whole tree fits on the empty nodes. A group needs `need` of its children."""
+    """Return whether the whole tree fits on empty nodes. A group requires `need` of its children."""
     left = [_FreeNode(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
     replicas = list(_replicas(tree, ()))
     return _fit(left, replicas, 0, {}, {})

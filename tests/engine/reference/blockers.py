@@ -1,7 +1,7 @@
-"""Recompute the numbers of blockers from plain lists of pods, without using the engine's own logic.
+"""Recompute blocker numbers from plain lists of pods, without the engine's own logic.
 
-Not covered: what evictions could free if a running workload has optional groups. Each function
-yields one sentence for each number that disagrees.
+Evictions of running workloads with optional groups are not covered. Each function yields one sentence per
+mismatch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -123,7 +123,6 @@ class _Explanation:
 
     @cached_property
     def _requested(self) -> Amounts:
-        """Amounts that are charged to the queues."""
         gpu = cpu = memory = 0
         for role, count in self._missing_replicas:
             request = role.request
@@ -157,7 +156,6 @@ class _Explanation:
 
     @cached_property
     def _by_requests(self) -> bool:
-        """Whether the workload may start by its requests: no GPUs, and limits above requests."""
         requests = [role.request for role in roles(self.workload.tree)]
         return not any(request.devices for request in requests) and any(
             request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib
@@ -286,7 +284,7 @@ class _Explanation:
         )
 
     def _preemptible(self, kind: int, level: int) -> int:
-        """Return the amount that lower priorities of the project free. Extra replicas are not protected."""
+        # Extra replicas are not protected.
         return sum(
             unit.freed
             for other in self.snapshot.workloads
@@ -319,7 +317,6 @@ class _Explanation:
         return best
 
     def _excess(self, own: str, victim: str, kind: int) -> int:
-        """Return the amount by which the victim queue exceeds its threshold."""
         held, quota = self._allocated(victim)[kind], self._entitlement(victim).quota[kind]
         quota = INFINITE if quota is None else quota
         due = max(quota, self._fair_share(victim)[kind])
@@ -333,7 +330,6 @@ class _Explanation:
         )
 
     def _units(self, other: Workload, kind: int, charged: int, level: int, setting: str) -> Iterator[Unit]:
-        """Yield the extra replicas of a workload one by one, then the rest as a whole."""
         if level < 2 and not other.preemptible:
             return
         pods = [pod for pod in self.cluster.of(other.name) if self.cluster.nodes[pod.node].pool == self.pool]
@@ -376,7 +372,6 @@ class _Explanation:
 
 
 def _first_missing(node: Group | Role, counts: Mapping[str, int]) -> Iterator[tuple[Role, int]]:
-    """Yield the roles that do not fit on the node. Children of a group that already run go first."""
     if isinstance(node, Role):
         if node.min > counts.get(node.name, 0):
             yield node, node.min - counts.get(node.name, 0)

@@ -1,4 +1,4 @@
-"""Apply a suggested change to a scenario document, without using the engine's own code for changes."""
+"""Apply a suggested change to a scenario, without the engine's own code."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 def with_change(document: Document, name: str, change: Change) -> Document:
-    """Return the scenario with the change for workload `name`, made as a user or admin would make it."""
+    """Return the scenario with the change applied to workload `name`, as a user or admin would apply it."""
     changed = deepcopy(document)
     globals()[f"_{change.kind}"](changed, _named(changed["workloads"], name), change)
     return changed
@@ -117,7 +117,6 @@ def _limit_raised(document: Document, workload: Document, change: Change) -> Non
 
 
 def _quota(document: Document, change: Change) -> Document:
-    """Return the queue's quota in the pool. An absent quota is a quota of no GPUs."""
     queue = _named(document["departments"] + document["projects"], change.subject)
     absent = {"gpu": 0, "cpu": None, "memory_mib": None}
     quota: Document = queue["quotas"].setdefault(change.pool, absent)
@@ -150,7 +149,7 @@ def _max_moves_raised(document: Document, workload: Document, change: Change) ->
 
 
 def _nodes_added(document: Document, workload: Document, change: Change) -> None:
-    """Add nodes like the pool's first node, because these pools define no other shape."""
+    # The pools define no other node shape.
     first = next(node for node in document["nodes"] if node["pool"] == change.pool)
     assert isinstance(change.after, int)
     for number in range(change.after):

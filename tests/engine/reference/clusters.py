@@ -1,4 +1,4 @@
-"""Random small clusters as scenario data."""
+"""Random small clusters as scenarios."""
 
 from typing import Any, TypeAlias
 
@@ -218,7 +218,6 @@ def _room(node: Document) -> Document:
 
 
 def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool) -> None:
-    """Place the workload legally if it fits: whole or, in an unusual state, in part."""
     pool = _pick(draw, *workload["pools"])
     here = [room for room in free.values() if room["node"]["pool"] == pool]
     rooms = [room for room in here if room["node"]["state"] != "booting"]
@@ -246,7 +245,6 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
 
 
 def _rooms_in_domain(rooms: list[Document], level: str | None) -> list[Document]:
-    """Return the rooms in the rack or zone of the first room."""
     keys = {"rack": ("zone", "rack"), "zone": ("zone",), None: ()}[level]
     home = rooms[0]["node"]["labels"]
     return [room for room in rooms if all(room["node"]["labels"][key] == home[key] for key in keys)]
@@ -270,7 +268,6 @@ def _apply_odd_states(draw: Draw, workload: Document, pods: list[Document]) -> N
 
 
 def _milli(role: Document) -> tuple[int, int]:
-    """Return (thousandths of each device, number of devices)."""
     if "gpu_memory_mib" in role:
         return -(-DEVICE * role["gpu_memory_mib"] // MEMORY), 1
     gpu = role.get("gpu", 0)

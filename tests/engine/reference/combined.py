@@ -1,8 +1,7 @@
-"""Brute-force reference for plans that evict some workloads and move others.
+"""Brute-force reference for plans that combine evictions and moves.
 
-It covers whole GPUs, gangs of one role without elastic replicas, and one pool. Every preemptible
-pod may move, so gangs of the same project and size are interchangeable, and a plan is a number of
-victims of each kind.
+It covers one pool, whole GPUs and inelastic gangs of one role. All preemptible pods may move, so gangs of the
+same project and size are interchangeable, and a plan is a number of victims of each kind.
 """
 
 from collections import Counter
@@ -16,7 +15,7 @@ from tests.engine.reference.reclaim import Cluster, PendingGang, RunningGang, is
 
 @dataclass(frozen=True)
 class Victims:
-    """Victims that make room for the pending gang once the other preemptible pods are repacked."""
+    """Victims whose eviction makes room for the pending gang after the other preemptible pods are repacked."""
 
     gangs: tuple[RunningGang, ...]
     below_quota: int  # GPUs that queues lack afterwards up to their quota, because of the evictions
@@ -27,7 +26,7 @@ class Victims:
 
 
 def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[Victims]:
-    """Yield every allowed set of victims that suffices with moves, including the empty set."""
+    """Yield every allowed set of victims that is sufficient together with moves, including the empty set."""
     project = pending_gang.path[-1]
     if cluster.held(project) + pending_gang.all_gpus > cluster.queue_shares[project].entitled:
         return
@@ -49,9 +48,9 @@ def sufficient_victims(cluster: Cluster, pending_gang: PendingGang) -> Iterator[
 
 
 def missing_quota(cluster: Cluster, pending_gang: PendingGang, chosen: Sequence[RunningGang]) -> int:
-    """Return by how many GPUs victim queues are below quota in total.
+    """Return the total number of GPUs by which victim queues are below quota.
 
-    For a queue that was already below its quota, only its losses count.
+    For a queue that was already below quota, only its losses count.
     """
     queues = {queue for gang in chosen for queue in gang.path} - {*pending_gang.path}
     result = 0
@@ -76,7 +75,7 @@ def _fits_repacked(cluster: Cluster, pending_gang: PendingGang, without: Sequenc
 
 @cache
 def _packs(bins: tuple[int, ...], sizes: tuple[tuple[int, int], ...]) -> bool:
-    """Return whether pods, given as (size, count) with the largest first, fit into the bins."""
+    """Return whether pods, given as (size, count) from largest to smallest, fit into the bins."""
     if not sizes:
         return True
     if sum(size * count for size, count in sizes) > sum(bins):

@@ -1,6 +1,7 @@
-"""A simple and slow reference calculation of fair shares.
+"""A simple and slow reference for fair shares.
 
-It uses no engine code, only exact fractions for one resource on one level. The caller walks the levels.
+It uses exact fractions and no engine code, and covers one resource on one level. The caller walks through the
+levels.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ WeightFunction = Callable[[Sequence["Claimant"]], list[Fraction]]
 
 @dataclass(frozen=True)
 class Claimant:
-    """A queue that shares its parent's resources with its siblings. None means unlimited."""
+    """A queue that competes with its siblings for the parent's resources. None means unlimited."""
 
     name: str
     quota: int | None
@@ -32,7 +33,7 @@ def fair_shares(
     k: Fraction = Fraction(0),
     by_quota: bool = False,
 ) -> dict[str, int]:
-    """Return the fair share of each queue. With `by_quota`, quotas replace the weights."""
+    """Return the fair share of each queue. With `by_quota`, quotas replace weights."""
     share = {claimant.name: 0 for claimant in claimants}
     left = total
     for rank in _ranks(claimants):
@@ -50,21 +51,19 @@ def fair_shares(
 
 
 def _ranks(claimants: Sequence[Claimant]) -> list[list[Claimant]]:
-    """Group the claimants by rank, highest first."""
     return [
         [c for c in claimants if c.rank == rank] for rank in sorted({c.rank for c in claimants}, reverse=True)
     ]
 
 
 def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
-    """Return the quotas, where an unlimited quota counts as the total."""
     return [Fraction(total if c.quota is None else c.quota) for c in claimants]
 
 
 def _adjusted_weights(
     hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction
 ) -> list[Fraction]:
-    """Return max(0, n + K(n - u)) per claimant, where n is its part of the weight of unmet claimants."""
+    """Return max(0, n + K(n - u)) per claimant, where n is its fraction of all weights and u its usage."""
     everything = sum((weights[c.name] for c in hungry), Fraction(0))
     n = [weights[c.name] / everything for c in hungry]
     w = [max(Fraction(0), part + k * (part - c.usage)) for part, c in zip(n, hungry, strict=True)]
@@ -73,8 +72,6 @@ def _adjusted_weights(
 
 @dataclass
 class Division:
-    """The remaining amount, each queue's demand and each queue's share so far."""
-
     left: int
     unit: int
     wanted: dict[str, int]
@@ -89,7 +86,7 @@ class Division:
 
 
 def _divide_rounds(division: Division, claimants: Sequence[Claimant], weigh: WeightFunction) -> int:
-    """Divide the resource round by round and return what remains."""
+    """Divide the resource round by round and return the remainder."""
     while division.left > 0:
         hungry = [c for c in claimants if division.lacks(c) > 0]
         weights = weigh(hungry) if hungry else []
@@ -108,7 +105,7 @@ def _divide_rounds(division: Division, claimants: Sequence[Claimant], weigh: Wei
 
 
 def _whole_units(division: Division, hungry: Sequence[Claimant], offers: dict[str, Fraction]) -> None:
-    """Give the whole units of each offer, then single units by largest remainder, oldest queue and name."""
+    """Grant the whole units of each offer, then single units by largest remainder, oldest queue and name."""
     unit = division.unit
     for c in hungry:
         division.give(c, int(offers[c.name] // unit) * unit)

@@ -1,4 +1,4 @@
-"""A plain calculation of the numbers about held quota."""
+"""Reference calculation of the quota held for a workload of higher priority."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,6 @@ from tests.engine.reference.replay import roles
 def held_quota(
     snapshot: Snapshot, workload: Workload, blocker: Blocker, allocated: int
 ) -> Mapping[str, object]:
-    """Return the numbers about quota that is held for a workload of higher priority, if there is any."""
     if "behind" not in blocker.numbers:
         return {}
     first = next(other for other in snapshot.workloads if other.name == blocker.numbers["behind"])

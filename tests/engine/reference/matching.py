@@ -1,4 +1,4 @@
-"""Nodes that a role may use, determined without the engine's own logic."""
+"""Find the nodes that a role may use, without the engine's own logic."""
 
 from scheduler.engine.model import Node, Role
 from tests.engine.reference.invariants.placement import _is_tolerated as is_tolerated

@@ -1,6 +1,6 @@
 """A simple reference for the queue order on one large node.
 
-It uses no engine code, only the shares that the engine reports.
+It uses no engine code, only the fair shares that the engine reports.
 """
 
 import re
@@ -39,7 +39,7 @@ class Pending:
 
 @dataclass
 class OneNodeScheduler:
-    """Pending workloads, free GPUs and the GPUs that each queue holds."""
+    """Pending workloads, free GPUs and the GPUs allocated to each queue."""
 
     free: int
     queues: Mapping[str, QueueState]
@@ -63,7 +63,6 @@ class OneNodeScheduler:
                         self.firm[name] = self.firm.get(name, 0) + head.gpus
 
     def _head(self, pending: Sequence[Pending], level: int) -> Pending:
-        """Return the first workload in the best queue at each level, down to the order within a project."""
         if level == 2:
             return min(pending, key=lambda w: w.in_project)
         names = {w.path[level] for w in pending}

@@ -1,7 +1,7 @@
-"""Brute-force reference for reclaim, which tries every set of running gangs.
+"""Brute-force reference for reclaim that tries every set of running gangs.
 
-It covers whole GPUs, gangs of one role without elastic replicas, and one pool, which is small
-enough to try everything. It uses no engine code, only the shares that the engine reports.
+It covers one pool, whole GPUs and inelastic gangs of one role, in clusters small enough to try everything. It
+uses no engine code, only the shares that the engine reports.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class QueueShare:
 
 @dataclass(frozen=True)
 class RunningGang:
-    """A running gang: replicas with the same number of GPUs on these nodes."""
+    """A running gang whose replicas have the same number of GPUs on these nodes."""
 
     name: str
     path: Path

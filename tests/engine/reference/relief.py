@@ -12,7 +12,7 @@ AMPLE = 10_000
 
 
 def without(snapshot: Snapshot, workload: Workload, pool: str, blocker: Blocker) -> Snapshot | None:
-    """Return the snapshot without the obstacle, or None for obstacles that this module does not know."""
+    """Return the snapshot without the obstacle, or None if this module does not know the obstacle."""
     queue = str(blocker.numbers.get("queue"))
     match blocker.reason:
         case Reason.PROJECT_LIMIT | Reason.DEPARTMENT_LIMIT:

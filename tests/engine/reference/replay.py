@@ -26,7 +26,7 @@ class IllegalStep(Exception):
 
 
 class Cluster:
-    """The pods of all workloads. Replaying a bundle changes them."""
+    """The pods of all workloads, which change as bundles are replayed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -74,7 +74,7 @@ class Cluster:
         return whole(self.workloads[workload].tree, self.counts(workload))
 
     def keeps_its_pods(self, workload: str, before: "Cluster") -> bool:
-        """Return whether every role keeps its pods, up to the role's minimum."""
+        """Return whether the gang was incomplete and every role keeps its pods, up to its minimum."""
         had, has = before.counts(workload), self.counts(workload)
         return not before.is_whole(workload) and all(
             has.get(role.name, 0) >= min(role.min, had.get(role.name, 0))
@@ -85,7 +85,6 @@ class Cluster:
         return next((self.nodes[pod.node].pool for pod in self.of(workload) if pod.node in self.nodes), None)
 
     def path(self, workload: str) -> list[str]:
-        """Return the queues from the project up."""
         path: list[str] = []
         name: str | None = self.workloads[workload].project
         while name is not None:
@@ -105,7 +104,7 @@ class Cluster:
 
 
 def replay_steps(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Cluster, Cluster]]:
-    """Yield each bundle with the cluster before and after it, in order."""
+    """Yield each bundle in order, with the cluster before and after it."""
     before, after = Cluster(snapshot), Cluster(snapshot)
     for bundle in plan.bundles:
         after.replay(bundle)

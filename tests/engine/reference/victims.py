@@ -6,7 +6,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Unit:
-    """An extra replica of a workload, or the rest of it once its extra replicas are gone."""
+    """One extra replica of a workload, or the rest of the workload once its extra replicas are gone."""
 
     workload: str
     is_core: bool
@@ -16,14 +16,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class QueueExcess:
-    """The amount by which a queue is over its threshold, and its victims."""
+    """The amount by which a queue exceeds its threshold, and the victims in the queue."""
 
     excess: int
     units: tuple[Unit, ...]
 
 
 def max_freed(queue: QueueExcess) -> int:
-    """Return the largest amount that can be freed while the queue is over its threshold."""
+    """Return the largest amount that evictions can free while the queue is over its threshold."""
 
     @cache
     def best(left: tuple[Unit, ...], paid: int) -> int:

@@ -57,7 +57,7 @@ ODD_VALUES = st.one_of(
 
 
 def places(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the path of every key and every item, at any depth."""
+    """Yield the path of every key and item, at any depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key)
@@ -69,7 +69,7 @@ PLACES = list(places(VALID_SCENARIO))
 
 @st.composite
 def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a valid file with a few mutations: parts removed, duplicated, renamed or replaced."""
+    """Draw a valid scenario file with a few mutations: parts removed, duplicated, renamed or replaced."""
     document = copy.deepcopy(VALID_SCENARIO)
     for _ in range(draw(st.integers(1, 3))):
         *way, last = draw(st.sampled_from(PLACES))

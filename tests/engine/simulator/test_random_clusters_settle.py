@@ -1,6 +1,6 @@
-"""Tests that simulate random clusters to the end and check only the result.
+"""Tests that simulate random clusters to the end and check only the final state.
 
-`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: a few dozen).
 """
 
 from collections import defaultdict
@@ -56,10 +56,8 @@ def test_reported_free_gpus_are_not_allocated_to_any_pod(document: Document) -> 
 @on_random_clusters(4)
 @given(document=clusters())
 def test_pending_workload_without_quota_adds_no_evictions(document: Document) -> None:
-    """The workload is last in the queue because its project has neither quota nor weight.
-
-    A placed workload may block a move, so that another reclaim evicts one more.
-    """
+    # The workload is last in the queue because its project has neither quota nor weight. A placed workload
+    # may block a move, so that another reclaim evicts one more.
     quotas = {pool["name"]: {"gpu": 0, "weight": 0} for pool in document["pools"]}
     document["projects"].append({"name": "strangers", "department": "d0", "quotas": quotas})
     stranger = {"name": "zz", "project": "strangers", "priority": 0, "submitted": document["now"],
@@ -82,7 +80,6 @@ def _roles(workload: Document) -> list[Document]:
 
 
 def _held_pods(document: Document, answer: Document) -> Iterator[tuple[Document, Document]]:
-    """Yield every pod that holds resources, with its role."""
     for workload in document["workloads"]:
         roles = {role["name"]: role for role in _roles(workload)}
         for pod in answer["workloads"][workload["name"]]["pods"]:
@@ -105,7 +102,6 @@ def _requested_devices(role: Document) -> float:
 
 
 def _pending_but_fitting(document: Document, answer: Document) -> Iterator[str]:
-    """Yield pending workloads of one replica without topology that would fit on a node."""
     devices = _devices(document, answer)
     cpu = {node["name"]: node["cpu"] for node in document["nodes"]}
     pods = {node["name"]: node["max_pods"] for node in document["nodes"]}

@@ -1,4 +1,4 @@
-"""Tests for traces and trace replays."""
+"""Tests for traces and their replay."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -19,7 +19,6 @@ HEAD = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 
 def philly(folder: Path, *jobs: str, nodes: str = NODES) -> Trace:
-    """Write a trace. Each job is given as `second duration gpus cluster`."""
     rows = []
     for job in jobs:
         second, duration, gpus, cluster = job.split()
@@ -65,7 +64,7 @@ def test_longer_cycles_batch_more_arrivals(tmp_path: Path) -> None:
 
 
 def test_borrowed_gpus_are_reclaimed_and_lost_work_is_reported(tmp_path: Path) -> None:
-    """Red's 16-GPU job borrows blue's node. Blue arrives at 100 and gets the node after the grace period."""
+    # Red's 16-GPU job borrows blue's node. Blue arrives at 100 and gets the node after the grace period.
     _, summary = replay(philly(tmp_path, "0 1000 16 red", "100 50 8 blue"))
     blue, red = summary["projects"]["blue"], summary["projects"]["red"]
     assert blue["in_quota"]["longest"] == blue["queueing"]["longest"] == 10

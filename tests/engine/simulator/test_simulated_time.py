@@ -9,7 +9,7 @@ from scheduler.simulator import load, play, simulate
 
 
 def cluster(*workloads: dict[str, Any], cycle_seconds: int = 10, **pool: Any) -> dict[str, Any]:
-    """Return one node of 4 GPUs. The owner's quota covers the whole node, and the guest borrows."""
+    """Return one node of four GPUs, all within the owner's quota. The guest borrows."""
     return {
         "format": "berth.scenario/1",
         "cycle_seconds": cycle_seconds,
@@ -49,7 +49,7 @@ def test_next_workload_starts_in_the_cycle_in_which_the_first_ends() -> None:
 
 
 def test_victim_stops_before_the_preemptor_starts_and_restarts_from_scratch() -> None:
-    """The guest loses its progress and has to run for its entire duration again."""
+    # The guest loses its progress and has to run for its entire duration again.
     guest = job("g", "guest", runtime_seconds=100, pods=[{"node": "n", "started": "2025-12-31T23:59:00Z"}])
     document = cluster(guest, job("o", runtime_seconds=30))
     assert phases(document, "o", 6) == ["reserved", *["running"] * 3, "completed", "completed"]
@@ -89,7 +89,7 @@ def test_simulation_until_stable_ends_when_no_event_is_pending() -> None:
 
 @pytest.mark.shows("RAI-80")
 def test_short_burst_does_not_evict_a_steady_user() -> None:
-    """Queue `steady` has long used two of four GPUs. A burst gets at most half; `steady` keeps its share."""
+    # Queue `steady` has long used two of four GPUs. A burst gets at most half; `steady` keeps its share.
     document = cluster(
         *(job(f"s{n}", "steady", 1, runtime_seconds=600) for n in range(6)),
         *(job(f"b{n}", "burst", 1, runtime_seconds=60) for n in range(4)),

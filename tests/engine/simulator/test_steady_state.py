@@ -1,6 +1,6 @@
 """Tests that a simulation stops in a steady state, and that continuing would change nothing.
 
-`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: some dozens).
+`BERTH_RANDOM_CLUSTERS=20000` sets the number of clusters (default: a few dozen).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A cluster whose scheduler and kubelets act at once, and whose containers do what tests tell them."""
+"""A fake Kubernetes cluster whose scheduler and kubelets act at once and whose containers tests control."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ GPU = "nvidia.com/gpu"
 
 
 class FakeCluster:
-    """Pods start as soon as they fit on their node. `stubborn` pods ignore SIGTERM.
+    """A fake Kubernetes cluster. Pods start as soon as they fit on their node.
 
-    Scripts in the containers that keep the files of pods run below `files`, if it is set.
-    Pods whose names in Berth are in `short` have ended before anyone sees them run.
+    Pods in `stubborn` ignore SIGTERM.
+
+    Scripts in the containers that keep the files of pods run below `files`, if it is set. Pods whose names in
+    Berth are in `short` have ended before they are seen running.
 
     `rejections` maps (verb, resource) to the response to such calls, and `is_down` breaks all connections.
     Calls in `lost_responses` take effect, but their connection breaks before the response. While `answers` is
-    not set, the server accepts calls and does not respond.
-    `calls` are the (verb, resource) pairs that were called, and `watched_from` the versions after which
-    watches of each resource began. The cluster's clock is ahead by `clock_ahead`.
+    not set, the server accepts calls without responding.
+
+    `calls` lists the called (verb, resource) pairs, and `watched_from` the versions from which watches of
+    each resource began. The cluster's clock is ahead by `clock_ahead`.
     """
 
     def __init__(self) -> None:
@@ -88,7 +91,7 @@ class FakeCluster:
     # --- quotas
 
     def set_quota(self, namespace: str, name: str, **spec: Any) -> None:
-        """Create or change a ResourceQuota. `hard` maps names of resources to amounts."""
+        """Create or change a ResourceQuota. `hard` maps resource names to amounts."""
         with self.store.lock:
             earlier = self.store.objects.get(("resourcequotas", namespace, name))
             uid = earlier["metadata"]["uid"] if earlier is not None else self._uid()
@@ -97,7 +100,6 @@ class FakeCluster:
             self._update_quotas(namespace)
 
     def _update_quotas(self, namespace: str) -> None:
-        """Record in each quota of the namespace what its pods use, as the quota controller does."""
         for quota in self._quotas(namespace):
             hard = quota["spec"]["hard"]
             status = {"hard": hard, "used": {each: str(self._used(namespace, each)) for each in hard}}
@@ -107,7 +109,7 @@ class FakeCluster:
                 )
 
     def _admit(self, pod: Object) -> None:
-        """Reject a pod that exceeds a quota of its namespace, in the API server's words."""
+        """Reject a pod that exceeds a quota of its namespace, with the message of the API server."""
         namespace = pod["metadata"]["namespace"]
         for quota in self._quotas(namespace):
             for resource, limit in quota["spec"]["hard"].items():
@@ -153,7 +155,7 @@ class FakeCluster:
             self._set_container(pod, {"terminated": ended}, phase)
 
     def run(self, name: str, command: list[str]) -> tuple[int, bytes, bytes]:
-        """Run a script in the container that keeps the pod's files, and end this container if it is done."""
+        """Run a script in the container that keeps the pod's files. End the container if its work is done."""
         if self.files is None or not keeps_files(self.pod(name)):
             raise Rejection(404, "NotFound", "simulated pods run no commands")
         result = self.files.run(name, command)
@@ -173,14 +175,14 @@ class FakeCluster:
         return self.files is not None and self.files.are_copied(name)
 
     def fail_pod(self, name: str, reason: str, message: str) -> None:
-        """Let the node reject or evict the pod."""
+        """Make the node reject or evict the pod."""
         with self.store.lock:
             pod = self.pod(name)
             status = {"phase": "Failed", "reason": reason, "message": message}
             self.store.put("pods", {**pod, "metadata": {**pod["metadata"]}, "status": status})
 
     def write(self, name: str, data: bytes) -> None:
-        """Write to the pod's log. Like containerd, deliver a line only once it is complete."""
+        """Write to the pod's log. Like containerd, deliver only complete lines."""
         with self.store.lock:
             *lines, rest = (self._partial.get(name, b"") + data).split(b"\n")
             for line in lines:
@@ -203,7 +205,7 @@ class FakeCluster:
     # --- the API server, the scheduler and the kubelets
 
     def forbid(self, verb: str, resource: str) -> None:
-        """Remove a permission from the account."""
+        """Remove a permission from the service account."""
         message = f'{resource} is forbidden: User "berth" cannot {verb} resource "{resource}" in API group ""'
         self.rejections[verb, resource] = Rejection(403, "Forbidden", message)
 
@@ -317,7 +319,6 @@ class FakeCluster:
 
 
 def _amount(pod: Object, resource: str) -> Decimal:
-    """Return how much of a quota's resource a pod uses."""
     if resource == "pods":
         return Decimal(1)
     part, _, name = resource.rpartition("s.") if resource.startswith("limits.") else ("request", "", resource)

@@ -1,4 +1,4 @@
-"""Containers of simulated pods that keep files, whose scripts run on this machine."""
+"""Containers that keep the files of simulated pods and run scripts on this machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ OUTPUT, ERRORS, STATUS = 1, 2, 3
 
 
 class FakeFiles:
-    """Directories in place of the volumes of pods. No script sees the processes of this machine."""
+    """Directories in place of pod volumes. Scripts cannot see the processes of this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def directory(self, pod: str) -> Path:
-        """Return what the pod has at `/berth/pod`."""
+        """Return the directory that the pod sees as `/berth/pod`."""
         path = self._place(pod) / "pod"
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -48,7 +48,7 @@ def keeps_files(pod: Object) -> bool:
 
 
 def answer_exec(handler: BaseHTTPRequestHandler, result: tuple[int, bytes, bytes]) -> None:
-    """Send the result of a command over a WebSocket, and close it."""
+    """Send the result of a command over a WebSocket and close it."""
     code, output, errors = result
     key = f"{handler.headers['Sec-WebSocket-Key']}{_GUID}".encode()
     handler.send_response(101)

@@ -1,4 +1,4 @@
-"""HTTP server for a fake cluster."""
+"""HTTP server of a fake Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Handler(BaseHTTPRequestHandler):
     _is_lost = False
 
     def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        pass
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """Return the time for the header Date by the cluster's clock."""
+        """Return the time for the Date header from the cluster's clock."""
         return super().date_time_string(int(time.time() + self.cluster.clock_ahead.total_seconds()))
 
     def do_GET(self) -> None:
@@ -174,7 +174,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _parse(path: str) -> tuple[str, str, str, str]:
-    """Return the resource, namespace, name and subresource of a path."""
     parts = path.removeprefix("/apis/authorization.k8s.io/v1/").removeprefix("/api/v1/").split("/")
     if parts[0] == "namespaces" and len(parts) > 2:
         resource, rest = parts[2], parts[3:]
@@ -184,7 +183,7 @@ def _parse(path: str) -> tuple[str, str, str, str]:
 
 @contextmanager
 def serve(cluster: FakeCluster) -> Iterator[str]:
-    """Serve the cluster on loopback. Yield its URL."""
+    """Serve the cluster on loopback and yield its URL."""
     handler: Any = type("Handler", (_Handler,), {"cluster": cluster})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True

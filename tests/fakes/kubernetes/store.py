@@ -1,4 +1,4 @@
-"""Objects with versions, and the changes to watch."""
+"""Versioned Kubernetes objects, and the changes that watches receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class Rejection(Exception):
-    """Response of the API server other than success."""
+    """An error response of the API server."""
 
     def __init__(self, status: int, reason: str, message: str, headers: Object | None = None) -> None:
         super().__init__(message)
@@ -61,14 +61,17 @@ class Store:
             return [item for (each, _, _), item in sorted(self.objects.items()) if each == kind]
 
     def compact(self) -> None:
-        """Forget all changes, so that watches from an older version fail."""
+        """Forget all changes, so that watches from older versions fail."""
         with self.lock:
             self._changes.clear()
             self._oldest = self.latest
             self.lock.notify_all()
 
     def changes(self, kind: str, after: int, seconds: float) -> Iterator[tuple[int, str, Object] | None]:
-        """Yield changes after a version until `seconds` pass without one. None means "still connected"."""
+        """Yield changes after a version until `seconds` pass without one.
+
+        None means that the watch is still connected.
+        """
         while True:
             with self.lock:
                 if after < self._oldest:

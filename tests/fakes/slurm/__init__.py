@@ -1,4 +1,4 @@
-"""Small programs in place of Slurm's. Their output was recorded from Slurm 22.05."""
+"""Replacements for Slurm's programs, with output recorded from Slurm 22.05."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ exec {python} -S -E {programs} {name} {state} "$@"
 
 
 class FakeSlurm:
-    """A partition `gpu` of four machines with two GPUs each. Jobs start at once if a machine is free."""
+    """A fake Slurm partition `gpu` of four nodes with two GPUs each. Jobs start at once if a node is free."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.state = root, root / "state.json"
@@ -50,7 +50,7 @@ class FakeSlurm:
         return list(json.loads(self.state.read_text())["calls"])
 
     def change(self, job: int = 0, **fields: str) -> None:
-        """Change fields of a job, such as its State and Reason, as squeue prints them."""
+        """Change fields of a job, such as State and Reason, as squeue prints them."""
         with self.open() as state:
             state["jobs"][job].update(fields)
 
@@ -61,7 +61,7 @@ class FakeSlurm:
             state["jobs"].append({**state["jobs"][0], "JobID": number, "Name": name, **fields})
 
     def purge(self) -> None:
-        """Forget ended jobs, as Slurm does after some minutes. The accounting database keeps them."""
+        """Forget ended jobs, as Slurm does after some minutes. The accounting database keeps the jobs."""
         with self.open() as state:
             for job in state["jobs"]:
                 job["purged"] = job["State"] not in ("PENDING", "RUNNING", "SUSPENDED")

@@ -1,4 +1,4 @@
-"""The programs sbatch, squeue, scancel, sinfo and sacct on a state in a file.
+"""Fake sbatch, squeue, scancel, sinfo and sacct that work on a state file.
 
 python programs.py PROGRAM STATE ARGUMENTS...
 """
@@ -24,7 +24,7 @@ UNREACHABLE = "Unable to contact slurm controller (connect failure)"
 
 
 class Failed(Exception):
-    """Raised with what a program prints before it exits with 1."""
+    """Raised with the text that a program prints before it exits with 1."""
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def options(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def start_jobs(state: State) -> None:
-    """Start pending jobs on free machines, in order."""
+    """Start pending jobs on free nodes, in order."""
     used = [job["NodeList"] for job in state["jobs"] if job["State"] in ("RUNNING", "SUSPENDED")]
     free = [name for name in state["machines"] if name not in used]
     for job in state["jobs"]:
@@ -62,7 +62,7 @@ def sbatch(state: State, arguments: Sequence[str]) -> str:
 
 
 def submit(state: State, named: dict[str, str], script: str, arguments: Sequence[str]) -> str:
-    """Add a job with these options, and return its number."""
+    """Add a job with these options and return its ID."""
     submitted = state.get("accepts")
     if submitted is not None and len([job for job in state["jobs"] if job["State"] in LIVING]) >= submitted:
         raise Failed(

@@ -1,4 +1,4 @@
-"""A slurmrestd on the state of a small Slurm. Its responses were recorded from Slurm 22.05 and 24.11."""
+"""A fake slurmrestd for the fake Slurm cluster. Its responses were recorded from Slurm 22.05 and 24.11."""
 
 import json
 import threading
@@ -19,9 +19,7 @@ Fault = Callable[["Handler"], None]
 
 
 class FakeSlurmRest:
-    """Server with one version of the API. A fault replaces the response to requests whose path contains a
-    text.
-    """
+    """Serves one version of the API. A fault replaces the response to requests whose path contains its text."""
 
     def __init__(self, slurm: FakeSlurm, version: str = "v0.0.42") -> None:
         self.slurm, self.version = slurm, version
@@ -76,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         self._respond()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        pass
 
     def send(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -105,14 +103,13 @@ class Handler(BaseHTTPRequestHandler):
             self.route(body)
 
     def route(self, body: dict[str, Any]) -> None:
-        """Carry out the request, and send the regular response."""
+        """Perform the request and send the regular response."""
         with self.rest.slurm.open() as state:
             start_jobs(state)
             status, answer = self._answer(state, body)
         self.send_json(answer, status)
 
     def _answer(self, state: dict[str, Any], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Return the status and the content of the response."""
         rest, path = self.rest, urlsplit(self.path).path.rstrip("/")
         prefix = f"/slurm/{rest.version}"
         match path.removeprefix(prefix):

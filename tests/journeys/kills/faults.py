@@ -1,4 +1,4 @@
-"""Faults at random points: processes that are killed, hang or fail while workloads run."""
+"""Faults at random times: processes that are killed, hang or fail while workloads run."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ HANGS_FOR = 3  # a process that hangs continues after at most this many further 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `strike` returns what it did, or an empty string if there was no target."""
+    """One kind of fault. `strike` returns a description of what it did, or an empty string without a target."""
 
     name: str
     strike: Callable[[Random], str]
@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass
 class Hanging:
-    """Processes that are stopped by a signal, and continue later."""
+    """Processes that are stopped by a signal and resumed later."""
 
     pids: list[int] = field(default_factory=list)
 
@@ -44,13 +44,13 @@ class Hanging:
         return Fault(f"{name} hangs", strike, weight)
 
     def resume(self, keep: int = 0) -> None:
-        """Let the processes continue that hang, except the latest ones."""
+        """Resume all stopped processes except the latest."""
         while len(self.pids) > keep:
             _send(self.pids.pop(0), signal.SIGCONT)
 
 
 def kill(name: str, find: Pids, weight: int = 1, then: Callable[[], object] = lambda: None) -> Fault:
-    """Return the fault that kills one of the processes, and calls `then` afterwards."""
+    """Return a fault that kills one of the processes and then calls `then`."""
 
     def strike(random: Random) -> str:
         pids = sorted(find())
@@ -66,7 +66,7 @@ def kill(name: str, find: Pids, weight: int = 1, then: Callable[[], object] = la
 
 
 def kill_berth(berth: Installation, start: Callable[[], object]) -> list[Fault]:
-    """Return the faults that kill each process of an installation, and all at once."""
+    """Return the faults that kill each process of an installation, and the one that kills all at once."""
 
     def part(name: str) -> Pids:
         return lambda: [pid for child, pid in berth.children().items() if child == name]
@@ -99,7 +99,7 @@ def strike_at_random(
 
 
 def find_processes(pids: Iterable[int], *words: str) -> list[int]:
-    """Return those of the processes whose command line contains all words."""
+    """Return the processes whose command line contains all words."""
     return [pid for pid in pids if all(word in command_line(pid) for word in words)]
 
 

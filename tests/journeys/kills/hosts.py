@@ -1,4 +1,4 @@
-"""Faults on hosts in network namespaces, and checks that nothing of Berth is left on them."""
+"""Faults on hosts in network namespaces, and checks that Berth leaves nothing behind on them."""
 
 import subprocess
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def running(host: NamespaceHost, *words: str) -> Pids:
 
 
 def agent_and_node_faults(host: NamespaceHost, hanging: Hanging) -> list[Fault]:
-    """Return the faults of a host's agent, Ray node and shims."""
+    """Return faults for the agent, Ray node and shims of a host."""
     name, agent = host.name, running(host, "berth-agent", "run")
     return [
         kill(f"agent of {name}", agent, 2),
@@ -31,7 +31,7 @@ def agent_and_node_faults(host: NamespaceHost, hanging: Hanging) -> list[Fault]:
 
 
 def start_foreign_process(host: NamespaceHost) -> "subprocess.Popen[bytes]":
-    """Leave a file and a process on the host that are not Berth's."""
+    """Create a file and a process on the host that do not belong to Berth."""
     (host.directory / "lib" / FOREIGN_FILE).write_text("not Berth's")
     return subprocess.Popen(["ip", "netns", "exec", host.namespace, "sleep", "infinity"])
 
@@ -39,7 +39,7 @@ def start_foreign_process(host: NamespaceHost) -> "subprocess.Popen[bytes]":
 def check_only_foreign_is_left(
     host: NamespaceHost, process: "subprocess.Popen[bytes]", details: Callable[[], object]
 ) -> None:
-    """Check that the host has only the foreign file, and its SSH server and the foreign process run."""
+    """Check that only the SSH server and the foreign file and process are left on the host."""
     assert [path.name for path in (host.directory / "lib").iterdir()] == [FOREIGN_FILE]
     until(lambda: set(host.pids()) == {process.pid, host.process.pid}, PATIENCE, details)
     process.kill()

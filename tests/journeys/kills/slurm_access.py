@@ -1,4 +1,4 @@
-"""The ways in which a pool reaches its Slurm cluster, each with the faults that it may have."""
+"""Ways in which a pool connects to its Slurm cluster, each with its possible faults."""
 
 import http.client
 import threading
@@ -22,21 +22,21 @@ RESPONSE_SECONDS = 90  # longer than Berth waits for any response
 
 
 class Access(Protocol):
-    """How the pool reaches the cluster: settings of the installation and the pool, and faults."""
+    """How a pool connects to its cluster: settings of the installation and the pool, and faults."""
 
     def installation_settings(self, port: int) -> dict[str, str]: ...
 
     def provider_settings(self) -> Mapping[str, Any]: ...
 
     def pool_options(self, place: Path) -> list[str]:
-        """Return options of `berth pool create`. Files that they name are written to `place`."""
+        """Return options of `berth pool create`. Write the files that they name to `place`."""
 
     def faults(self, hanging: Hanging) -> list[Fault]: ...
 
 
 @dataclass
 class ProgramAccess:
-    """Slurm's programs, which may hang, fail or lose a response."""
+    """Access through Slurm's programs, which may hang, fail or lose a response."""
 
     slurm: SlurmCluster
 
@@ -60,10 +60,7 @@ class ProgramAccess:
 
 @dataclass
 class RestAccess:
-    """slurmrestd, which may hang or be killed, behind a proxy that may hang, fail or lose a response.
-
-    Berth finds none of Slurm's programs.
-    """
+    """Access through slurmrestd behind a proxy. Both may fail, and Berth finds none of Slurm's programs."""
 
     server: SlurmRestServer
     proxy: "FaultyProxy"
@@ -101,9 +98,9 @@ class RestAccess:
 
 @dataclass
 class FaultyProxy:
-    """HTTP proxy for `upstream`, a port on loopback.
+    """An HTTP proxy for `upstream`, a port on loopback.
 
-    `next_faults` maps methods to the faults of their next calls.
+    `next_faults` maps HTTP methods to the faults of their next requests.
     """
 
     upstream: int
@@ -161,7 +158,8 @@ def faulty_proxy(upstream: int) -> Iterator[FaultyProxy]:
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Ignore that Berth, which is killed at random, has closed the connection."""
+            # Berth, which is killed at random, has closed the connection.
+            pass
 
     with Server(("127.0.0.1", 0), Handler) as server:
         proxy.url = f"http://127.0.0.1:{server.server_port}"

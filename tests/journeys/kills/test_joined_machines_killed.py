@@ -1,4 +1,4 @@
-"""Test that random kills on joined machines lose, double and leave nothing."""
+"""Test that random kills on joined machines lose no work, run nothing twice and leave nothing behind."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ LEAVE_OR_JOIN_CHANCE = 0.1
 
 @dataclass
 class Story:
-    """A pool of machines that join and leave by commands of their own administrator."""
+    """A pool of machines whose own administrator makes them join and leave."""
 
     running: SshInstallation
     admin: Terminal

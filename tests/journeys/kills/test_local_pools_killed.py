@@ -1,4 +1,7 @@
-"""Test that random kills on this machine lose, double and leave nothing, with and without Ray."""
+"""Test that random kills on this machine lose no work, run nothing twice and leave nothing behind.
+
+The test runs with and without Ray.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +25,7 @@ ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # needs a whole node
 
 @dataclass
 class Story:
-    """A pool on this machine. `records` are directories that have no visible files once nothing runs."""
+    """A pool on this machine. `records` are directories without visible files when nothing runs."""
 
     berth: Installation
     admin: Terminal

@@ -1,4 +1,4 @@
-"""Test that random kills on and around a Slurm cluster lose, double and leave nothing."""
+"""Test that random kills around a Slurm cluster lose no work, run nothing twice and leave nothing behind."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ FOREIGN = ("train.py", "berth.other.hpc.0.0123456789abcdef")
 
 @dataclass
 class Story:
-    """A pool on Slurm, whose machines also run two jobs of others."""
+    """A pool on a Slurm cluster that also runs two foreign jobs."""
 
     berth: Installation
     slurm: SlurmCluster
@@ -109,7 +109,7 @@ class Story:
         return job
 
     def pilot_files(self) -> list[Path]:
-        """Return the private files of submissions. Submissions through slurmrestd have none."""
+        """Return the private files of job submissions. Submissions through slurmrestd have none."""
         return list((self.slurm.root / "shared").glob("pilots/*"))
 
     def between(self) -> None:
@@ -123,7 +123,7 @@ class Story:
         self.traffic.finish(self.admin.client(), self.describe, self.slurm.resume_machines)
 
     def is_empty(self) -> bool:
-        """Return whether only the jobs of others are left, and no process or directory of Berth's."""
+        """Return whether only foreign jobs are left, and no process or directory of Berth."""
         self.slurm.resume_machines()
         return sorted(self.slurm.queue()) == sorted(FOREIGN) and not self.slurm.leftovers()
 

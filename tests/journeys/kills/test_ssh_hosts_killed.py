@@ -1,4 +1,4 @@
-"""Test that random kills on and around SSH hosts lose, double and leave nothing."""
+"""Test that random kills around SSH hosts lose no work, run nothing twice and leave nothing behind."""
 
 import os
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ EDIT_CHANCE = 0.1
 
 @dataclass
 class Story:
-    """A pool of SSH hosts whose list of hosts also changes."""
+    """A pool of SSH hosts whose list of hosts changes during the test."""
 
     running: SshInstallation
     admin: Terminal

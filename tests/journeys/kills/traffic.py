@@ -1,4 +1,4 @@
-"""Workloads that come, go and record their own starts, to see that none is lost or doubled."""
+"""Workloads that record their own starts, to detect any that are lost or doubled."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -34,7 +34,7 @@ while [ ! -e enough ]; do sleep 0.2 9>&-; done
 class Traffic:
     """Users who submit, cancel and complete gangs of up to `replicas` replicas in a pool.
 
-    `workspaces` is the directory with the workspaces of the pool. Requests may fail while Berth is killed.
+    `workspaces` is the directory of the pool's workspaces. Requests may fail while Berth is killed.
     """
 
     users: Mapping[str, Terminal]
@@ -48,7 +48,7 @@ class Traffic:
     completed: set[str] = field(default_factory=set)
 
     def step(self) -> None:
-        """Do one thing that a user does. It may fail."""
+        """Perform one user action, which may fail."""
         live = [name for name in self.submitted if name not in self.completed]
         with suppress(ClientError, OSError):
             match self.random.choice(["submit", "submit", "complete", "complete", "cancel"]):
@@ -71,7 +71,7 @@ class Traffic:
         })  # fmt: skip
 
     def complete(self, name: str) -> None:
-        """Let a workload end if it has started."""
+        """Complete a workload if it has started."""
         workload = self.find(name)
         if workload is not None and (self.workspaces / workload.id / "runs-0").exists():
             (self.workspaces / workload.id / "enough").touch()
@@ -87,10 +87,10 @@ class Traffic:
     def finish(
         self, admin: Client, details: Callable[[], object], repair: Callable[[], object] = lambda: None
     ) -> None:
-        """Complete all workloads. Each one that was accepted starts and ends.
+        """Complete all workloads. Each accepted workload starts and ends.
 
-        Boots that failed because of the kills delay nothing any more. `repair` is called repeatedly, and does
-        what an administrator of the machines does after the kills.
+        Failed boots no longer delay anything. `repair` is called repeatedly and does what an administrator of
+        the machines does after the kills.
         """
         admin.node_pools.retry(self.pool)
         assert len(self.listed()) >= len(self.submitted) / 2, "most submissions succeed"
@@ -105,7 +105,7 @@ class Traffic:
         until(has_finished, PATIENCE, lambda: f"{[(w.name, w.phase) for w in self.listed()]}\n{details()}")
 
     def check(self) -> None:
-        """Check that each workload has ended as it should, and that no replica ran twice at a time."""
+        """Check that each workload ended as expected and that no replica ran twice at the same time."""
         workloads = self.listed()
         names = [workload.name for workload in workloads]
         assert len(names) == len(set(names)), "no submission is doubled"
@@ -115,7 +115,7 @@ class Traffic:
         assert list(self.workspaces.glob("*/doubled-*")) == []
 
     def listed(self) -> list[Workload]:
-        """Return all workloads of these users, also those whose submission seemed to fail."""
+        """Return all workloads of these users, including those whose submission seemed to fail."""
         return [
             workload
             for project in self.users
@@ -146,7 +146,7 @@ LIVE_ROWS = {
 
 
 def live_rows(berth: Installation) -> dict[str, int]:
-    """Return the numbers of records in the installation's database that something idle would not have."""
+    """Return the numbers of database records that an idle installation would not have."""
     url = EmbeddedCluster(berth.home / "postgres").url()
     with psycopg.connect(url, autocommit=True) as connection:
         counts = {name: connection.execute(query).fetchone() for name, query in LIVE_ROWS.items()}

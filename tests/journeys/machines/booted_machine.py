@@ -39,13 +39,13 @@ exec env -i container=berth PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_GENERATOR
 
 
 def control_groups() -> str:
-    """Return the directory of version 2 of control groups, or an empty string."""
+    """Return the directory of the cgroup v2 hierarchy, or an empty string."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     return next((place for _, place, kind, *_ in mounts if kind == "cgroup2"), "")
 
 
 def missing_parts() -> str:
-    """Return what this machine lacks to boot such a machine, or an empty string."""
+    """Return the reason why this machine cannot boot such a machine, or an empty string."""
     if not SYSTEMD.exists():
         return "systemd"
     return "" if control_groups() else "version 2 of control groups"
@@ -55,7 +55,7 @@ needs_systemd = pytest.mark.skipif(bool(missing_parts()), reason=f"this machine 
 
 
 class BootedMachine:
-    """Machine with the network, files and name of a host whose SSH server does not run."""
+    """A booted machine with the network, files and name of a host. The host's SSH server does not run."""
 
     def __init__(self, host: NamespaceHost) -> None:
         self.host, self.directory = host, host.directory
@@ -70,7 +70,7 @@ class BootedMachine:
         )
 
     def boot(self) -> None:
-        """Start systemd as the machine's first process, and wait until it has started all units."""
+        """Start systemd as the machine's first process, and wait until all units have started."""
         (self.directory / "boot-id").write_text(f"{uuid4()}\n")
         group = Path(control_groups()) / self.host.namespace
         group.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ class BootedMachine:
         until(lambda: self.host.pids() == [], details=self.host.pids)
 
     def run(self, *words: str, **env: str) -> str:
-        """Run a command as root. Return its output, with that of a failure."""
+        """Run a command as root and return its output. The error of a failed command contains its output."""
         enter = ["nsenter", f"--target={self._first_process()}", "--all", "--"]
         done = subprocess.run(
             [*enter, *words], env={"PATH": os.environ["PATH"], "HOME": "/root", **env}, text=True,

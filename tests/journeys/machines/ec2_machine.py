@@ -1,4 +1,4 @@
-"""A machine of moto's EC2 that really boots: on this machine, with the user data and the metadata of EC2."""
+"""An EC2 machine that moto launches and this machine really boots, with user data and metadata."""
 
 import base64
 import sys
@@ -19,7 +19,7 @@ METADATA = "/latest/meta-data/"
 
 @dataclass(frozen=True)
 class Ec2Machine:
-    """Computer of the only machine that the account launches. `values` is its metadata, served at `url`."""
+    """The computer behind the account's only EC2 machine. `values` is its metadata, served at `url`."""
 
     ec2: Ec2Account
     machine: BootedMachine
@@ -28,9 +28,9 @@ class Ec2Machine:
     url: str
 
     def boot(self, instance_id: str) -> str:
-        """Boot the machine, and run its user data as cloud-init does. Return the output of the user data.
+        """Boot the machine and run its user data as cloud-init does. Return the output of the user data.
 
-        Its image has a Python with Ray.
+        The image of the machine has Python with Ray.
         """
         client = self.ec2.clients().ec2
         attribute = client.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
@@ -57,7 +57,7 @@ def ec2_machine(ec2: Ec2Account, host: NamespaceHost, workspaces: Path) -> Itera
 
 @contextmanager
 def metadata_service(values: Mapping[str, str]) -> Iterator[str]:
-    """Serve these values as EC2's metadata service does, to machines in network namespaces."""
+    """Serve these values to machines in network namespaces, as the metadata service of EC2 does."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

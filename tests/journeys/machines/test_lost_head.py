@@ -53,7 +53,7 @@ class Story:
         subprocess.run([*enter, *command], env=env, stdin=subprocess.DEVNULL, check=True, timeout=300)
 
     def until_nodes(self, *machines: str) -> None:
-        """Wait until the nodes are ready, in this order, on these machines."""
+        """Wait until the nodes, in this order, are ready on these machines."""
 
         def reached() -> bool:
             nodes = {node.name: node.state for node in self.admin.client().nodes.list(pool="metal")}
@@ -74,7 +74,7 @@ class Story:
         })  # fmt: skip
 
     def starts(self, workload: Workload) -> list[str]:
-        """Wait until a workload has started. Return a line for each start: pod, node and devices."""
+        """Wait until a workload has started. Return a line with pod, node and devices for each start."""
         file = self.running.workspaces / workload.id / "starts"
         until(file.exists, LONG, self.describe)
         return file.read_text().splitlines()

@@ -1,6 +1,6 @@
-"""Test pools of three kinds in one installation: an SSH host, a real Slurm, and EC2, which moto plays.
+"""Test an SSH host, a real Slurm cluster and EC2 (simulated by moto) as pools of one installation.
 
-The workloads of one project may use all of them. The pools of the same GPU model share one quota.
+Workloads of one project may use all of them. Pools with the same GPU model share one quota.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ while [ ! -e enough ]; do sleep 0.2; done
 
 @dataclass(frozen=True)
 class Story:
-    """An SSH host with two GPUs, a Slurm cluster, and a machine with four GPUs that EC2 may launch."""
+    """An SSH host with two GPUs, a Slurm cluster, and a machine with four GPUs that EC2 can launch."""
 
     admin: Terminal
     dave: Terminal
@@ -52,7 +52,7 @@ class Story:
     cloud: Ec2Machine
 
     def submit(self, name: str, *options: str) -> str:
-        """Submit a gang of two workers with a GPU each. Return what the terminal shows."""
+        """Submit a gang of two workers with one GPU each. Return the terminal output."""
         pools = [part for pool in POOLS for part in ("--pool", pool)]
         size = ["--gpu", "1", "--replicas", "2", "--cpu", "0.1", "--memory", "64"]
         return self.dave.typed(
@@ -63,7 +63,7 @@ class Story:
         return self.dave.client().workloads.find(name)
 
     def until_runs(self, name: str) -> set[str]:
-        """Wait until both workers run. Return the names of their pools."""
+        """Wait until both workers run, and return the names of their pools."""
 
         def started() -> list[Path]:
             return sorted(self.workspace(name).glob("started-*"))
@@ -114,7 +114,7 @@ def story(installing: InstallContext, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def create_pools(story: Story) -> None:
-    """Create the pools, a quota for those with L4 GPUs, and a quota for the Slurm pool."""
+    """Create the pools, a quota for the pools with L4 GPUs, and a quota for the Slurm pool."""
     place, admin = story.running.place, story.admin
     (place / "hosts.yaml").write_text(yaml.safe_dump(story.running.entries(story.running.hosts[:1])))
     machines = {
@@ -166,7 +166,7 @@ def test_workloads_use_owned_capacity_and_spill_over_to_the_cloud_after_a_while(
 
 
 def check_that_the_third_gang_waits_for_its_time(story: Story) -> None:
-    """The own machines are full, so the third gang is pending, with the reason and the price of the cloud."""
+    """Check that the third gang is pending because existing machines are full, and that its price is shown."""
     submitted = story.submit("third", "--burst-after", "1d")
     price = "the workload may also start in the pool cloud, where 2 GPUs cost 2.30 per hour."
     assert price in " ".join(submitted.split())
@@ -179,7 +179,10 @@ def check_that_the_third_gang_waits_for_its_time(story: Story) -> None:
 
 
 def spill_over(story: Story) -> None:
-    """Shorten the time. Then EC2 launches a machine, which joins the pool and runs the gang."""
+    """Shorten the time after which a gang may use the cloud.
+
+    EC2 then launches a machine, which runs the gang.
+    """
     ec2 = story.cloud.ec2.proxy
     story.dave.berth("edit", "third", "--set", f"burst_after={BURST_SECONDS}")
     [instance] = until(ec2.living, LONG, lambda: story.describe("third"))

@@ -1,4 +1,4 @@
-"""Test that the agent starts with its machine, on a machine that systemd really boots."""
+"""Test that the agent starts with its machine, which systemd really boots."""
 
 import sys
 from collections.abc import Iterator

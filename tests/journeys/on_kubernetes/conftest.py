@@ -1,4 +1,4 @@
-"""A registry and a real cluster, which the tests of one module share."""
+"""Fixtures shared by the tests of a module: a registry and a real Kubernetes cluster."""
 
 from collections.abc import Iterator
 

@@ -14,7 +14,7 @@ from tests.contracts.kubernetes_cluster import flatten
 
 @dataclass(frozen=True)
 class Kubelet:
-    """A running kubelet, and what is needed to start it again."""
+    """A running kubelet, and the data needed to restart it."""
 
     pid: int
     command: list[str]
@@ -24,7 +24,7 @@ class Kubelet:
         os.kill(self.pid, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start the kubelet again. Its cluster ends it like the first one."""
+        """Start the kubelet again. Its cluster stops it like the first one."""
         run = Path(self.command[self.command.index("--kubeconfig") + 1]).parent
         name = self.command[self.command.index("--hostname-override") + 1].replace("node", "kubelet")
         with (run / f"{name}.log").open("ab") as log:
@@ -38,7 +38,7 @@ class Kubelet:
 
 @contextmanager
 def kubelet_of(node: str, kubeconfig: str) -> Iterator[Kubelet]:
-    """Yield the kubelet of a cluster's node. Restart it afterwards if it does not run.
+    """Yield the kubelet of a cluster node. Restart it afterwards if it is not running.
 
     Other clusters on this machine may have nodes with the same name.
     """

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of an API server, which fails as networks and servers do."""
+"""A TCP proxy in front of an API server that simulates failures of networks and servers."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 
 class Link:
-    """Proxy for the server on `upstream`, a port on loopback."""
+    """A proxy for the server on `upstream`, a port on loopback."""
 
     def __init__(self, upstream: int) -> None:
         self._upstream = upstream
@@ -19,12 +19,12 @@ class Link:
         self.port = 0
 
     def restore(self) -> None:
-        """Pass all data again."""
+        """End the failure and forward all data again."""
         self._is_rejecting = False
         self._passes.set()
 
     def cut(self) -> None:
-        """Break all connections. New ones work."""
+        """Break all connections, but allow new ones."""
         with self._lock:
             sockets, self._sockets = self._sockets, set()
         for each in sockets:
@@ -32,12 +32,12 @@ class Link:
                 each.shutdown(socket.SHUT_RDWR)
 
     def reject(self) -> None:
-        """Break all connections, and new ones too, until `restore`."""
+        """Break all connections, and reject new ones until `restore`."""
         self._is_rejecting = True
         self.cut()
 
     def fall_silent(self) -> None:
-        """Accept connections and pass nothing on, until `restore`."""
+        """Accept connections but forward no data until `restore`."""
         self._passes.clear()
 
     def serve(self, listener: socket.socket) -> None:
@@ -72,7 +72,7 @@ class Link:
 
 @contextmanager
 def link_to(upstream: int, address: str = "127.0.0.1") -> Iterator[Link]:
-    """Pass connections to this address on to a port on loopback."""
+    """Forward connections to this address to a port on loopback."""
     link = Link(upstream)
     with socket.create_server((address, 0), backlog=128) as listener:
         link.port = int(listener.getsockname()[1])

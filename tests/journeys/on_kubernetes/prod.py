@@ -1,4 +1,4 @@
-"""The cluster `prod` that the journeys use, and users who create a pool on it.
+"""The Kubernetes cluster `prod` of the journeys, and users who create a pool on it.
 
 The cluster has real kubelets, containers, networks and a scheduler. Its nodes advertise GPUs that do not
 exist.
@@ -18,7 +18,7 @@ from tests.journeys.installation import Installation
 
 @dataclass
 class Prod:
-    """The cluster of the journeys.
+    """A Kubernetes cluster.
 
     `admin` is an admin's kubeconfig, `api` is the admin's client, and `config` is a kubeconfig with the
     shipped role.
@@ -36,7 +36,7 @@ class Prod:
         return [item for item in listed if item["metadata"]["namespace"].startswith("berth-")]
 
     def add_foreign_pod(self, name: str, node: str) -> None:
-        """Run a pod of another installation of Berth, whose pool has the same name."""
+        """Run a pod of another Berth installation whose pool has the same name."""
         labels = {INSTALLATION_LABEL: "another", POOL_LABEL: "prod"}
         resources = {"limits": {GPU: "1", "cpu": "100m", "memory": "32Mi"}}
         container = {
@@ -50,15 +50,13 @@ class Prod:
 
 @dataclass
 class Users:
-    """Signed-in users of the installation."""
-
     admin: Terminal
     dave: Terminal
     grace: Terminal
 
 
 def sign_in_users(berth: Installation, registry: Registry, folder: Path) -> Users:
-    """Sign users in, and set the projects' secrets."""
+    """Sign users in and set the secrets of their projects."""
     admin, carol, dave, grace = (
         sign_in(berth, name, folder / name) for name in ("admin", "carol", "dave", "grace")
     )

@@ -1,4 +1,4 @@
-"""Test workloads that a ResourceQuota of a real cluster bounds."""
+"""Test workloads that a ResourceQuota of a real cluster limits."""
 
 import json
 from typing import Any

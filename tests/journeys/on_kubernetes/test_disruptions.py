@@ -1,4 +1,4 @@
-"""Tests of pods that move: a drained node, consolidation, and a service that scales with its load."""
+"""Tests for pods that move: a drained node, consolidation, and a service that scales with its load."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ vllm:generation_tokens_total 100
 def users(
     berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Users:
-    """Sign in, create a pool with 3 GPUs on node-1 and 2 on node-2, and give all of them to one project."""
+    """Sign in, create a pool with 3 GPUs on node-1 and 2 on node-2, and give one project a quota of all 5."""
     users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))
     create_pool(users.admin, prod)
     for owner, gpus in ((["ads"], 0), (["product", "--department"], 0), (["research", "--department"], 5),
@@ -60,7 +60,6 @@ def client(users: Users) -> Iterator[Client]:
 
 @pytest.fixture(autouse=True)
 def _end(client: Client, prod: Prod) -> Iterator[None]:
-    """End all workloads after each test."""
     yield
     for workload in client.workloads.list():
         if workload.phase in ("pending", "starting", "running"):
@@ -83,14 +82,14 @@ def cordon(prod: Prod, node: str, is_cordoned: bool = True) -> None:
 
 
 def evict(prod: Prod, pod: dict[str, Any]) -> None:
-    """Evict a pod like `kubectl drain`."""
+    """Evict a pod as `kubectl drain` does."""
     place = {key: pod["metadata"][key] for key in ("name", "namespace")}
     path = f"/api/v1/namespaces/{place['namespace']}/pods/{place['name']}/eviction"
     prod.api.create(path, {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": place})
 
 
 def nodes_of(prod: Prod, client: Client, name: str) -> list[str]:
-    """Return the nodes of a running workload's pods in the cluster, or nothing if it is not running."""
+    """Return the cluster nodes of a running workload's pods, or nothing if the workload is not running."""
     workload = client.workloads.find(name)
     if workload.phase != "running":
         return []
@@ -202,7 +201,7 @@ def test_autoscaled_service_adds_and_removes_an_engine(users: Users, prod: Prod,
     )  # fmt: skip
 
     def count(**load: float) -> int:
-        """Let all engines report this load. Return the number of active engines."""
+        """Make all engines report this load. Return the number of active engines."""
         for directory in prod.workspaces.glob("*/www-*"):
             (directory / "metrics").write_text(METRICS.format(**load))
         return [engine.status for engine in client.services.engines("chat")].count("ACTIVE")

@@ -1,4 +1,4 @@
-"""Test the first chapter of the admin guide on a real cluster."""
+"""Test the first chapter of the admin guide on a real Kubernetes cluster."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def admin(installing_empty: InstallContext, tmp_path: Path) -> Iterator[Terminal
 
 @pytest.fixture
 def kubeconfig(prod: Prod, tmp_path: Path) -> Path:
-    """Return a kubeconfig with the guide's context, whose nodes have the guide's label."""
+    """Return a kubeconfig with the guide's context. The cluster's nodes have the guide's label."""
     for node in ("node-1", "node-2"):
         change = {"op": "add", "path": "/metadata/labels/gpus", "value": "yes"}
         patch(prod.admin, f"/api/v1/nodes/{node}", change)

@@ -1,4 +1,4 @@
-"""Test that a gang moves away from a node whose kubelet was killed, and runs once after its return."""
+"""Test that a gang leaves a node whose kubelet was killed, and runs only once after the node returns."""
 
 import json
 from typing import Any
@@ -34,7 +34,6 @@ def test_gang_moves_away_from_a_killed_kubelet_and_never_runs_twice(
     users.dave.berth("submit", "-f", "-", stdin=json.dumps(document))
 
     def live_pods() -> list[dict[str, Any]]:
-        """Return the pods in the cluster that are not being deleted."""
         return [pod for pod in prod.objects("pods") if not pod["metadata"].get("deletionTimestamp")]
 
     def names(pods: list[dict[str, Any]]) -> set[str]:

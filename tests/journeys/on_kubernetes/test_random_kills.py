@@ -1,6 +1,6 @@
 """Kill Berth's processes, break its connections and delete its pods at random while workloads run.
 
-Afterwards every workload has done its work exactly once, and nothing of Berth is left in the cluster.
+Afterwards, every workload has done its work exactly once, and nothing of Berth is left in the cluster.
 `BERTH_KILLS` is the number of events, and `BERTH_KILLS_SEED` repeats the choices of an earlier run.
 """
 
@@ -58,7 +58,7 @@ class Submitted:
 
 @dataclass
 class Stage:
-    """The installation and what happens to it.
+    """The installation and a record of the events.
 
     `happened` counts the events by name, and `deleted` contains the workloads that lost a deleted pod.
     """
@@ -77,7 +77,7 @@ class Stage:
     # --- work
 
     def keep_busy(self) -> None:
-        """Submit workloads of both projects, some of them gangs."""
+        """Submit workloads of both projects, including gangs."""
         while len(self.unfinished()) < UNFINISHED_MAX:
             project = self.random.choice(("vision", "vision", "ads"))
             name = f"{project}-{next(self._numbers)}"
@@ -107,7 +107,7 @@ class Stage:
         return [work for work in self.workloads if phases[work.id] not in ENDED]
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Return the response to a request, which is repeated while Berth is down."""
+        """Return the response to a request. Repeat the request while Berth is down."""
         responses: list[T] = []
 
         def has_response() -> bool:
@@ -142,7 +142,7 @@ class Stage:
         self.berth.start("--demo")
 
     def delete_pod(self) -> None:
-        """Delete a pod as an admin of the cluster may. Its processes end before its object is gone."""
+        """Delete a pod as a cluster admin does. Its processes end before its object is gone."""
         pods = [pod for pod in self.prod.objects("pods") if "berth.dev/pool" in labels(pod)]
         if pods:
             metadata = self.random.choice(pods)["metadata"]
@@ -167,7 +167,7 @@ class Stage:
                 self.clients[work.project].workloads.cancel(work.id)
 
     def pause(self, most: float) -> None:
-        """Let things happen for a random time, so that the next event hits them at a random point."""
+        """Pause for a random time, so that the next event comes at a random point."""
         time.sleep(self.random.uniform(0, most))
 
 
@@ -181,7 +181,7 @@ def labels(item: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def link(prod: Prod) -> Iterator[Link]:
-    """Put a link between the pool and the API server."""
+    """Put a proxy that can fail between the pool and the API server."""
     config = yaml.safe_load(prod.config.read_text())
     cluster = config["clusters"][0]["cluster"]
     with link_to(urlsplit(cluster["server"]).port or 443) as link:
@@ -199,7 +199,7 @@ def stage(berth: Installation, prod: Prod, registry: Registry, link: Link, tmp_p
 
 
 def add_foreign_objects(prod: Prod, namespace: str) -> dict[str, Any]:
-    """Put objects of others into a namespace that Berth uses. Return them by path."""
+    """Add objects of other owners to a namespace that Berth uses. Return them by path."""
     place = f"/api/v1/namespaces/{namespace}"
     container = {
         "name": "c", "image": "berth.test/busybox:1", "imagePullPolicy": "Never", "command": ["sleep", "inf"],
@@ -267,7 +267,7 @@ def test_random_kills_do_not_lose_duplicate_or_leak_pods(stage: Stage) -> None:
 
 
 def own_objects(prod: Prod) -> list[str]:
-    """Return the names of pods and secrets that are not others' and not made by Kubernetes itself."""
+    """Return the names of pods and secrets that neither Kubernetes nor other owners created."""
     return [
         f"{kind}/{item['metadata']['name']}"
         for kind in ("pods", "secrets")

@@ -26,7 +26,6 @@ def users(
 
 @pytest.fixture(scope="module", autouse=True)
 def _pool(prod: Prod, users: Users) -> None:
-    """Create the pool before the first test."""
     create_pool(users.admin, prod)
 
 
@@ -34,7 +33,7 @@ def submit(
     terminal: Terminal, prod: Prod, name: str, script: str, *, project: str = "vision",
     exits: int = 0, role: dict[str, Any] | None = None, **fields: Any,
 ) -> None:  # fmt: skip
-    """Submit a workload of two pods that run a shell script, with an image from a registry with a login."""
+    """Submit a workload of two pods that run a shell script in an image from a private registry."""
     values = {"name": "worker", "replicas": 2, "gpu": 1, "cpu": 0.1, "memory_mib": 32, **(role or {})}
     worker = {key: value for key, value in values.items() if value is not None}
     document = {
@@ -49,7 +48,7 @@ def phase(client: Client, name: str) -> str:
 
 
 def reach(client: Client, prod: Prod, name: str, wanted: str) -> None:
-    """Wait until the workload is in this phase."""
+    """Wait until the workload reaches this phase."""
     until(
         lambda: phase(client, name) == wanted,
         details=lambda: (client.workloads.find(name).message, prod.objects("pods")),

@@ -1,4 +1,4 @@
-"""Python sessions and ports on a real Kubernetes cluster.
+"""Tests for Python sessions and ports on a real Kubernetes cluster.
 
 The pods of sessions call Berth over the network of their node. Berth reaches ports through the API server.
 """
@@ -29,7 +29,7 @@ COMMON: Any = {"project": "vision", "cpus": 0.1, "memory_mib": 256, "start_timeo
 
 @pytest.fixture(scope="module")
 def gateway(prod: Prod) -> str:
-    """Return the address of node-2 in the network of its pods, which have no other routes."""
+    """Return the address of node-2 in its pod network, which is the only network that its pods reach."""
 
     def address() -> str:
         pod = prod.api.get("/api/v1/namespaces/default/pods/theirs")
@@ -53,7 +53,7 @@ def berth(installing: InstallContext, gateway: str) -> Iterator[Installation]:
 def users(
     berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Users:
-    """Sign in, and create a pool of the node that reaches Berth."""
+    """Sign in, and create a pool with the node that can reach Berth."""
     users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))
     users.admin.berth(
         "pool", "create", "prod", "--provider", "kubernetes", "--kubeconfig", str(prod.config),

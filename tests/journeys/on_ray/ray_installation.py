@@ -29,7 +29,7 @@ _POD_OUTPUT = re.compile(r"^rank (\d+) of (\d+) in run (\d+) on (\S+) sees (\S+)
 
 
 def add_ray_pool(berth: Installation) -> "RayInstallation":
-    """Create a Ray pool of up to three nodes with two GPUs each. Quotas: vision 2 GPUs, ads 4."""
+    """Create a Ray pool of up to three nodes with two GPUs each. The quota of vision is 2 GPUs, of ads 4."""
     root = berth.home.parent
     installation = RayInstallation(
         berth, *(sign_in(berth, name, root / name) for name in ("admin", "dave", "grace"))
@@ -77,14 +77,14 @@ class RayInstallation:
         (self._workspace(workload) / "enough").touch()
 
     def started(self, workload: Workload) -> list[str]:
-        """Return the IDs written by all pods that have started, including duplicates."""
+        """Return the IDs that all started pods have written, including duplicates."""
         return self.written(workload, "started").split()
 
     def written(self, workload: Workload, name: str) -> str:
         return (self._workspace(workload) / name).read_text()
 
     def pods(self, workload: Workload, run: int | None = None) -> list[Pod]:
-        """Return the pods of a run (by default, the current one), ordered by rank."""
+        """Return the pods of a run, by default the current one, ordered by rank."""
         client = self.admin.client()
         run = run or client.workloads.get(workload.id).run
         pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == run]
@@ -107,12 +107,12 @@ class RayInstallation:
         return {node.name: node for node in self.admin.client().nodes.list(pool=POOL)}
 
     def part(self, node: Node, name: str) -> int | None:
-        """Return the process ID of the named Ray process on a node, or None if it does not run."""
+        """Return the ID of the named Ray process on a node, or None if the process is not running."""
         below = descendants(self.process(node))
         return next((pid for pid in below if process_name(pid) == name), None)
 
     def process(self, node: Node) -> int:
-        """Return the ID of the node's main process, the parent of Ray and the agent."""
+        """Return the ID of the node's main process, which is the parent of Ray and the agent."""
         home = self.berth.home / "raylets/nodes" / POOL / str(node.instance_id)
         record = read_record(str(home / "process"))
         assert record is not None
@@ -139,7 +139,7 @@ class RayInstallation:
     def until_pods(
         self, workload: Workload, running: int, *, run: int | None = None, without: Pod | None = None
     ) -> None:
-        """Wait until `running` pods of a run (by default, the current one) are running."""
+        """Wait until `running` pods of a run, by default the current one, are running."""
 
         def enough() -> bool:
             pods = [pod for pod in self.pods(workload, run) if without is None or pod.id != without.id]

@@ -25,14 +25,13 @@ def installation(berth: Installation) -> Iterator[RayInstallation]:
 
 @pytest.fixture(autouse=True)
 def _cancel_workloads(installation: RayInstallation) -> Iterator[None]:
-    """Cancel all workloads, so that the pool is free for the next test."""
     yield
     installation.cancel_all()
 
 
 @pytest.mark.heavy
 def test_gang_runs_on_the_chosen_nodes_and_devices(installation: RayInstallation) -> None:
-    """The pool scales up from zero nodes. Logs are readable while the gang runs. Exit codes are reported."""
+    # The pool scales up from zero nodes. Logs are readable while the gang runs. Exit codes are reported.
     gang = installation.submit(installation.dave, "gang", WORKS + "exit $((RANK * 7))")
     installation.until(gang, "running")
     pods, nodes = installation.pods(gang), installation.nodes()
@@ -165,7 +164,7 @@ raise SystemExit(3)
 def test_ray_cluster_of_a_gang_is_isolated_from_the_pools_cluster(
     installation: RayInstallation,
 ) -> None:
-    """Tasks and the joblib backend use exactly the gang's devices. The exit code comes from rank 0."""
+    # Tasks and the joblib backend use exactly the gang's devices. The exit code comes from rank 0.
     count_variables = 'env | grep -c "^RAY_" > "$BERTH_WORKSPACE/ray-$RANK"; '
     command = f"{count_variables} exec python -m berth.worker.own_ray python -c '{RAY_PROGRAM}'"
     ours = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}  # the installed package may be another checkout
@@ -189,7 +188,7 @@ def test_ray_cluster_of_a_gang_is_isolated_from_the_pools_cluster(
 def test_node_with_a_killed_agent_is_lost_and_its_gang_recovers_elsewhere(
     installation: RayInstallation, is_head: bool, grace: int, runs: int
 ) -> None:
-    """With a grace period, the gang keeps its other pods. Without one, it restarts."""
+    # With a grace period, the gang keeps its other pods. Without one, it restarts.
     gang = installation.submit(
         installation.dave, f"survivor-{grace}-{is_head}".lower(), replicas=3, stale_gang_grace=grace
     )

@@ -1,4 +1,4 @@
-"""Tests for a session on a Ray pool with Ray tasks and the Ray joblib backend."""
+"""Tests for a session with Ray tasks and the Ray joblib backend on a Ray pool."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def client(installation: RayInstallation) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def session(client: Client) -> Iterator[Session]:
-    """Open a session on two nodes. Each node has one CPU and two declared GPUs."""
+    """Open a session on two nodes, each with one CPU and two declared GPUs."""
     options: dict[str, Any] = {"gpus": 2, "memory_mib": 1024, "project": "vision", "plugins": ["joblib"]}
     with client.session(POOL, nodes=2, start_timeout=240, **options) as session:
         yield session
@@ -56,7 +56,7 @@ def cpus() -> float:
 
 
 def square(number: int) -> tuple[int, int, bool]:
-    """Return the square, the node's rank, and whether a Ray actor computed the square."""
+    """Return the square, the rank of the node, and whether a Ray actor computed the square."""
     import ray
 
     return number * number, node(), ray.get_runtime_context().get_actor_id() is not None

@@ -50,7 +50,7 @@ def wait_for_file(file: str, note: str) -> int:
 
 
 def start_call(session: Session, tmp_path: Path) -> "Future[int]":
-    """Return a call that has started on a node and will run until the file `go` exists."""
+    """Return a call that has started on a node and runs until the file `go` exists."""
     future = session.submit(wait_for_file, str(tmp_path / "go"), str(tmp_path / "note"))
     until((tmp_path / "note").exists)
     return future

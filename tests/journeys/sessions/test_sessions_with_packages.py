@@ -46,7 +46,7 @@ def admin(berth: Installation) -> Iterator[Client]:
 
 
 def create_pool_with(admin: Client, name: str, *plugins: Any) -> str:
-    """Create a pool of two nodes with one declared GPU each, and give vision a quota for both."""
+    """Create a pool of two nodes with one declared GPU each, and give vision a quota of both."""
     shape = {"gpus_per_node": 1, "cpu": 1, "memory_mib": 1024, "nodes_min": 0, "nodes_max": 2}
     admin.node_pools.create(name, provider="local", runtime="local", plugins=list(plugins), **shape)
     admin.quotas.create("department", "research", name, {"gpu": 2, "cpu": 2, "memory_mib": 2048})
@@ -134,7 +134,7 @@ print(search.best_params_ == alone.best_params_)
 def test_scikit_learn_grid_search_runs_on_a_pool_with_the_plugin(
     admin: Client, dave: Client, berth: Installation, tmp_path: Path
 ) -> None:
-    """The client also needs scikit-learn, so it runs with the Python of the pool's nodes."""
+    # The client also needs scikit-learn, so it runs with the Python of the pool's nodes.
     pool = create_pool_with(admin, "sklearn", "sklearn")
     with dave.session(pool, gpus=1, project="vision", start_timeout=PATIENCE) as session:
         python = session.submit(lambda: sys.executable).result(60)

@@ -1,4 +1,4 @@
-"""moto's EC2 server, with or without the proxy."""
+"""moto's EC2 server, with or without a proxy that adds behaviour and faults of EC2."""
 
 import logging
 import uuid
@@ -87,7 +87,7 @@ def ec2_account(monkeypatch: pytest.MonkeyPatch, *, with_proxy: bool = True) -> 
 
 
 def report_no_obstacles(instance_ids: Collection[str]) -> dict[str, str]:
-    """Return no obstacles. Fail if a machine that never joined is queried."""
+    """Return no obstacles. Fail if called for a machine that never joined."""
     nodes = Node.objects.filter(instance_id__in=instance_ids)
     assert not nodes.filter(joined_at=None).exists()
     return {}

@@ -25,7 +25,7 @@ FORWARDED_HEADERS = ("authorization", "x-amz-date")
 
 @dataclass(frozen=True)
 class Fault:
-    """Reject the next call with this code. With `after`, perform the call and drop the response."""
+    """Rejects the next call with this code. With `after`, the call takes effect and its response is dropped."""
 
     code: str = "InternalError"
     after: bool = False
@@ -71,7 +71,7 @@ class Ec2Proxy:
         self.taken_back[instance_id] = noticed_at
 
     def end_spot_machine(self, instance_id: str) -> None:
-        """End a machine as EC2 does at the end of an interruption."""
+        """Terminate a machine as EC2 does at the end of a spot interruption."""
         self._forward({}, {"Action": "TerminateInstances", "Version": VERSION, "InstanceId.1": instance_id})
         self.interrupted.add(instance_id)
 
@@ -79,7 +79,7 @@ class Ec2Proxy:
         return Counter(name for name, _ in self.calls)[action]
 
     def living(self) -> set[str]:
-        """Return the IDs of launched machines that cost money now, read directly from moto."""
+        """Return the IDs of launched machines that incur costs now, read directly from moto."""
         launched = {instance_id for ids in self.launched.values() for instance_id in ids}
         # By default, moto lists only the first 100 launches, of all tests in this process.
         body = {"Action": "DescribeInstances", "Version": VERSION, "MaxResults": "100000"}
@@ -114,7 +114,7 @@ class Ec2Proxy:
         return answer.status_code, text.encode()
 
     def _create_fleet(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
-        """Launch up to the capacity. An empty launch is not stored under its token."""
+        """Launch machines up to the capacity. An empty launch is not stored under its client token."""
         token = form["ClientToken"]
         parameters = {key: value for key, value in form.items() if key != "ClientToken"}
         if token in self._answers:
@@ -141,7 +141,7 @@ class Ec2Proxy:
         return 200, body
 
     def _has_spot_request_tags(self, form: dict[str, str]) -> bool:
-        """Return whether the template tags spot requests. EC2 then rejects on-demand launches."""
+        """Return whether the template tags spot requests, which makes EC2 reject on-demand launches."""
         template_id = form["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateId"]
         query = {"Action": "DescribeLaunchTemplateVersions", "LaunchTemplateId": template_id}
         return "spot-instances-request" in self._forward({}, query | {"Version": form["Version"]}).text

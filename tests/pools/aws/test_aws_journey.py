@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Account]:
-    """Configure the account as production does, through environment variables."""
+    """Configure the account through environment variables, as in production."""
     with ec2_account(monkeypatch) as ec2:
         monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"

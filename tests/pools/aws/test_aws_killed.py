@@ -1,4 +1,4 @@
-"""Tests for a reconciler on EC2 that is killed between any two steps."""
+"""Tests for an EC2 reconciler that is killed between any two steps."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,13 +21,13 @@ shows = pytest.mark.shows
 
 @dataclass
 class Ec2Stage(Stage):
-    """Stage whose provider is EC2, with the stage's clock and kill points."""
+    """A stage whose provider is EC2, with the stage's clock and kill points."""
 
     provider: Any = None  # an AwsProvider, which is no FakeProvider
     place: Any = None
 
     def join(self) -> None:
-        """Let every running machine join, as its user data does."""
+        """Make every running machine join, as its user data does."""
         Node.objects.filter(state__in=["requested", "booting"]).update(joined_at=self.now)
 
     def check(self) -> None:
@@ -198,7 +198,7 @@ def test_termination_is_retried_until_ec2_has_terminated_the_machine(place: Ec2A
 
 @pytest.mark.heavy
 def test_manually_stopped_machine_is_marked_lost_and_terminated(place: Ec2Account) -> None:
-    """The volumes of a stopped machine would keep costing money."""
+    # The volumes of a stopped machine would keep incurring costs.
     stage = ec2_stage(place)
     stage.resize(1)
     stage.settle()

@@ -33,7 +33,7 @@ def recorded_requests(place: Ec2Account, operation: str) -> list[dict[str, Any]]
 
 
 def test_every_request_matches_the_ec2_service_model(place: Ec2Account) -> None:
-    """The model defines the name, type, allowed values and length of each parameter."""
+    # The model defines the name, type, allowed values and length of each parameter.
     rich: dict[str, Any] = {
         "purchase": "spot_then_on_demand", "spot_price_max": 1.5, "instance_profile": "berth-node",
         "volume_gib": 200, "on_demand_allocation": "prioritized", "subnets": subnets()[:2],
@@ -76,7 +76,7 @@ def test_machine_opens_no_port_and_requires_imds_v2(place: Ec2Account) -> None:
 def test_only_spot_launches_tag_spot_requests(
     place: Ec2Account, purchase: str, tags_requests: list[bool]
 ) -> None:
-    """EC2 rejects on-demand launches whose template tags spot requests."""
+    # EC2 rejects on-demand launches whose template tags spot requests.
     provider = place.provider(purchase=purchase)
     for token in ("t-1", "t-2"):
         provider.provision(order(token))
@@ -226,7 +226,7 @@ def test_launch_outcome_is_uncertain_without_a_response(place: Ec2Account) -> No
 
 @pytest.mark.heavy
 def test_lost_response_causes_no_duplicate_launch(place: Ec2Account) -> None:
-    """If the tags are not visible yet, the client token prevents a duplicate launch."""
+    # If the tags are not visible yet, the client token prevents a duplicate launch.
     place.proxy.next("CreateFleet", Fault(after=True))
     with pytest.raises(ProviderError) as failure:
         place.provider().provision(order())

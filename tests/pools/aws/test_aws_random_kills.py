@@ -1,4 +1,4 @@
-"""Test that a reconciler on EC2 that is killed at random leaks no machine.
+"""Test that a reconciler on EC2 leaks no machine when it is killed at random.
 
 `BERTH_KILLS` is the number of kills, and `BERTH_KILLS_SEED` repeats the choices of an earlier run.
 """
@@ -31,7 +31,7 @@ CODES = ("InternalError", "RequestLimitExceeded", "InsufficientInstanceCapacity"
 
 @dataclass
 class Account:
-    """The pool, and what EC2 and its users do to it. `happened` counts the events by name."""
+    """A pool on EC2, and the events caused by EC2 and its users. `happened` counts the events by name."""
 
     stage: Ec2Stage
     random: Random
@@ -65,7 +65,7 @@ class Account:
             self.stage.place.proxy.interrupt_spot_machine(machine, self.stage.now)
 
     def keep_machine(self) -> None:
-        """Let calls that terminate this machine have no effect for now."""
+        """Make calls that terminate this machine have no effect for now."""
         if machine := self.machine():
             self.stage.place.proxy.unending.add(machine)
 
@@ -78,7 +78,7 @@ class Account:
         return self.random.choice(machines) if machines else ""
 
     def reconcile(self) -> bool:
-        """Reconcile like the real loop. Return whether the reconciler was killed."""
+        """Reconcile as the real loop does. Return whether the reconciler was killed."""
         self.stage.kill = killer = KillAt(self.random.randint(1, POINTS))
         with suppress(Killed):
             self.stage.reconcile()

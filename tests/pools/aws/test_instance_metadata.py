@@ -20,7 +20,7 @@ SPOT_TERMINATION = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}
 
 @dataclass
 class MachineEnvironment:
-    """The metadata service and Berth's API at one address. The API rejects the machine's first report."""
+    """EC2's metadata service and Berth's API at one address. The API rejects the machine's first report."""
 
     metadata: dict[str, str]
     address: str = ""
@@ -64,7 +64,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
             self.do_GET()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Suppress request logging."""
+            pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     surroundings.address = f"http://127.0.0.1:{server.server_port}"
@@ -113,7 +113,7 @@ def test_spot_interruption_is_reported_with_its_time(environment: MachineEnviron
     indirect=True,
 )
 def test_rebalance_recommendation_is_reported(environment: MachineEnvironment, tmp_path: Path) -> None:
-    """The recommendation leads to a drain without a deadline."""
+    # The recommendation leads to a drain without a deadline.
     run(environment, tmp_path)
     reason = "EC2 recommends rebalancing this spot instance"
     assert environment.interruption == [{"reason": reason, "at": None}]

@@ -1,6 +1,6 @@
 """Tests for environments on this machine. Each environment is built once for all nodes.
 
-The packages are built by the tests and installed from a directory, so no network is needed.
+The tests build the packages and install them from a directory, so that no network is needed.
 """
 
 import json
@@ -44,7 +44,6 @@ def wheel(directory: Path, name: str, version: str, *, needs: str = "", code: st
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only directory in which pip looks for packages."""
     directory = tmp_path / "wheels"
     directory.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -1,4 +1,4 @@
-"""Tests that the code that Berth runs on nodes needs only Python 3.9."""
+"""Tests that Berth's code on nodes needs only Python 3.9."""
 
 import ast
 import io
@@ -53,7 +53,7 @@ def node_files(place: Path) -> list[Path]:
 
 
 def find_newer_parts(source: str) -> list[str]:
-    """Return the syntax and names in the source that Python 3.9 does not have."""
+    """Return the syntax and names in the source code that Python 3.9 does not have."""
     tree = ast.parse(source, feature_version=OLDEST)
     results = []
     for node in ast.walk(tree):
@@ -139,7 +139,7 @@ agent.serve_forever()
 
 @needs_3_9
 def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
-    """The agent accepts an order, the shim runs the command, and the agent reports the end and the log."""
+    # The agent accepts an order, the shim runs the command, and the agent reports the end and the log.
     assert PYTHON_3_9
     node_files(tmp_path / "code")
     port = free_port()
@@ -167,7 +167,7 @@ def test_agent_on_python_3_9_runs_a_pod(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_error_on_an_older_python_states_the_required_version(tmp_path: Path) -> None:
-    """The test runs the real script on a machine with an older Python and no network."""
+    # The test runs the real script on a machine with an older Python and without a network.
     served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

@@ -22,14 +22,14 @@ MakeIndex = Callable[..., str]
 
 
 class Packages(SimpleHTTPRequestHandler):
-    """A handler that serves a directory, also to clients that use the server as a proxy."""
+    """Serves a directory, also to clients that use the server as a proxy."""
 
     def do_GET(self) -> None:
         self.path = urlsplit(self.path).path
         super().do_GET()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Suppress request logging."""
+        pass
 
 
 def fill_index(directory: Path, *packages: Package) -> Path:
@@ -44,7 +44,6 @@ def fill_index(directory: Path, *packages: Package) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex]:
-    """Return a function that starts a package index and returns the index's address."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL",
                  "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
@@ -84,7 +83,7 @@ CUDA = ("torchy", "9.0+cu130", "")
 
 
 def configure(other: str, links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configure additional package sources for pip in both ways available to an operator."""
+    """Configure additional package sources for pip in the two ways that operators can use."""
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", other)
     monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     file = tmp_path / "pip.conf"
@@ -132,7 +131,7 @@ def test_bootstrap_fails_and_names_the_index_that_cannot_serve_its_package(
 
 
 def test_scoped_dependency_is_installed_from_its_index(here: LocalEnvironments, index: MakeIndex) -> None:
-    """No requirement names the dependency. Only another package needs it."""
+    # No requirement names the dependency. Only another package needs it.
     vision = ("torch_vision", "2.0", "torchy==1.0")
     usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
     scoped = index("cpu", CPU, ("torch_vision", "2.0+cpu", ""), ("torch_vision", "3.0+cpu", ""))
@@ -157,7 +156,7 @@ def test_bootstrap_fails_if_an_index_cannot_serve_a_scoped_dependency(
 def test_pip_connection_settings_apply_to_scoped_indexes(
     here: LocalEnvironments, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the configured proxy can resolve the host name of the index."""
+    # Only the configured proxy can resolve the host name of the index.
     file = tmp_path / "pip.conf"
     file.write_text(f"[global]\nproxy = {index('cpu', CPU)}\ntrusted-host = packages.invalid\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))

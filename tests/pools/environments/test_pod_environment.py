@@ -1,4 +1,4 @@
-"""Tests for a real pod in its pool's environment."""
+"""Test that a real pod runs in the environment of its pool."""
 
 import os
 import sys

@@ -44,7 +44,6 @@ def problems(cast: Cast, **values: Any) -> list[str]:
 
 
 def dump_all_rows() -> str:
-    """Return every row of every table as text."""
     with connection.cursor() as cursor:
         rows = []
         for table in connection.introspection.table_names(cursor):

@@ -29,7 +29,7 @@ PIP_FAILS = Progress((Phase("python", "done", 2), Phase("pip", "failed", 3, "loo
 
 @dataclass
 class Scripts(LocalEnvironments):
-    """Fake environments that run no scripts. The test sets the progress."""
+    """Fake environments that run no scripts. The test sets their progress."""
 
     root: Path
     now: InstallStatus | None = None

@@ -22,7 +22,7 @@ DAMAGED = {
 
 
 class Server(ThreadingHTTPServer):
-    """Server whose responses contain the requests. It may close connections after each response."""
+    """A server whose responses contain the requests. It may close connections after each response."""
 
     daemon_threads = True
     closes = False

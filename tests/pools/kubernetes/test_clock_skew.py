@@ -31,7 +31,7 @@ def test_unplaceable_pod_fails_after_30_seconds_by_the_clusters_clock(
 
 
 def make_older(stage: FakeKubernetesStage, name: str, age: timedelta) -> None:
-    """Move the time since which the pod has been unschedulable into the past."""
+    """Move the time at which the pod became unschedulable into the past."""
     pod = stage.cluster.pod(name)
     (condition,) = pod["status"]["conditions"]
     since = datetime.fromisoformat(condition["lastTransitionTime"]) - age

@@ -1,4 +1,4 @@
-"""Code of pods on Kubernetes, with the programs of this machine in place of an image."""
+"""Tests for the code of Kubernetes pods, with this machine's programs in place of an image."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ TAR_END = 1024
 
 
 def run(directory: Path, content: bytes, missing: str = "", *, cut: int = 0) -> tuple[int, bytes, bytes]:
-    """Run the script with an archive whose last bytes are cut off. Return its code, output and errors."""
+    """Run the script with a truncated archive. Return its exit code, output and errors."""
     programs = directory.parent / "programs"
     programs.mkdir(exist_ok=True)
     for name in {"sh", "dd", "mkdir", "mv", "rm", "tar"} - {missing}:

@@ -1,4 +1,4 @@
-"""Files of ended pods on Kubernetes, with the programs of this machine in place of an image."""
+"""Tests for the files of ended Kubernetes pods, with this machine's programs in place of an image."""
 
 import io
 import json
@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 def block(stage: FakeKubernetesStage) -> None:
-    """Let the cluster reject the exec calls that copy files."""
+    """Make the cluster reject the exec calls that copy files."""
     stage.cluster.rejections["get", "pods/exec"] = Rejection(
         500, "InternalError", "the node does not respond"
     )

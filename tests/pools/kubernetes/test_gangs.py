@@ -29,7 +29,6 @@ def k8s(tmp_path: Path) -> Iterator[FakeKubernetesStage]:
 
 @pytest.fixture
 def stage(k8s: FakeKubernetesStage) -> Stage:
-    """Return a scheduler whose pool `prod` is one node of the cluster."""
     stage = Stage(make_cast())
     pool = factories.pool("prod", provider="kubernetes", runtime="kubernetes", gpus=8)
     node = stage.node(0, pool)

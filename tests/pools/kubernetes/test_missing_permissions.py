@@ -1,6 +1,6 @@
-"""Tests for an account that lacks one permission.
+"""Tests for a service account that lacks one permission.
 
-The error names the permission, and work continues once it is granted.
+The error names the permission, and work continues once the permission is granted.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_missing_permission_is_reported_until_it_is_granted(
 
 
 def rejection(stage: FakeKubernetesStage, permission: tuple[str, str]) -> str:
-    """Run the step that needs the permission. Return its error, or an empty string."""
+    """Run the step that needs the permission. Return its error, or an empty string if it succeeds."""
     try:
         STEPS[permission](stage)
     except (RuntimeFailure, Unreachable) as error:

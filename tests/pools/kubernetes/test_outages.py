@@ -1,4 +1,4 @@
-"""Tests for outages of the API server, lost responses and records, and other users of the cluster."""
+"""Tests for outages of the API server, lost responses, lost records and other users of the cluster."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.pools.kubernetes.test_clock_skew import make_older
 
 
 def second_runtime(stage: FakeKubernetesStage, root: Path, installation: str) -> KubernetesRuntime:
-    """Return a runtime without records, of this or another installation, on the same cluster."""
+    """Return a runtime without records on the same cluster, for this or another installation."""
     clusters = Clusters(lambda: installation, stage.patience)
     stage._all.append(clusters)
     access = PoolAccess(clusters.get(stage._connection), stage._settings)
@@ -31,7 +31,7 @@ def report(stage: FakeKubernetesStage, pod_id: str) -> PodReport | None:
 
 
 def final_report(stage: FakeKubernetesStage, pod_id: str) -> PodReport:
-    """Wait until the pod is reported as ended, and return its report."""
+    """Wait until the pod is reported as ended, and return the report."""
     seen = poll_until(
         lambda: report(stage, pod_id), lambda seen: seen is not None and seen.state is PodState.EXITED
     )

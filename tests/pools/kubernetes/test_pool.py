@@ -1,4 +1,4 @@
-"""Tests for a pool on Kubernetes: its rows follow the cluster."""
+"""Tests that the rows of a pool on Kubernetes follow its cluster."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Fleet:
         return services.create_pool(actor=SYSTEM, name=name, provider="kubernetes", **{**defaults, **values})
 
     def reconcile(self, pool: NodePool, seconds: float = 20) -> None:
-        """Run a pass after so many simulated seconds."""
+        """Run a reconcile pass after a number of simulated seconds."""
         self.now += timedelta(seconds=seconds)
         provider = KubernetesProvider(
             lambda: self.access.for_pool(pool), lambda: self.access.open(pool), lambda: self.now
@@ -55,7 +55,7 @@ class Fleet:
         )  # fmt: skip
 
     def settle(self, pool: NodePool, **expected: Any) -> dict[str, Any]:
-        """Reconcile until the first node of the pool has these values. Return the values."""
+        """Reconcile until the first node of the pool has these values, and return the values."""
 
         def look() -> dict[str, Any]:
             self.reconcile(pool)

@@ -1,4 +1,4 @@
-"""Tests for the quotas of a cluster, which bound the pods of projects."""
+"""Tests for the quotas of a cluster, which limit the pods of projects."""
 
 import select
 from typing import Any

@@ -37,7 +37,7 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
 
 
 def test_mirror_does_not_store_pod_environments(stage: FakeKubernetesStage) -> None:
-    """The environment is most of a pod's object, and a cluster may have thousands of pods."""
+    # The environment is most of a pod object, and a cluster may have thousands of pods.
     assert stage.access[POOL].cluster.mirror.pods() == []
     stage.runtime.start(replace(stage.long("p-1"), env={"DATASET": "imagenet"}))
     running(stage.runtime, "p-1")

@@ -1,6 +1,6 @@
-"""Tests for a cluster whose API server accepts calls and never responds.
+"""Tests for a cluster whose API server accepts calls but never responds.
 
-Calls have no time limit here, so a test that waits for one does not end.
+The calls have no timeout, so a test that waits for one does not end.
 """
 
 import threading
@@ -30,7 +30,7 @@ IMAGE = f"ghcr.io/org/train@sha256:{'1' * 64}"
 
 class SilentStage(FakeKubernetesStage):
     def fall_silent(self) -> None:
-        """Respond to no call from now on. Callers do not wait."""
+        """Respond to no further calls. Callers do not wait."""
         self.cluster.answers.clear()
         self.access["prod"].cluster.worker.patience = 0
 
@@ -39,7 +39,7 @@ class SilentStage(FakeKubernetesStage):
 
 
 def repeat(order: Callable[[], None]) -> None:
-    """Repeat an order, as the scheduler does, until it succeeds."""
+    """Repeat an order until it succeeds, as the scheduler does."""
 
     def has_succeeded() -> bool:
         try:
@@ -90,10 +90,9 @@ def test_calls_to_an_unresponsive_cluster_return_immediately_and_take_effect_lat
 
 
 class CountedCalls:
-    """Count the calls to an API server, and those that are unfinished."""
+    """Counts calls to an API server, and calls that are unfinished."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
-        """Count calls of these methods, or of all."""
         self._methods = methods
         self.all: list[tuple[str, str]] = []  # methods and kinds
         self.unfinished = self.most_unfinished = 0
@@ -140,7 +139,7 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
 def test_life_of_a_pod_without_secrets_takes_three_requests(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One request starts the pod, one copies its log, and one deletes it."""
+    # One request starts the pod, one copies its log, and one deletes it.
     k8s.runtime.start(k8s.long("first"))  # this call also creates the namespace
     requests: list[str] = []
     send = calls.Calls.send

@@ -1,4 +1,4 @@
-"""Test that an unresponsive cluster does not keep the sweep from the pods of other clusters."""
+"""Test that an unresponsive cluster does not delay the sweep of pods on other clusters."""
 
 import uuid
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests for the background calls to a cluster."""
+"""Tests for calls to a cluster that run in the background."""
 
 import threading
 from typing import Any
@@ -16,7 +16,6 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
     has_finished = worker._has_finished
 
     def overtaken(call: Any) -> bool:
-        """Let another caller take the result and start the next call, before this caller goes on."""
         assert has_finished(call)
         monkeypatch.setattr(worker, "_has_finished", has_finished)
         assert worker.run("pod", "log", lambda: "second") == "first"
@@ -35,7 +34,7 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
 
 
 def test_caller_keeps_waiting_while_other_calls_finish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call is queued behind others, and takes longer than the caller's patience."""
+    # The call is queued behind others and takes longer than the caller waits.
     monkeypatch.setattr(worker_module, "WAIT_MAX", 3600.0)
     worker = Worker("cluster", 2.0, lambda: None)
     clock = threading.Event()

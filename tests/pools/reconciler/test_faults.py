@@ -160,7 +160,7 @@ def test_unknown_instance_is_terminated() -> None:
 
 @pytest.mark.heavy
 def test_unknown_instances_are_not_terminated_while_paused() -> None:
-    """A restored older database must not terminate instances that are missing from the database."""
+    # With a restored older database, instances that are missing from it must not be terminated.
     stage = Stage(pool(1))
     stage.reconcile()
     services.pause_pool(actor=SYSTEM, pool=stage.pool)
@@ -173,7 +173,7 @@ def test_unknown_instances_are_not_terminated_while_paused() -> None:
 
 @pytest.mark.parametrize("nodes_desired", [1, 3])
 def test_lost_head_is_replaced_even_if_enough_nodes_remain(nodes_desired: int) -> None:
-    """Some pools cannot run any workload without node 0."""
+    # Some pools cannot run any workload without node 0.
     stage = Stage(pool((0, 8)))
     stage.resize(4)
     stage.reconcile()

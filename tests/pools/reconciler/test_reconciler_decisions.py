@@ -215,7 +215,7 @@ def test_manual_drain_is_not_reverted_and_the_node_is_replaced() -> None:
 
 @shows("SKY-79", "SKY-82", "SKY-83")
 def test_missing_nodes_are_requested_up_to_the_desired_number() -> None:
-    """The fleet state does not contain the pool's ready threshold."""
+    # The fleet state does not contain the pool's ready threshold.
     assert commands(fleet(8)) == (Launch(8, 0),)
     assert commands(fleet(8, range(4), range(4, 7))) == (Launch(1, 7),)
 
@@ -244,7 +244,7 @@ def test_reconciler_imports_neither_providers_nor_the_scheduler() -> None:
 
 @dataclass
 class SimulatedProvider:
-    """A fleet whose provider responds late, partly or not at all, and all orders so far."""
+    """A fleet whose provider responds late, partially or not at all, and all orders so far."""
 
     fleet: Fleet
     orders: list[Launch] = field(default_factory=list)
@@ -295,7 +295,7 @@ class SimulatedProvider:
                 self.fleet = after_drain(fleet, ordinal)
 
     def settle(self) -> None:
-        """Let the provider fulfill every call from now on, without further events."""
+        """Make the provider fulfil every call from now on, without further events."""
         for _ in range(40):
             progress = self.step()
             fleet = after_tick(self.fleet)
@@ -352,5 +352,5 @@ def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[
 def test_missing_head_is_requested_even_if_enough_nodes_exist(
     state: Fleet, expected: tuple[object, ...]
 ) -> None:
-    """The order waits for the current call and the drain of the old head. Nodes must be desired."""
+    # The order waits for the current call and for the drain of the old head. Nodes must be desired.
     assert commands(state) == expected

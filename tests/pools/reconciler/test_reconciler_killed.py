@@ -1,4 +1,4 @@
-"""Tests that a reconciler killed between any two steps leaks and duplicates no instance."""
+"""Tests that a reconciler killed between any two steps neither leaks nor duplicates instances."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ MAX_KILL_POINTS = 200
 
 
 class KillAt:
-    """Kill the reconciler once, at the n-th kill point."""
+    """Kills the reconciler once, at the n-th kill point."""
 
     def __init__(self, n: int) -> None:
         self.left = n
@@ -120,7 +120,7 @@ EVENTS = st.one_of(
 
 
 class RandomFaultTests(TestCase):
-    """After random events and a quiet period, the pool has its desired nodes and no leaked instances."""
+    """Check that a pool has its desired nodes and no leaked instances after random events and a quiet period."""
 
     @settings(max_examples=4, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))

@@ -1,4 +1,4 @@
-"""Tests of the archives in which files are copied to and from pods."""
+"""Tests for the archives in which files are copied to and from pods."""
 
 import errno
 import io
@@ -17,7 +17,7 @@ from pools.runtimes.shim.channels.unpacking import EXTENDED_MAX, Unpacker
 
 
 def copy(source: Path | str, target: Path | str, name: str = "") -> list[str]:
-    """Copy in parts of odd sizes. Return what was left out."""
+    """Copy in parts of odd sizes. Return the files that were left out."""
     skipped: list[str] = []
     data = b"".join(Packer(str(source), skipped.append))
     unpack(data, target, name)
@@ -133,14 +133,14 @@ def test_special_files_and_links_that_leave_the_directory_are_omitted(tmp_path: 
 def member(
     name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"", **values: str
 ) -> bytes:
-    """Return a member with an extended header that contains the values."""
+    """Return an archive member with an extended header that contains the values."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size, info.pax_headers = kind, link, len(content), values
     return info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
 
 
 def resized(data: bytes, size: int) -> bytes:
-    """Return the data with another size, in binary, in the first header."""
+    """Return the archive with a different size, in binary, in the first header."""
     header = bytearray(data[:512])
     header[124:136] = size.to_bytes(12, "big", signed=True)
     header[124] |= 0x80

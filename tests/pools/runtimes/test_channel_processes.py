@@ -1,4 +1,4 @@
-"""Test of the processes that are left when a container ends."""
+"""Test for the processes that are left when a container ends."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Test that the times of pods are right if a node's clock differs from Berth's."""
+"""Test that the times of pods are correct if a node's clock differs from Berth's."""
 
 import threading
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Tests for a Ray pool on this machine: nodes start, die, are replaced and end."""
+"""Tests for a Ray pool on this machine: nodes start, fail, are replaced and end."""
 
 import os
 import signal

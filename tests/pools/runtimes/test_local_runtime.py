@@ -126,7 +126,7 @@ def test_stop_kills_grandchildren_outside_the_process_group(stage: LocalStage) -
 
 
 def test_daemons_that_ignore_sigterm_are_killed_after_the_grace_period(stage: LocalStage) -> None:
-    """A daemon's parent has exited. The daemon has its own session and ignores the signal."""
+    # A daemon's parent has exited. The daemon has its own session and ignores the signal.
     daemon = "setsid sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 1; done\" &"
     shell(stage, f"sh -c '{daemon}'; sleep 1000")
     (pid,) = machine_pids(stage.pid("p-1"), {int(log_lines(stage)[0])})
@@ -145,7 +145,7 @@ def test_leftover_processes_are_killed_when_the_command_ends(stage: LocalStage) 
 
 
 def test_child_may_use_the_whole_grace_period_after_its_shell_has_ended(stage: LocalStage) -> None:
-    """For `sh -c "python train.py"`, SIGTERM kills the shell while the training still saves its state."""
+    # With `sh -c "python train.py"`, SIGTERM kills the shell while the training is still saving its state.
     saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     shell(stage, f'sh -c "{saves}" & wait')
     log_lines(stage)
@@ -265,7 +265,7 @@ def test_pod_whose_spec_was_emptied_by_a_power_failure_is_lost(stage: LocalStage
 def test_command_starts_only_after_its_pod_spec_is_durable(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shim that cannot sync the pod's directory does not run the command."""
+    # A shim that cannot sync the pod's directory does not run the command.
     monkeypatch.setattr(shims, "SERVER_CODE", FAILING_DISK + shims.SERVER_CODE)
     shell(stage, "echo never")
     report = ended(stage.runtime, "p-1")

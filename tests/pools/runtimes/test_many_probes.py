@@ -1,4 +1,4 @@
-"""Tests for the probe pods of many nodes and several pools at once, with fake agents."""
+"""Tests for concurrent probe pods of many nodes and several pools, with fake agents."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ HANG_SECONDS = 120
 
 
 class FakeAgent:
-    """Agent whose pods end immediately, and Ray head on which every node is alive."""
+    """An agent whose pods end immediately, and a Ray head that reports every node as alive."""
 
     def __init__(self) -> None:
         self.ends = True
@@ -46,7 +46,7 @@ class FakeAgent:
         return "ALIVE"
 
     def ignore(self, *arguments: Any) -> None:
-        """Accept calls that have no effect here."""
+        """Accept calls that have no effect in this fake."""
 
     clear = drop_workspace = delete = ignore
 

@@ -1,4 +1,4 @@
-"""Tests that files of pods are read without leaving the pod's directory."""
+"""Tests that reading a pod's files never leaves the pod's directory."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ from tests.ports import free_port
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """Return a pod's directory with files, and a file beside it that the pod must not reach."""
+    """Create a pod's directory with files, and a file beside it that the pod must not reach."""
     (tmp_path / "secret").write_text("secret")
     work = tmp_path / "work"
     (work / "results" / "deep").mkdir(parents=True)
@@ -94,7 +94,7 @@ def test_files_of_a_forgotten_pod_are_gone(tmp_path: Path) -> None:
 
 
 class FilePods:
-    """Pods of a node that have one directory."""
+    """Pods of a node that share one directory."""
 
     def __init__(self, work: Path) -> None:
         self.work = str(work)
@@ -107,7 +107,7 @@ class FilePods:
 
 
 class OneNode(RayFiles):
-    """Ray runtime whose pods are all on one node, or on a node that is gone."""
+    """A Ray runtime whose pods are all on one node, or on a node that is gone."""
 
     def __init__(self, agent: NodeAgent | None) -> None:
         self.agent = agent

@@ -1,4 +1,4 @@
-"""Test of finding the processes below another one."""
+"""Test for finding the descendants of a process."""
 
 import os
 import signal

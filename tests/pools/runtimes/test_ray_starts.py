@@ -1,4 +1,4 @@
-"""Tests for starting several pods at a time on Ray, without a Ray cluster."""
+"""Tests for starting several Ray pods at a time, without a Ray cluster."""
 
 import threading
 from pathlib import Path
@@ -23,7 +23,6 @@ def runtime(tmp_path: Path) -> RayRuntime:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of submitted jobs."""
     submitted: list[str] = []
     monkeypatch.setattr(Jobs, "submit", lambda self, name, entrypoint, **rest: submitted.append(name))
     return submitted

@@ -1,4 +1,4 @@
-"""Tests for the process that forks the shims of local pods: crashes, and what shims may inherit."""
+"""Tests for the process that forks the shims of local pods: crashes, and what shims inherit."""
 
 import os
 import re
@@ -52,7 +52,6 @@ def sockets(pid: int) -> set[str]:
 
 
 def channel_sockets() -> set[str]:
-    """Return the sockets on which shims accept their pod's channels."""
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
     return {f"socket:[{row[6]}]" for row in rows if row[3] == LISTENING and row[-1].endswith(f"/{SOCKET}")}
 
@@ -74,7 +73,7 @@ def memory(pid: int) -> bytes:
 
 
 def servers(root: Path) -> list[int]:
-    """Return the servers of this runtime.
+    """Return the fork servers of this runtime.
 
     Shims have the same command line, but only the socket of their pod's channels, except while they wake
     listeners.

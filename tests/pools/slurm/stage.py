@@ -1,4 +1,4 @@
-"""A pool on a small Slurm, with the reconciler."""
+"""A pool on a fake Slurm cluster, with the reconciler."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +31,12 @@ def slurm_provider(slurm: FakeSlurm, installation: str = "here", **settings: Any
 
 @dataclass
 class SlurmStage(Stage):
-    """Stage whose provider is Slurm, with the stage's clock and kill points."""
+    """A stage whose provider is Slurm, with the stage's clock and kill points."""
 
     slurm: Any = None
 
     def join(self) -> None:
-        """Let each running machine join, as its pilot job does."""
+        """Make each running machine join, as its pilot job does."""
         Node.objects.filter(state__in=["requested", "booting"], queued=False).update(joined_at=self.now)
 
     def check(self) -> None:

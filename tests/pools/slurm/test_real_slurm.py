@@ -36,7 +36,6 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 def _prepare(cluster: SlurmCluster) -> None:
-    """Add a partition whose jobs preempt those of other partitions."""
     allow_tokens(cluster)
     with (cluster.root / "slurm.conf").open("a") as configuration:
         configuration.write(
@@ -47,7 +46,6 @@ def _prepare(cluster: SlurmCluster) -> None:
 
 @pytest.fixture(scope="module")
 def slurmrestd(slurm: SlurmCluster) -> SlurmRestServer:
-    """Return a slurmrestd, which ends with the cluster."""
     if missing := missing_rest():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
     server = SlurmRestServer(slurm)
@@ -64,7 +62,7 @@ class WithoutScripts:
 
 @dataclass
 class RealPool:
-    """A pool of up to four nodes, which is reconciled each time the test looks at it."""
+    """A pool of up to four nodes that is reconciled whenever the test reads it."""
 
     slurm: SlurmCluster
     pool: NodePool

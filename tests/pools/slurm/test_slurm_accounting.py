@@ -1,4 +1,4 @@
-"""Tests on a real Slurm with its accounting database."""
+"""Tests on a real Slurm cluster with its accounting database."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -41,7 +41,6 @@ def slurm(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="module")
 def slurmrestd(cluster: SlurmCluster) -> SlurmRestServer:
-    """Return a slurmrestd that also serves the accounting database. It ends with the cluster."""
     if missing := missing_rest():
         pytest.skip(f"needs {', '.join(missing)}: run `make slurm` as root")
     server = SlurmRestServer(cluster, has_accounting=True)
@@ -51,7 +50,6 @@ def slurmrestd(cluster: SlurmCluster) -> SlurmRestServer:
 
 @pytest.fixture(params=["programs", "slurmrestd"])
 def provider_of(request: pytest.FixtureRequest, slurm: SlurmCluster) -> Callable[..., SlurmProvider]:
-    """Return a function that returns a provider with these settings."""
     client: Callable[[SlurmSettings], SlurmClient] = partial(SlurmPrograms, commands=slurm.commands)
     if request.param == "slurmrestd":
         client = request.getfixturevalue("slurmrestd").client
@@ -66,7 +64,7 @@ def provider_of(request: pytest.FixtureRequest, slurm: SlurmCluster) -> Callable
 
 
 def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> list[str]:
-    """Submit an order, cancel its jobs, and wait until only the database has them. Return their IDs."""
+    """Submit an order, cancel its jobs, and wait until only the database lists them. Return their IDs."""
     created = [instance.instance_id for instance in provider.provision(order(token)).instances]
     provider.terminate("small", created)
     until(lambda: provider.list_instances("small") == (), 120)

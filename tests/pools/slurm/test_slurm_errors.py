@@ -1,4 +1,4 @@
-"""Tests of what Berth says about errors of Slurm's programs."""
+"""Tests for the messages that Berth shows for errors of Slurm's programs."""
 
 from pools.providers.base import ProviderErrorKind
 from pools.providers.commands import CommandResult

@@ -24,7 +24,7 @@ def slurm(tmp_path: Path) -> FakeSlurm:
 
 
 def recover_from_kill(directory: Path, kill: Callable[[str], None]) -> None:
-    """Order two nodes, call `kill` at each kill point, and check that there are exactly two jobs at the end.
+    """Order two nodes, call `kill` at each kill point, and check that exactly two jobs exist at the end.
 
     The rows are rolled back afterwards.
     """
@@ -60,7 +60,7 @@ def test_reconciler_killed_at_any_step_of_a_slurm_launch_recovers(tmp_path: Path
 
 
 def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm: FakeSlurm) -> None:
-    """The boot timeout counts from the time at which Slurm starts the job."""
+    # The boot timeout counts from the time at which Slurm starts the job.
     slurm.set(machines=["n0"])
     stage = slurm_stage(slurm)
     stage.resize(2)

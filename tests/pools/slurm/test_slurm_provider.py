@@ -171,7 +171,7 @@ def test_repeated_request_is_not_submitted_during_an_accounting_database_outage(
 
 
 def test_hanging_slurm_command_is_killed_at_its_time_limit(tmp_path: Path) -> None:
-    """The shell's child would keep the pipes open."""
+    # The shell's child would otherwise keep the pipes open.
     script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(ProviderError, match="did not end within") as raised:
         LocalCommands().run(["sh", "-s"], stdin=script, seconds=3)
@@ -240,7 +240,7 @@ def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> N
 
 
 def test_job_deletes_only_leftovers_of_killed_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
-    """Directories without a job are left by processes that were still ending, or belong to others."""
+    # Directories without a job were left by processes that had not ended yet, or belong to others.
     names = (
         "berth-1",
         "berth-2",

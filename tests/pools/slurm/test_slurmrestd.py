@@ -50,7 +50,7 @@ def now() -> datetime:
 
 
 def failure(provider: SlurmProvider) -> ProviderError:
-    """Return the error with which the instances cannot be listed."""
+    """Return the error raised when instances are listed."""
     with pytest.raises(ProviderError) as raised:
         provider.list_instances("small")
     assert TOKEN not in raised.value.message

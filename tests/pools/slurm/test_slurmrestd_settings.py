@@ -49,7 +49,7 @@ def test_settings_that_do_not_fit_slurmrestd_are_rejected() -> None:
 
 
 def problems(**settings: Any) -> dict[str, str]:
-    """Return the message for each setting with a problem."""
+    """Return the message for each setting that has a problem."""
     values = {"partition": "gpu", "rest_url": "https://slurm.example.org", "rest_user": USER, **settings}
     try:
         slurm_settings({name: value for name, value in values.items() if value is not None})

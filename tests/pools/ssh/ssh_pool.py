@@ -29,7 +29,7 @@ TIMEOUTS = Timeouts(connect=30)
 
 @dataclass
 class SshPool:
-    """A pool whose agents have their homes under `directory`. `passed` is added to the clock."""
+    """A pool whose agents have their home directories under `directory`. `passed` is added to the clock."""
 
     directory: Path
     pool: NodePool
@@ -44,7 +44,7 @@ class SshPool:
         return timezone.now() + self.passed
 
     def restart_berth(self) -> None:
-        """Forget all tasks, as after kill -9."""
+        """Forget all tasks, as if Berth were killed with kill -9."""
         upkeep = SshUpkeep(self.now, lambda: INSTALLATION, TaskRunner(), self.timeouts)
         self.provider = SshProvider(self.now, upkeep, self.pool)
 
@@ -58,7 +58,7 @@ class SshPool:
         )
 
     def state(self, name: str) -> HostState | None:
-        """Take a step and return the state of the host, or None if there is no such host."""
+        """Take a step and return the state of the host, or None if the host does not exist."""
         self.reconcile()
         host = SshHost.objects.select_related("machine").filter(name=name).first()
         return None if host is None else displayed_state(host, self.now())
@@ -88,11 +88,11 @@ class SshPool:
         self.wait(step)
 
     def agent_pids(self) -> list[int]:
-        """Return the processes of all agents and of their supervisors."""
+        """Return the process IDs of all agents and their supervisors."""
         return [pid for pid, command in _processes() if str(self.directory).encode() in command]
 
     def agents(self) -> list[int]:
-        """Return the processes of running agents, without their supervisors."""
+        """Return the process IDs of running agents, without their supervisors."""
         return [
             pid
             for pid, command in _processes()
@@ -116,7 +116,7 @@ class SshPool:
 
 
 def host_entry(server: SshServer, name: str, directory: Path, **more: Any) -> dict[str, Any]:
-    """Return the settings of a host whose agent, as far as Berth can tell, runs on its own machine."""
+    """Return the settings of a host whose agent seems to run on a machine of its own."""
     home = directory / name / "berth-machine"
     home.mkdir(parents=True, exist_ok=True)
     (home / "machine-id").write_text(f"machine-of-{name}".ljust(32, "x").replace(".", "-"))

@@ -62,14 +62,14 @@ class SshServer:
 
 
 def generate_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> tuple[str, str]:
-    """Create a key pair. Return the private and the public key."""
+    """Create a key pair, and return the private and the public key."""
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(path)], check=True)
     return path.read_text(), normalize_host_key(path.with_suffix(".pub").read_text())
 
 
 @contextmanager
 def ssh_server(directory: Path, address: str = "127.0.0.1", port: int = 0) -> Iterator[SshServer]:
-    """Run a server with new keys, unless the directory has keys already."""
+    """Run a server, with new keys unless the directory already has keys."""
     directory.mkdir(parents=True, exist_ok=True)
     Path("/run/sshd").mkdir(exist_ok=True)
     if not (directory / "host_key").exists():
@@ -105,7 +105,7 @@ def is_listening(address: str, port: int) -> bool:
 
 @contextmanager
 def silent_server(address: str) -> Iterator[int]:
-    """Accept connections and send nothing. Yield the port."""
+    """Accept connections without sending data, and yield the port."""
     accepted: list[socket.socket] = []
     with socket.create_server((address, 0)) as server:
 

@@ -1,4 +1,4 @@
-"""Tests for the decisions about SSH hosts, and for the scripts that run on them."""
+"""Tests for the decisions about SSH hosts, and for the scripts that run on hosts."""
 
 import shlex
 import subprocess

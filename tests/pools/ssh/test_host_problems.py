@@ -1,4 +1,4 @@
-"""Tests for the problems of SSH hosts that `berth doctor` and the pool's page show, with real servers."""
+"""Tests for the SSH host problems that `berth doctor` and the pool page show, with real servers."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def admin(stage: SshPool) -> Client:
 
 
 def find_host_problem(admin: Client, pool: str = "metal") -> dict[str, Any]:
-    """Return what `berth doctor` reports about the pool's hosts. The pool's page shows it as well."""
+    """Return the problem that `berth doctor` reports for the pool's hosts. The pool page shows it, too."""
     findings = admin.get(f"/api/v1/node-pools/{pool}/diagnosis").json()["findings"]
     [finding] = [each for each in findings if each["name"] == "SSH hosts"]
     page = admin.get(f"/node-pools/{pool}").content.decode().replace("&#x27;", "'")
@@ -75,7 +75,7 @@ def test_hanging_host_is_a_warning_that_names_the_host(
 def test_machine_listed_in_two_pools_stays_in_the_first_and_the_second_names_it(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
-    """The same machine is listed with two addresses, so only its ID shows that it is one machine."""
+    # The machine is listed with two addresses, so that only its ID shows that it is one machine.
     first, second = host_entry(server, "box-1", tmp_path), host_entry(server, "alias", tmp_path)
     stage.edit(first, **ENV)
     stage.wait_for("box-1", HostState.JOINED)

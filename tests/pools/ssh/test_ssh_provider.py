@@ -1,4 +1,4 @@
-"""Tests for the provider of SSH hosts without servers."""
+"""Tests for the provider of SSH hosts, without SSH servers."""
 
 from pathlib import Path
 

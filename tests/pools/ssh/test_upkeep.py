@@ -171,7 +171,7 @@ def test_agents_behind_a_bastion_are_installed_and_uninstalled(
 def test_values_of_a_host_override_the_pools_values(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
-    """One host uses the values of the pool. The other has its own port, key, bastion and variables."""
+    # One host uses the pool's values. The other has its own port, key, bastion and variables.
     with (
         ssh_server(tmp_path / "other", "127.0.0.4") as other,
         ssh_server(tmp_path / "bastion", "127.0.0.3") as bastion,
@@ -223,7 +223,7 @@ def test_changed_variables_are_applied_without_a_new_registration(
 def test_killing_berth_at_random_times_leaves_no_agent_behind(
     stage: SshPool, server: SshServer, tmp_path: Path
 ) -> None:
-    """The host is added and removed while Berth is killed. Tasks of killed processes continue."""
+    # The host is added and removed while Berth is killed. Tasks of killed processes continue.
     random = Random(7)
     entry = host_entry(server, "box-1", tmp_path)
     for kill in range(30):
@@ -242,6 +242,6 @@ def test_killing_berth_at_random_times_leaves_no_agent_behind(
 
 
 def _retry_now() -> bool:
-    """Let failed hosts be contacted at once: an installation of the killed process may still be running."""
+    """Retry failed hosts at once, because an installation by the killed process may still be running."""
     SshHost.objects.update(retry_at=None)
     return False

@@ -79,7 +79,7 @@ def test_stale_bundle_does_not_block_other_bundles(stage: Stage) -> None:
 def test_only_the_bundle_that_exceeds_node_capacity_is_dropped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan itself is invalid: its pods request more CPU than the node has."""
+    # The plan itself is invalid: its pods request more CPU than the node has.
     written = 0
     insert = NewRows.insert
 
@@ -168,7 +168,7 @@ def pods_taken(stage: Stage, seen: ClusterView) -> None:
 def test_only_the_bundle_that_needs_lost_capacity_is_dropped(
     stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both Berth's check and the database constraint detect the lost capacity."""
+    # Both Berth's check and the database constraint detect the lost capacity.
     wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
     late = stage.submit("late", roles=wide)
     small = stage.submit(

@@ -1,4 +1,4 @@
-"""Tests that scale-up reservations end with the run."""
+"""Tests that reservations for scaling up end with the run of their workload."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ def node_lost(stage: Stage, workload: Workload) -> None:
 
 
 def reserve_scale_up(stage: Stage, **changes: Any) -> Workload:
-    """Create a workload that runs at its minimum with one more replica reserved. No GPU is left."""
+    """Create a workload that runs at its minimum, with one more replica reserved. No GPU is left."""
     stage.quota(stage.cast.speech, 0)
     workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)
     stage.submit("rest", roles=[{"name": "worker", "replicas": 2, "gpu": 1}], priority=90)

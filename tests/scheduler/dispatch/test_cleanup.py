@@ -31,7 +31,6 @@ def logs(stage: Stage, pods: list[str]) -> list[bytes]:
 
 
 def run_queued_tasks(stage: Stage) -> int:
-    """Run the queued tasks as the worker would."""
     waiting = OrmQ.objects.order_by("pk")
     for row in waiting:
         task = row.task

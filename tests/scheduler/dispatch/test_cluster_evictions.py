@@ -1,4 +1,4 @@
-"""Tests for pods that their cluster evicts, which Berth learns from their reports."""
+"""Tests for pods that are evicted by their cluster and reported to Berth."""
 
 import pytest
 from django.test import Client
@@ -24,7 +24,6 @@ def running_gang(stage: Stage) -> Workload:
 
 
 def evict(stage: Stage, workload: Workload, *indices: int) -> None:
-    """Let the cluster evict replicas of a workload."""
     for pod in stage.pods(workload, "running", "stopping"):
         if pod.index in indices:
             stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.EVICTED, message=DRAINED)
@@ -72,7 +71,6 @@ def test_record_counts_all_pods_if_an_eviction_stops_the_entire_workload(stage: 
 
 
 def fail(stage: Stage, workload: Workload, index: int) -> None:
-    """Let the program of a replica fail."""
     (pod,) = (pod for pod in stage.pods(workload, "running") if pod.index == index)
     stage.runtime.end(str(pod.pk), exit_code=1)
     stage.tick()

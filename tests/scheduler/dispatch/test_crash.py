@@ -100,7 +100,7 @@ def test_replaced_leader_cannot_write(stage: Stage) -> None:
 
 
 def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
-    """Another process becomes leader between the old leader's decision and commit."""
+    # Another process becomes leader between the old leader's decision and commit.
     workload = stage.submit()
     old = stage.loop
 

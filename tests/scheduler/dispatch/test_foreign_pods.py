@@ -1,4 +1,4 @@
-"""Test gangs whose devices were used by foreign pods before Berth saw them."""
+"""Tests for gangs whose devices were used by foreign pods before Berth noticed them."""
 
 from collections.abc import Sequence
 

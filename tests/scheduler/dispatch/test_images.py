@@ -1,4 +1,4 @@
-"""Tests for the digests of runs, and for what workloads show while an image is resolved or pulled."""
+"""Tests for the image digests of runs, and for the workload status while an image is resolved or pulled."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,7 +23,6 @@ GANG = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 def orders(stage: Stage, workload: Workload) -> list[PodSpec]:
-    """Return the orders of the pods in the workload's current run."""
     pods = [str(pod.pk) for pod in stage.pods(workload) if pod.run == workload.run]
     return [stage.runtime.order(pod_id) for pod_id in pods if stage.runtime.was_started(pod_id)]
 

@@ -1,4 +1,4 @@
-"""Tests that a pool releases the nodes that it does not need, whether empty or underutilized."""
+"""Tests that a pool releases nodes that it does not need, whether empty or underutilized."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ HOUR = 3600
 
 
 class PoolStage(Stage):
-    """The stage with a pool that an in-memory provider grows and shrinks."""
+    """A stage with a pool that an in-memory provider scales up and down."""
 
     provider: FakeProvider
 
@@ -62,7 +62,6 @@ def stage(transactional_db: None) -> PoolStage:
 
 
 def submit_one_per_node(stage: PoolStage, **more: Any) -> list[Workload]:
-    """Submit three workloads of one GPU, one per node."""
     role = {"name": "worker", "replicas": 1, "gpu": 1}
     workloads = [stage.submit(name, roles=[role], **more) for name in ("a", "b", "c")]
     stage.tick(3, seconds=1)
@@ -117,7 +116,7 @@ def assert_move_is_audited_with_its_cycle_and_reason() -> None:
 
 @pytest.mark.heavy
 def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
-    """Three GPUs fit on two nodes of two GPUs, so no second node can be released."""
+    # Three GPUs fit on two nodes of two GPUs, so no second node can be released.
     a, _, c = submit_one_per_node(stage)
     stage.finish(c)
     stage.pool(node_consolidation="when_underutilized", node_consolidation_after=300)
@@ -210,7 +209,7 @@ def test_crash_during_a_release_leaves_no_partial_state(stage: PoolStage) -> Non
 
 @pytest.mark.heavy
 def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolStage) -> None:
-    """The move is checked again under a lock, so a node cordoned since the decision accepts no workload."""
+    # The move is checked again under a lock, so a node cordoned since the decision accepts no workload.
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilized")
 

@@ -1,4 +1,4 @@
-"""Tests for the signal that pods receive ahead of SIGTERM."""
+"""Tests for the signal that pods receive before SIGTERM."""
 
 import signal
 from datetime import timedelta

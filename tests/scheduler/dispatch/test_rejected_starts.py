@@ -1,4 +1,4 @@
-"""Tests for workloads whose pods the pool's cluster refuses to start."""
+"""Tests for workloads whose pods are rejected by the pool's cluster."""
 
 from datetime import timedelta
 from typing import Any
@@ -65,7 +65,7 @@ def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(sta
 
 @pytest.mark.heavy
 def test_gang_whose_rejections_arrive_late_frees_its_nodes(stage: Stage) -> None:
-    """A webhook that does not respond delays each rejection, so that every second call is still running."""
+    # An unresponsive webhook delays each rejection, so that every second call is still running.
     late = RuntimeFailure("the API server has not responded to this call yet")
     stage.runtime.next("start", *[late, StartRejected(WEBHOOK)] * 1000)
     workload = stage.submit(roles=[{"name": "worker", "gpu": 1}])
@@ -106,7 +106,7 @@ def test_rejections_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
 
 
 def reject_all_but_the_first(stage: Stage, patch: pytest.MonkeyPatch) -> None:
-    """Let the cluster reject all replicas but the one with rank 0."""
+    """Make the cluster reject all replicas except rank 0."""
     start = stage.runtime.start
 
     def start_or_reject(order: PodSpec) -> None:

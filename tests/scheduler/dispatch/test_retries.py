@@ -32,7 +32,7 @@ def running(stage: Stage, *rules: dict[str, Any], **changes: Any) -> Workload:
 
 
 def fail(stage: Stage, workload: Workload, **outcome: Any) -> str:
-    """End the running pods of a workload. Return the phase after the scheduler has noticed."""
+    """Fail the running pods of a workload. Return the workload's phase after the scheduler has noticed."""
     for pod in stage.pods(workload, "running"):
         stage.runtime.end(str(pod.pk), **outcome)
     stage.tick(2)
@@ -40,7 +40,7 @@ def fail(stage: Stage, workload: Workload, **outcome: Any) -> str:
 
 
 def restart(stage: Stage, workload: Workload) -> timedelta:
-    """Wait for the end of the backoff. Return its length."""
+    """Wait for the end of the backoff, and return its duration."""
     assert workload.backoff_until is not None
     length = workload.backoff_until - stage.clock.now()
     stage.clock.advance(length.total_seconds())
@@ -149,7 +149,7 @@ def test_removing_the_rule_makes_avoided_nodes_available_again(stage: Stage) -> 
 
 
 def grown(stage: Stage, workload: Workload) -> tuple[int, int, int]:
-    """Return the memory of the role in the document and in its row, and the limit of the last order."""
+    """Return the role's memory in the document and in its row, and the memory limit of the last order."""
     order = stage.runtime.order(str(stage.pods(workload, "running")[-1].pk))
     assert order is not None
     row = WorkloadRole.objects.get(workload=workload, name="worker")

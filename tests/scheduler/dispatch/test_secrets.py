@@ -1,4 +1,4 @@
-"""Tests for the secrets of pods: their values are read when the pod starts."""
+"""Tests for the secrets of pods, whose values are read when the pod starts."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ def find_order(stage: Stage, workload: Workload) -> PodSpec:
 
 
 def kill_at(stage: Stage, name: str) -> None:
-    """Run the scheduler until it dies at the crash point, and then start a new one."""
+    """Run the scheduler until it dies at the crash point, and then start a new scheduler."""
 
     with killed_at(name):
         stage.tick(3)
@@ -71,7 +71,7 @@ def test_next_run_receives_the_changed_secret(stage: Stage, workload: Workload) 
 
 @pytest.mark.heavy
 def test_only_pods_of_gangs_receive_a_gang_secret(stage: Stage) -> None:
-    """Without it, the pod of a plain workload starts with one call on Kubernetes, instead of two."""
+    # Without a gang secret, the pod of a plain workload on Kubernetes starts with one call instead of two.
     alone = stage.submit("alone", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     gang = stage.submit("gang", roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     elastic = stage.submit("elastic", kind="elastic", roles=[{"name": "worker", "min": 1, "max": 1}])
@@ -81,7 +81,7 @@ def test_only_pods_of_gangs_receive_a_gang_secret(stage: Stage) -> None:
 
 
 def outdated(stage: Stage) -> list[tuple[int, int, bool]]:
-    """Return run, version and whether the run goes on with an older version, newest first."""
+    """Return run, version and whether the run continues with an older version, newest first."""
     uses = secret_uses(stage.cast.dave, ProjectSecret.objects.get())
     return [(use.run, use.version, use.is_outdated) for use in uses]  # type: ignore[attr-defined]
 
@@ -124,8 +124,7 @@ def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_sto
 def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new secret has the name and the version of the former one."""
-
+    # The new secret has the name and version of the deleted one.
     def set_secrets(number: int) -> None:
         PluginSecret.objects.all().delete()
         ProjectSecret.objects.all().delete()

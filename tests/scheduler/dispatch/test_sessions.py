@@ -1,4 +1,4 @@
-"""Tests that session calls are leased in turn, never lost, and ended once."""
+"""Tests that session calls are leased in turn, never lost, and completed once."""
 
 import uuid
 from dataclasses import dataclass
@@ -94,7 +94,6 @@ def open_session(
 
 @pytest.fixture
 def play(stage: Stage) -> SessionPlay:
-    """Open a session on two nodes that accept calls."""
     play = SessionPlay(stage, open_session(stage))
     stage.tick(3)
     assert stage.phase(play.session.workload) == Phase.RUNNING
@@ -150,7 +149,7 @@ def test_lost_responses_and_repeated_requests_do_not_run_or_store_a_call_twice(p
 
 @pytest.mark.heavy
 def test_call_returned_by_a_node_may_be_sent_to_that_node_again(play: SessionPlay) -> None:
-    """The call is sent again even while the node's last poll, which contains the call, is still open."""
+    # The call is sent again even while the node's last poll, which contains the call, is still open.
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.accept_results(0, number, outcome="interrupted")

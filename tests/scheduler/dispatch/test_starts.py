@@ -12,7 +12,7 @@ from tests.scheduler.stage import Stage
 
 
 class RecordingRuntime(FakeRuntime):
-    """Runtime that records which starts have begun and which were completed."""
+    """A runtime that records which starts have begun and which were completed."""
 
     starts_in_background = True
 

@@ -13,7 +13,7 @@ COUNT = FORGETS_AHEAD * 2
 
 
 class RecordingRuntime(FakeRuntime):
-    """Runtime that records which pods it has begun to forget."""
+    """A runtime that records which pods it has begun to forget."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RecordingRuntime(FakeRuntime):
 
 @pytest.fixture
 def recording(stage: Stage) -> RecordingRuntime:
-    """Return a runtime whose pods have all ended long ago."""
+    """Return a runtime whose pods all ended long ago."""
     runtime = RecordingRuntime()
     stage.loop.context.runtimes = lambda pool: runtime
     workload: Any = stage.submit(roles=[{"name": "worker", "replicas": COUNT, "gpu": 0, "cpu": 0.1}])

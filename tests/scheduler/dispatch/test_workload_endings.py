@@ -151,7 +151,7 @@ def test_gang_that_cannot_start_releases_its_devices(stage: Stage) -> None:
 def test_gang_that_never_reached_its_node_can_be_cancelled_and_fails_with_the_reason(
     stage: Stage, tmp_path: Path
 ) -> None:
-    """The test uses a real Ray runtime and an unreachable node."""
+    # The test uses a real Ray runtime and an unreachable node.
     node = Node.objects.get(name="local-0")
     away = RayNode(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Tests for workloads that may use their last pool only after a while (`burst_after`)."""
+"""Tests for workloads that may use their last pool only after a delay (`burst_after`)."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ BURST: dict[str, Any] = {"pools": ["local", "cloud"], "burst_after": 1800}
 
 @pytest.fixture
 def cloud(stage: Stage) -> NodePool:
-    """Return a free pool at 2.50 per GPU-hour. The pool local has no usable nodes."""
+    """Create a free pool at 2.50 per GPU-hour. The pool local has no usable nodes."""
     Node.objects.filter(pool=stage.cast.pool).update(state="cordoned")
     pool = make.pool("cloud", price_per_gpu_hour=2.5)
     stage.node(0, pool=pool)

@@ -1,8 +1,8 @@
 """Tests that caches between ticks do not change any decision.
 
-Days are random: users submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
+Each day is random: users submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
 rows are edited directly in the database, and leadership changes. In each cycle, the snapshot read with the
-cache must equal a full snapshot, and the plan must equal a fresh decision.
+cache must equal a full snapshot, and the plan must equal a new decision.
 """
 
 import contextlib
@@ -189,7 +189,7 @@ def test_plan_does_not_depend_on_caches(stage: Stage, seed: int, monkeypatch: py
 def test_changes_read_in_a_failed_observation_are_not_lost(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both a new and an ended workload are in the view after the database has interrupted an observation."""
+    # A new and an ended workload are both in the view after the database has interrupted an observation.
     ended = stage.submit("ended")
     now, cache = stage.clock.now(), observe.ObservationCache()
     observe.observe(now, SpecCache(), cache)

@@ -1,4 +1,4 @@
-"""Tests for workloads that a quota of the pool's cluster bounds."""
+"""Tests for workloads limited by a quota of the pool's cluster."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,6 @@ GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 2, "gpu": 1}]}
 
 
 def limit(stage: Stage, gpus: int, used: int = 0) -> None:
-    """Let the cluster report a quota for the pods of the project vision."""
     namespace, resource = project_namespace("vision"), "requests.nvidia.com/gpu"
     quota = ClusterQuota("team-a", namespace, resource, "gpu", gpus * 1000, used * 1000, uid="4e1f")
     stage.runtime.cluster_quotas = ClusterQuotas((quota,))

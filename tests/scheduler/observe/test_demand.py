@@ -1,4 +1,4 @@
-"""Tests that elastic pools scale up with demand, according to the scarcest resource."""
+"""Tests that elastic pools scale up with demand for the scarcest resource."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.scheduler.stage import Stage
 
 @pytest.fixture
 def empty_pool(stage: Stage) -> NodePool:
-    """Create a pool without nodes that may have up to four nodes of 2 GPUs, 8 CPUs and 16 GiB each."""
+    """Create a pool without nodes that may grow to four nodes of 2 GPUs, 8 CPUs and 16 GiB each."""
     Node.objects.all().delete()
     NodePool.objects.update(operational_since=None, nodes_desired=0)
     stage.cast.pool.refresh_from_db()
@@ -73,7 +73,7 @@ def test_node_that_runs_cpu_only_workloads_is_not_idle(stage: Stage, empty_pool:
 
 @pytest.mark.heavy
 def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty_pool: NodePool) -> None:
-    """One of eight GPUs is allocated, and the pods' CPU limits fill every node."""
+    # One of eight GPUs is allocated, and the pods' CPU limits fill every node.
     for ordinal in range(4):
         stage.node(ordinal)
     NodePool.objects.update(nodes_desired=4)
@@ -114,7 +114,7 @@ def test_drained_pool_is_not_reported_as_scaling_up(stage: Stage, empty_pool: No
 
 
 def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, empty_pool: NodePool) -> None:
-    """The workload keeps its queue position and starts once an admin lets the pool order nodes again."""
+    # The workload keeps its queue position and starts once an admin lets the pool order nodes again.
     NodePool.objects.update(boot_failures=5, boot_failure_limit=5)
     workload = stage.submit(roles=[{"gpu": 1}])
     stage.tick(2)

@@ -32,7 +32,6 @@ def fill(stage: Stage) -> Workload:
 
 
 def queued(stage: Stage) -> list[str]:
-    """Return the pending workloads in queue order."""
     rows = Workload.objects.filter(phase="pending")
     return [row.name for row in sorted(rows, key=lambda row: present(row.explanation)["queue_position"])]
 

@@ -18,7 +18,7 @@ BOTH = [{"name": "worker", "replicas": 1, "gpu": 2}]
 
 @pytest.fixture
 def small(stage: Stage) -> Stage:
-    """Return a stage with one node of two GPUs that cannot get another."""
+    """Return a stage with one node of two GPUs that cannot add another node."""
     NodePool.objects.filter(pk=stage.cast.pool.pk).update(nodes_min=1, nodes_max=1)
     stage.cast.pool.nodes.filter(ordinal=1).delete()
     stage.cast.research.quotas.update(gpu_milli=2000)
@@ -113,7 +113,7 @@ def test_holding_nodes_can_be_disabled_per_pool(small: Stage) -> None:
 
 
 def test_workload_with_a_short_expected_runtime_uses_held_nodes(small: Stage) -> None:
-    """The node is held until the first workload has run as long as it declared."""
+    # The node is held until the first workload has run for its declared runtime.
     complete(small, 60, 60, 60, 60, 60)
     small.submit("first", roles=ONE, max_runtime=7200)
     small.tick(2, seconds=10)

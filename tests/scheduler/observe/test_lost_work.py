@@ -1,4 +1,4 @@
-"""Tests for the database sum of the work that would be lost with each node."""
+"""Tests for the SQL sum of the work that would be lost with each node."""
 
 from datetime import timedelta
 

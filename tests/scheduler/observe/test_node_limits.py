@@ -27,7 +27,6 @@ NO_BUBBLEWRAP = "bubblewrap is not installed. Install it, for example with `apt-
 
 
 def report(*nodes: str, **changes: Any) -> None:
-    """Record what the agents of these nodes report."""
     isolation = {
         "level": "users", "policy": "auto", "obstacle": "", "images": "4.3.1", "images_obstacle": "",
         **changes,
@@ -41,7 +40,6 @@ def node_names(stage: Stage, workload: Workload) -> set[str]:
 
 @pytest.fixture
 def speech(stage: Stage) -> Project:
-    """Return a second project with a quota."""
     stage.quota(stage.cast.speech, 4)
     return stage.cast.speech
 

@@ -1,4 +1,4 @@
-"""Tests of the cache of parsed documents."""
+"""Tests for the cache of parsed workload documents."""
 
 from typing import Any
 

@@ -124,7 +124,7 @@ def test_unneeded_ledger_points_are_deleted(cast: Cast) -> None:
 
 
 def test_usage_before_the_window_is_discarded(stage: Stage) -> None:
-    """An end-to-end test: GPUs are allocated, the scheduler settles the ledger, and the window passes."""
+    # An end-to-end test: GPUs are allocated, the scheduler settles the ledger, and the window passes.
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])

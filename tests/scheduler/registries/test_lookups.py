@@ -1,4 +1,4 @@
-"""Tests for looking up the digest of a tag at registries on loopback."""
+"""Tests for resolving image tags to digests at registries on loopback."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Tests for looking up the digest of a tag at a real registry with authentication."""
+"""Tests for resolving image tags to digests at a real registry with authentication."""
 
 import asyncio
 from collections.abc import Iterator

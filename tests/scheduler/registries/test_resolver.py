@@ -1,4 +1,4 @@
-"""Tests for the background lookups of the scheduler."""
+"""Tests for the scheduler's background lookups of image tags."""
 
 import selectors
 import uuid

@@ -1,4 +1,4 @@
-"""A small registry on loopback that asks for tokens, returns errors, or does not answer."""
+"""A small registry on loopback that requires tokens, returns errors or does not respond."""
 
 import base64
 import threading
@@ -16,7 +16,7 @@ USER, PASSWORD = "robot", "secret"
 
 @dataclass
 class TinyRegistry:
-    """Registry with the image `team/train:1`. Other names select its behaviour, see `_Handler`."""
+    """A registry with the image `team/train:1`. Other names select its behaviour (see `_Handler`)."""
 
     address: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)

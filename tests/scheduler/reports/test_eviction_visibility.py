@@ -25,7 +25,7 @@ VIEW_NAMES = ("rest", "csv", "page", "workload page", "list page")
 
 @dataclass
 class Case:
-    """An eviction in which ads (product) reclaimed over-quota GPUs from vision (research)."""
+    """An eviction in which ads (department product) reclaimed over-quota GPUs from vision (research)."""
 
     stage: Stage
     row: Eviction
@@ -34,7 +34,7 @@ class Case:
 
 @pytest.fixture
 def borrowing_stage(stage: Stage) -> Stage:
-    """Allocate all four GPUs to vision and remove vision's quota, so that ads can reclaim them."""
+    """Allocate all four GPUs to vision and delete vision's quota, so that ads can reclaim them."""
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
@@ -63,7 +63,6 @@ def create_user_of_both_projects(stage: Stage, role: str) -> Person:
 
 
 def token_headers(person: Person) -> dict[str, str]:
-    """Return the headers of a request with a new token."""
     name = f"t{person.user.api_tokens.count()}"
     _, secret = tokens.issue(actor=person, name=name, scopes=["read"], expires_at=None)
     return {"Authorization": f"Bearer {secret}"}
@@ -124,7 +123,6 @@ def test_eviction_numbers_are_those_of_the_diverging_queues(case: Case) -> None:
 
 
 def table_rows(page: str) -> list[list[str]]:
-    """Return the texts of the cells of each row of a page's tables."""
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", page)]
 
 

@@ -1,4 +1,4 @@
-"""Tests that metrics are collected from the logs of pods exactly once, within bounds."""
+"""Tests that metrics are collected from pod logs exactly once and in bounded amounts."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ SECONDS = 5
 
 
 class Training:
-    """Workload with one running pod whose log the test writes."""
+    """A workload with one running pod whose log the test writes."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -66,7 +66,7 @@ def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: St
 
 @pytest.mark.heavy
 def test_current_hour_includes_allocated_gpus(stage: Stage) -> None:
-    """In the first six minutes of an hour, one GPU is one GPU on average, not a tenth of a GPU."""
+    # In the first six minutes of an hour, one GPU is one GPU on average, not a tenth of a GPU.
     stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
     type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
     stage.cast.pool.refresh_from_db()
@@ -87,7 +87,7 @@ def test_new_hour_causes_no_division_by_zero() -> None:
 
 @pytest.mark.heavy
 def test_mean_gpu_counts_begin_with_the_first_node(stage: Stage) -> None:
-    """Five minutes after the first node, all of its GPUs count, and not a twelfth of them."""
+    # Five minutes after the first node, all of its GPUs count, not a twelfth of them.
     now, first = NOON + timedelta(minutes=40), NOON + timedelta(minutes=35)
     pool = stage.cast.pool
     type(pool).objects.update(created_at=NOON - timedelta(hours=2))
@@ -100,7 +100,7 @@ def test_mean_gpu_counts_begin_with_the_first_node(stage: Stage) -> None:
 
 @pytest.mark.heavy
 def test_hourly_means_cover_whole_hours_in_pools_with_earlier_allocations(stage: Stage) -> None:
-    """The capacity history may begin after the usage, because nodes are deleted from it earlier."""
+    # The capacity history may begin after the usage history, because its nodes are deleted earlier.
     pool = stage.cast.pool
     type(pool).objects.update(created_at=NOON - timedelta(hours=2))
     pool.refresh_from_db()

@@ -17,7 +17,6 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 def read_history(workload: Workload) -> list[tuple[str, int, int | None]]:
-    """Return each reason with its start and end in seconds after noon."""
     workload.refresh_from_db()
     return [
         (

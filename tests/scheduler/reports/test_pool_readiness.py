@@ -12,7 +12,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def starting_pool(stage: Stage) -> NodePool:
-    """Return a pool of at most four nodes with a ready threshold of two. One node is ready."""
+    """Create a pool of at most four nodes with a ready threshold of two. One node is ready."""
     pool = stage.cast.pool
     Node.objects.filter(name="local-1").update(state="booting")
     pool.nodes_min, pool.ready_threshold, pool.operational_since, pool.nodes_desired = 1, 2, None, 2
@@ -36,7 +36,7 @@ def test_workloads_start_once_the_pool_is_operational(stage: Stage, starting_poo
 
 
 def test_reservation_counts_as_demand_for_the_pool(stage: Stage, starting_pool: NodePool) -> None:
-    """Without this demand, the pool would look idle and never reach its ready threshold."""
+    # Without this demand, the pool would look idle and never reach its ready threshold.
     stage.submit(roles=ONE)
     stage.tick(2)
     starting_pool.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Tests that counting the totals of queues costs as much as what is allocated, whatever has run before."""
+"""Tests that the cost of counting queue totals depends on current allocations, not on past workloads."""
 
 import re
 from datetime import datetime
@@ -22,7 +22,7 @@ def cast(db: None) -> Cast:
 
 
 def create_ended_workloads(project: Project, node: Node, at: datetime) -> None:
-    """Create workloads that had one GPU each, and update the database's statistics."""
+    """Create ended workloads that had one GPU each, and update the database statistics."""
     columns = {"pools": [node.pool.name], "phase": Phase.COMPLETED, "ended_at": at, "since": at}
     workloads = Workload.objects.bulk_create(
         Workload(project=project, name=f"ended-{number}", spec={}, submitted_at=at, **columns)

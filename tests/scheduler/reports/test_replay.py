@@ -31,7 +31,6 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 
 def unsaved_cycle(snapshot: Snapshot) -> Cycle:
-    """Return an unsaved cycle row that contains the snapshot."""
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
     cycle.snapshot = pack(snapshot, decide(snapshot))
     return cycle
@@ -156,7 +155,7 @@ def test_cycle_with_a_deleted_snapshot_cannot_be_replayed() -> None:
 def test_snapshot_is_stored_outside_the_commit_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compression takes as long as the decision, so no lock must be held during it."""
+    # Compression takes as long as the decision, so no lock must be held during it.
     from django.db import connection
 
     from scheduler.loop import cycle_record

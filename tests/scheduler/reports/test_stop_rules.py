@@ -1,4 +1,4 @@
-"""Tests that stop rules of arrays cancel their worst tasks once, with the numbers on record."""
+"""Tests that stop rules of arrays cancel the worst tasks once and record the numbers."""
 
 import json
 from typing import Any
@@ -25,8 +25,6 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 class Sweep:
-    """Array of five running tasks."""
-
     def __init__(self, stage: Stage, **changes: Any) -> None:
         self.stage = stage
         values = document(project="vision", **changes)

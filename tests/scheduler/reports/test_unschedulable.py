@@ -157,7 +157,7 @@ def test_dry_run_of_a_hundred_thousand_replicas_completes(stage: Stage, role: di
 
 
 def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
-    """Each concurrent dry run has its own connection, as in a web process."""
+    # Each concurrent dry run has its own connection, as in a web process.
     project, over = stage.cast.vision, threading.Event()
     inside = threading.Barrier(MAX_DRY_RUNS + 1)
 

@@ -1,4 +1,4 @@
-"""Tests that reasons do not reveal names of other tenants' workloads."""
+"""Tests that pending reasons do not reveal the names of other tenants' workloads."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_pending_reason_names_a_workload_of_the_same_project(stage: Stage) -> No
 
 
 def test_eviction_audit_hides_the_name_of_another_projects_workload(stage: Stage) -> None:
-    """The preemptor's project sees the rejected alternatives without the names of other projects."""
+    # The preemptor's project sees the rejected alternatives without the names of other projects.
     cast = stage.cast
     NodePool.objects.filter(pk=cast.pool.pk).update(reservation_after=0)
     cast.research.quotas.update(gpu_milli=3000)

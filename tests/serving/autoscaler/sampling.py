@@ -1,4 +1,4 @@
-"""Sample a service like the autoscaler."""
+"""Sample a service as the autoscaler does."""
 
 from dataclasses import dataclass, field
 
@@ -57,6 +57,6 @@ class Watch:
 
 
 def cumulative_observations(*seconds: float) -> Histogram:
-    """Return the cumulative observations in buckets up to 1, 5, 10, 20 and more seconds."""
+    """Return cumulative counts for histogram buckets up to 1, 5, 10, 20 and more seconds."""
     bounds = (1.0, 5.0, 10.0, 20.0, INFINITY)
     return Histogram(tuple((bound, float(sum(took <= bound for took in seconds))) for bound in bounds))

@@ -236,7 +236,7 @@ def test_initial_engines_are_kept_even_above_the_maximum() -> None:
 
 @pytest.mark.shows("RLX-67", "RLX-79")
 def test_throughput_is_computed_from_token_counters() -> None:
-    """The counter of a restarted engine starts at zero. Throughput must not become negative."""
+    # The counter of a restarted engine starts at zero. Throughput must not become negative.
     window, config = Window(), AutoscalerConfig()
     for step, generated in enumerate([100.0, 600.0, 1100.0, 500.0]):
         reading = Reading("engine_0", generated=generated)

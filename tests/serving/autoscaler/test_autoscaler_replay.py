@@ -1,4 +1,4 @@
-"""Tests for replays of recorded metrics under other autoscaler settings."""
+"""Tests for replaying recorded metrics with different autoscaler settings."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ CONFIG = AutoscalerConfig(min_engines=1, max_engines=8, evaluation_interval_secs
 
 
 def recorded(count: int, *, usage: float, queued: int = 0, engines: int = 2) -> list[RecordedPoint]:
-    """Return a sample every ten seconds."""
+    """Return a sample for every ten seconds."""
     values = {"avg_token_usage": usage, "total_queue_reqs": queued, "throughput_variance": 0.0}
     return [RecordedPoint(10.0 * number, engines, engines, values) for number in range(count)]
 

@@ -37,7 +37,7 @@ class Fault:
 
 @dataclass
 class SimulatedEngine:
-    """An engine with its model, its weights and the requests it has received."""
+    """An inference engine with its model, its weights and the requests that it has received."""
 
     model: Model
     weights: Weights = field(default_factory=Weights)
@@ -71,7 +71,8 @@ class Server(ThreadingHTTPServer):
         self.engine = engine
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore clients that disconnect. Tests check for the disconnect on the client side."""
+        # Clients may disconnect. Tests check for that on the client side.
+        pass
 
     @property
     def address(self) -> str:
@@ -90,7 +91,8 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("post")
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing. Tests inspect the responses instead."""
+        # Tests inspect the responses instead.
+        pass
 
     def _answer(self, verb: str) -> None:
         path = urlsplit(self.path).path

@@ -11,7 +11,7 @@ SENDER, RECEIVER = 0, 1
 
 
 class Failed(Exception):
-    """Raised if a copy fails; the engine responds with the message."""
+    """Raised if a copy fails. The engine responds with the message."""
 
 
 @dataclass

@@ -23,7 +23,6 @@ def alice(sign_in: SignIn) -> Client:
 
 
 def form_values(text: str, **changed: str) -> dict[str, str]:
-    """Return the form's values on the page, updated with `changed`."""
     values = dict(re.findall(r'<input[^>]*name="([^"]+)"[^>]*?value="([^"]*)"', text))
     for name, inner in re.findall(r'<textarea[^>]*name="([^"]+)"[^>]*>\n?([^<]*)</textarea>', text):
         values[name] = inner.replace("&gt;", ">").replace("&quot;", '"').replace("&#x27;", "'")
@@ -140,7 +139,7 @@ def test_node_page_explains_a_missing_environment(cast: Cast, alice: Client) -> 
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
-    """The node has ended, because a failed start script ends the node immediately."""
+    # The node has ended, because a failed start script ends the node immediately.
     phase = {"phase": "start", "state": "failed", "seconds": 3, "message": "pip: <no> space", "exit_code": 7}
     node = make.node(cast.pool, state="ended", ended_at=timezone.now(), phases=[phase])
     page = alice.get(f"/nodes/{node.name}").content.decode()

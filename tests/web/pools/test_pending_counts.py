@@ -1,4 +1,4 @@
-"""Tests for the number of pending workloads, which all pages count alike."""
+"""Tests that all pages count pending workloads alike."""
 
 import re
 
@@ -42,7 +42,6 @@ def pending(cast: Cast) -> None:
 
 
 def figure(client: Client, title: str) -> tuple[str, str]:
-    """Return the value and the note of a figure on the overview."""
     text = client.get("/").content.decode()
     match = re.search(rf'>{title}</div><div class="value">(.*?)</div><div class="note">(.*?)</div>', text)
     assert match

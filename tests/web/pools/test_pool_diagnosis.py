@@ -1,4 +1,4 @@
-"""Tests for the diagnosis on the page of a node pool."""
+"""Tests for the diagnosis on the pool page."""
 
 import pytest
 from django.utils import timezone

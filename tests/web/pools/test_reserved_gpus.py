@@ -1,4 +1,4 @@
-"""Tests for allocated and reserved GPUs, which all pages count alike."""
+"""Tests that all pages count allocated and reserved GPUs alike."""
 
 import re
 
@@ -18,7 +18,7 @@ from tests.web.conftest import SignIn
 
 @pytest.fixture
 def held(cast: Cast) -> None:
-    """Let vision, whose quota is 4 GPUs, hold 2 GPUs with pods and have 3 reserved on the same node."""
+    """Allocate 2 GPUs to pods of vision, whose quota is 4 GPUs, and reserve 3 for it on the same node."""
     node = make.node(cast.pool, gpus=8)
     make.quota(cast.vision, cast.pool, 4)
     running = make.workload(cast.vision, "running", replicas=2, phase=Phase.RUNNING, pools=[cast.pool.name])
@@ -37,7 +37,6 @@ def held(cast: Cast) -> None:
 
 
 def text_of(client: Client, path: str) -> str:
-    """Return a page's text without markup."""
     return " ".join(re.sub(r"<[^>]+>", " ", client.get(path).content.decode()).split())
 
 

@@ -1,4 +1,4 @@
-"""Tests for the private key of a login node in the forms of pools on Slurm."""
+"""Tests for the private key of a login node in the forms of Slurm pools."""
 
 from pathlib import Path
 
@@ -28,7 +28,6 @@ def alice(cast: Cast, sign_in: SignIn) -> Client:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> dict[str, str]:
-    """Return the values of the form for a pool with a login node."""
     private, public = generate_key(tmp_path / "login")[0], generate_key(tmp_path / "host")[1]
     common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
     return {

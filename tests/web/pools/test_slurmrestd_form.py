@@ -1,4 +1,4 @@
-"""Tests for slurmrestd in the forms of pools on Slurm."""
+"""Tests for slurmrestd in the forms of Slurm pools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,6 @@ def rest(tmp_path: Path) -> Iterator[FakeSlurmRest]:
 
 @pytest.fixture
 def filled(rest: FakeSlurmRest) -> dict[str, str]:
-    """Return the values of the form for a pool with slurmrestd."""
     common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
     return {
         **common, "name": "hpc", "provider": "slurm", "runtime": "", "slurm_rest_url": rest.url,

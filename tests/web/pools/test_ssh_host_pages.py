@@ -31,13 +31,11 @@ def alice(sign_in: SignIn) -> Client:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[str, str]:
-    """Return a private key, and a host's public key."""
     return generate_key(tmp_path / "login")[0], generate_key(tmp_path / "host")[1]
 
 
 @pytest.fixture
 def metal(cast: Cast, alice: Client, keys: tuple[str, str]) -> NodePool:
-    """Create a pool with the form."""
     private, public = keys
     common = {name: value for name, value in EC2_POOL.items() if not name.startswith("aws_")}
     filled = {

@@ -26,7 +26,7 @@ GRID_URL = "/quotas/grid"
 
 @pytest.fixture
 def spot(cast: Cast) -> NodePool:
-    """Create the pool spot and quotas: research 4 and vision 2 GPUs in local, vision 1 GPU in spot."""
+    """Create the pool spot, and quotas: research 4 and vision 2 GPUs in local, vision 1 GPU in spot."""
     make.quota(cast.research, cast.pool, 4)
     make.quota(cast.vision, cast.pool, 2)
     pool = make.pool("spot")

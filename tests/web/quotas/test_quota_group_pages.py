@@ -1,4 +1,4 @@
-"""Tests of quota groups on the quota pages."""
+"""Tests for quota groups on the quota pages."""
 
 import json
 from typing import Any

@@ -32,7 +32,6 @@ def refresh_form(client: Client, document: str, **more: Any) -> Any:
 
 
 def field_error(answer: Any, path: str) -> str:
-    """Return the error shown for a field, without markup."""
     ident = "f-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
     match = re.search(rf'id="{ident}-error">(.*?)</span></span>', answer.content.decode(), re.DOTALL)
     return unescape(re.sub(r"<[^>]+>", "", match[1])) if match else ""
@@ -312,7 +311,6 @@ def test_verdict_of_an_array_is_about_all_tasks(cast: Cast, dave: Client) -> Non
 
 
 def text_of(client: Client, document: str) -> str:
-    """Return the prediction for a document as text."""
     answer = client.post("/submit/prediction", {"document": document}, headers=HTMX)
     return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
 

@@ -1,4 +1,4 @@
-"""Tests for the submission form and its document, which stay in sync."""
+"""Tests that the submission form and its document stay in sync."""
 
 from typing import Any
 

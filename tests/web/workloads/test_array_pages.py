@@ -1,4 +1,4 @@
-"""Tests for arrays: in the workload list, on their page, and in the submission form."""
+"""Tests for arrays in the workload list, on their page, and in the submission form."""
 
 import re
 

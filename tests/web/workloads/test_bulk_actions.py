@@ -1,4 +1,4 @@
-"""Tests for actions on several workloads and arrays of the workload list."""
+"""Tests for actions on several workloads and arrays in the workload list."""
 
 import re
 
@@ -17,7 +17,7 @@ def create_three_workloads(cast: Cast) -> list[Workload]:
 
 
 def array_of_two(cast: Cast, name: str, *phases: str) -> WorkloadArray:
-    """Return an array of two tasks in these phases, which has ended if both have."""
+    """Return an array of two tasks in these phases. The array has ended if both tasks have ended."""
     document = {**training(name, array={"tasks": 2}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     for index, phase in enumerate(phases):

@@ -1,4 +1,4 @@
-"""Tests for the code of a workload on its page, and for submitting the same code again in the browser."""
+"""Tests for the code on the workload page, and for submitting the same code again in the browser."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""Tests for workloads without GPUs on pages: they show CPUs and memory instead of zero GPUs."""
+"""Tests that pages of workloads without GPUs show CPUs and memory instead of zero GPUs."""
 
 import re
 from typing import Any

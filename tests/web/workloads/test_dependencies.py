@@ -1,4 +1,4 @@
-"""Tests of dependencies on the pages of workloads and arrays."""
+"""Tests for dependencies on the pages of workloads and arrays."""
 
 import pytest
 from django.test import Client

@@ -176,7 +176,7 @@ ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
 def test_edit_form_opens_without_a_change_that_must_not_be_in_a_url(
     values: dict[str, object], is_grouped: bool, cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proxies reject long addresses and log short ones. The patch contains all roles."""
+    # Proxies reject long URLs and log short ones. The patch contains all roles.
     role = {"name": "worker", "replicas": 2, "gpu": 4, **values}
     roles = {"groups": [{"name": "all", "roles": [role]}]} if is_grouped else {"roles": [role]}
     document = training("train") | roles

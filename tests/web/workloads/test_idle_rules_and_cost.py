@@ -1,4 +1,4 @@
-"""Tests that pages show idle rules, warnings and the cost of workloads, and that forms set rules."""
+"""Tests that pages show idle rules, warnings and workload costs, and that forms set idle rules."""
 
 from dataclasses import asdict
 from datetime import timedelta

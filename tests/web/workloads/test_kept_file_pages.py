@@ -1,4 +1,4 @@
-"""Tests of the files of failed pods on the workload page."""
+"""Tests for the files of failed pods on the workload page."""
 
 import pytest
 

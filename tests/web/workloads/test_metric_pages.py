@@ -1,4 +1,4 @@
-"""Tests of metrics on the workload page and the array page."""
+"""Tests for metrics on the workload page and the array page."""
 
 import pytest
 

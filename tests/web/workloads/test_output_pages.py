@@ -1,4 +1,4 @@
-"""Tests of outputs on the workload page."""
+"""Tests for outputs on the workload page."""
 
 from pathlib import Path
 from typing import Any

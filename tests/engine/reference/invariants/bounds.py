@@ -1,6 +1,6 @@
-"""Invariants about limits and quotas.
+"""Invariants for limits and quotas.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator

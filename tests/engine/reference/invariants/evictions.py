@@ -1,6 +1,6 @@
-"""Invariants about evictions: victims, preemptors and rules.
+"""Invariants for evictions: victims, preemptors and rules.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ def non_preemptible_workloads_are_never_evicted(snapshot: Snapshot, plan: Plan) 
 
 
 def every_eviction_names_victim_rule_and_preemptor(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that each eviction names its victim, its rule and a preemptor placed by its bundle."""
+    """Check that each eviction names its victim, its rule and a preemptor placed by the same bundle."""
     for bundle in plan.bundles:
         audited = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
         evicted = {(s.workload, s.role, s.index) for s in bundle.steps if isinstance(s, Evict)}
@@ -80,7 +80,7 @@ def priority_preempts_only_within_a_project(snapshot: Snapshot, plan: Plan) -> B
 
 
 def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that the victim's diverging queue was over quota in a resource that the preemptor requests."""
+    """Check that the victim's queue, just below the common ancestor, was over quota in a requested resource."""
     quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, _ in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
@@ -100,7 +100,7 @@ def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Brok
 
 
 def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that each victim straddled its queue's quota or left the queue at or over it.
+    """Check that evicting each victim left its queue at or over quota, unless the victim straddled the quota.
 
     Extra replicas that are evicted along with gangs count as victims, too.
     """
@@ -129,7 +129,7 @@ def reclaim_leaves_queues_their_quota(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def only_queues_below_their_share_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a preemptor's project ends within quota or fair share unless fairness is time-based."""
+    """Check that a preemptor's project ends within its quota or fair share, unless fairness is time-based."""
     modes = {pool.name: pool.fair_share for pool in snapshot.pools}
     due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
     for bundle, _, after in replay_steps(snapshot, plan):
@@ -192,7 +192,6 @@ def _requested_kinds(workload: Workload) -> set[str]:
 
 
 def _diverging_queue(cluster: Cluster, victim: str, winner: str) -> str:
-    """Return the victim's queue at which the two paths diverge."""
     winners = set(cluster.path(winner))
     return [queue for queue in cluster.path(victim) if queue not in winners][-1]
 

@@ -1,4 +1,4 @@
-"""All invariants, by family."""
+"""All invariants by family."""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,6 +1,6 @@
-"""Invariants about gangs: all or nothing.
+"""Invariants for gangs: all or nothing.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
 
 
 def gangs_start_together(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that no minimum replica starts while other minimum replicas only have reservations."""
+    """Check that no minimum replica starts while other minimum replicas have only reservations."""
     for bundle, before, _ in replay_steps(snapshot, plan):
         for name in placed(bundle):
             steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
@@ -69,7 +69,7 @@ def gangs_start_together(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def follower_roles_keep_their_ratio(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that a role that scales with another stays within the ratio if the plan changes the gang."""
+    """Check that a role that scales with another keeps its ratio if the plan changes the gang."""
     cluster = replay_plan(snapshot, plan)
     for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
         counts = cluster.counts(name)

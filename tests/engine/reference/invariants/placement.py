@@ -1,6 +1,6 @@
-"""Invariants about placement: capacity and constraints.
+"""Invariants for placement: capacity and constraints.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ Broken = Iterator[str]
 
 
 def no_node_exceeds_its_capacity(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check capacity both while pods are still stopping and once they have stopped."""
+    """Check capacity while pods are stopping and after they have stopped."""
     cluster = replay_plan(snapshot, plan)
     staying = [
         s.pod.state for s in cluster.pods if s.pod.state not in (PodState.STOPPING, PodState.COMPLETED)
@@ -134,7 +134,6 @@ def _outside_domain(cluster: Cluster, name: str, node: Group | Role) -> Broken:
 
 
 def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
-    """Return a node's domain: its labels at this level and the levels above."""
     node = cluster.nodes[name]
     levels = tuple(cluster.levels[node.pool])
     around = levels[: levels.index(level)] if level in levels else ()

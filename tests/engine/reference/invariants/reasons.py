@@ -1,6 +1,6 @@
-"""Invariants about the reasons that a plan gives.
+"""Invariants for the reasons that a plan gives.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections import defaultdict
@@ -56,7 +56,6 @@ def rejections_are_in_queue_order(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def _reserved_workloads(snapshot: Snapshot, plan: Plan) -> set[str]:
-    """Return the names of the workloads that have reservations and no running pods after the plan."""
     cluster = replay_plan(snapshot, plan)
     states = {w.name: {pod.state for pod in cluster.of(w.name)} for w in snapshot.workloads}
     return {name for name, own in states.items() if own == {PodState.RESERVED}}

@@ -1,6 +1,6 @@
-"""Invariants about reported shares.
+"""Invariants for reported shares.
 
-Each invariant yields one sentence per violation. It uses none of the engine's own logic.
+Each invariant yields one sentence per violation and uses none of the engine's own logic.
 """
 
 from collections.abc import Iterator

@@ -181,7 +181,7 @@ def test_report_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> N
 
 @pytest.mark.heavy
 def test_each_hour_is_priced_at_its_start(stage: Stage) -> None:
-    """Two GPUs run for three hours. After the second hour, the price doubles."""
+    # Two GPUs run for three hours. After the second hour, the price doubles.
     stage.cast.pool.price_per_gpu_hour = Decimal(4)
     stage.cast.pool.save()
     stage.submit(roles=TWO)

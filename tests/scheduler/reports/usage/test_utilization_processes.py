@@ -18,19 +18,17 @@ BUSY = "while [ ! -e {flag} ]; do :; done"
 
 
 def measured_cpu_seconds(workload: Workload) -> float:
-    """Return the CPU seconds of the last sample."""
     readings = PodUtilization.objects.filter(pod__workload=workload)
     return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
 
 
 def stored_cpu_seconds(workload: Workload, step: int) -> float:
-    """Return the CPU seconds in the stored points."""
     points = UtilizationPoint.objects.filter(pod__workload=workload, step=step)
     return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
 
 
 def fake_nvidia_smi(place: Path) -> Path:
-    """Install a stand-in for nvidia-smi."""
+    """Install a fake nvidia-smi."""
     lines = "\\n".join(f"{index}, GPU-{index}, {10 * index}, {1000 + index}" for index in range(8))
     place.write_text(f"#!/bin/sh\nprintf '{lines}\\n'\n")
     place.chmod(0o700)

@@ -33,7 +33,7 @@ def second_pool(stage: Stage) -> NodePool:
 
 
 def run_for(stage: Stage, workload: Workload, seconds: float) -> None:
-    """Let the workload run for exactly this time, then suspend it."""
+    """Run the workload for exactly this time, then suspend it."""
     stage.tick()
     stage.clock.advance(seconds)
     control.suspend(actor=stage.cast.alice, workload=workload, now=stage.clock.now())

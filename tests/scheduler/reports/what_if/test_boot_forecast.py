@@ -14,7 +14,6 @@ FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 @pytest.fixture
 def empty_pool(stage: Stage) -> NodePool:
-    """Return a pool of at most four nodes that has no node yet."""
     Node.objects.all().delete()
     pool = stage.cast.pool
     pool.nodes_min, pool.ready_threshold, pool.operational_since, pool.nodes_desired = 0, 1, None, 0

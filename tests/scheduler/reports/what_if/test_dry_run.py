@@ -127,7 +127,7 @@ def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
 
 
 def test_unchanged_start_estimate_records_no_cycle(stage: Stage) -> None:
-    """No cycle is recorded while nothing changes, even if running workloads are overdue."""
+    # No cycle is recorded while nothing changes, even if running workloads are overdue.
     from scheduler.models import Cycle
 
     stage.submit("held", roles=FOUR, max_runtime=600)

@@ -1,4 +1,4 @@
-"""Tests that the preview of a quota group's pools matches the next cycle and stores nothing."""
+"""Tests that the preview of a quota group matches the next cycle and stores nothing."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 @pytest.fixture
 def h100(stage: Stage, cloud: NodePool) -> QuotaGroup:
-    """Create a group of both pools in which research has 4 GPUs and vision has 3.
+    """Create a group of both pools with 4 GPUs for research and 3 for vision.
 
-    vision uses all GPUs in both pools. ads has a quota of 2 GPUs in pool local, and waits there.
+    vision uses all GPUs in both pools. ads has a quota of 2 GPUs and a pending workload in pool local.
     """
     cast, alice = stage.cast, stage.cast.alice
     group = groups.create_group(actor=alice, name="h100", pools=[cast.pool, cloud])

@@ -155,7 +155,7 @@ def test_preview_requires_permission_to_set_the_quotas(full_stage: Stage) -> Non
 
 
 def test_preview_counts_but_does_not_list_effects_on_invisible_workloads(full_stage: Stage) -> None:
-    """Bob administers research and lowers vision's quota. He may not see other projects' workloads."""
+    # Bob administers research and lowers vision's quota. He may not see other projects' workloads.
     document = build_draft(quota_change("project", "vision", gpu=0, limit={"gpu": 0}))
     impact = preview_impact(full_stage, document, "bob")
     assert impact.hidden.shares == 2

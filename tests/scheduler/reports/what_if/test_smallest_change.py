@@ -19,7 +19,7 @@ ZONE = {"zone": "a"}
 
 @pytest.fixture
 def held(stage: Stage) -> Stage:
-    """Return a stage whose nodes are held by another department and cannot be replaced by new ones."""
+    """Create nodes that are held by another department and cannot be replaced by new ones."""
     cast = stage.cast
     Node.objects.update(labels=ZONE)  # new nodes of the pool have no labels
     cast.research.quotas.update(gpu_milli=0)
