@@ -22,7 +22,7 @@ def is_running(process: subprocess.Popen[bytes]) -> bool:
 def web_processes(
     env: dict[str, str], home: Path, count: int = 1, program: Sequence[str] = PROGRAM
 ) -> Iterator[list[str]]:
-    """Run `count` web processes during the block and yield their addresses. They share the test's secret key."""
+    """Run `count` web processes with the test's secret key during the block, and yield their addresses."""
     env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
     running: list[subprocess.Popen[bytes]] = []
     addresses: list[str] = []

@@ -176,7 +176,7 @@ def is_banned(identifier: str, *, function: bool) -> bool:
 
 
 def subjects() -> list[str]:
-    """Return the violations in commit subjects since SUBJECTS_SINCE, or nothing if the history is incomplete."""
+    """Return the violations in commit subjects since SUBJECTS_SINCE, or none in a shallow clone."""
     log = subprocess.run(
         ["git", "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"],
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("sftp") is None, reason="needs the 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Create a directory with a large file, a program, an empty file, a symbolic link and a non-UTF-8 name."""
+    """Create a directory with a large file, a program, an empty file, a link and a non-UTF-8 name."""
     tree = tmp_path / "tree"
     (tree / "inner").mkdir(parents=True)
     (tree / "large").write_bytes(os.urandom(5 * 2**20 + 7))

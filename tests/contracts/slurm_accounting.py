@@ -47,7 +47,7 @@ def missing_accounting() -> list[str]:
 
 
 def start_accounting(cluster: SlurmCluster) -> None:
-    """Start MariaDB and slurmdbd. Create the account `research` and the QOS `small` with a limit of one job."""
+    """Start MariaDB and slurmdbd. Create account `research` and QOS `small` with a limit of one job."""
     allow_tokens(cluster)
     port, database_port = free_port(), free_port()
     _start_database(cluster, database_port)

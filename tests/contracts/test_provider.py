@@ -145,7 +145,7 @@ def kubernetes_provider() -> Iterator[Provider]:
 
 @contextmanager
 def real_kubernetes_provider(kubeconfig: str) -> Iterator[Provider]:
-    """Yield the provider of four new nodes of a real Kubernetes cluster, with the shipped role's permissions."""
+    """Yield the provider of four new nodes of a real cluster, with the permissions of the shipped role."""
     name = f"contract-{next(INSTALLATIONS)}"
     settings = kubernetes_settings({"node_selector": {"berth.dev/contract": name}, "gpu_resource": GPU})
     api = Api(parse_kubeconfig(kubeconfig))

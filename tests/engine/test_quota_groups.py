@@ -186,7 +186,7 @@ def workload(name: str, project: str, gpus: int, pool: str, node: str = "", **va
 
 
 def cluster(*workloads: Document, vision: Document, nlp: Document | None = None) -> Snapshot:
-    """Return two pools of one node with eight GPUs each, and two projects with a quota that spans both pools."""
+    """Return two pools of one 8-GPU node each, and two projects with a quota that spans both pools."""
     return load(
         {
             "format": "berth.scenario/1",

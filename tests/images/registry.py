@@ -79,7 +79,7 @@ class Registry:
         return self._push_manifest(name, manifest, tag)
 
     def push_index(self, name: str, images: Mapping[str, str]) -> str:
-        """Push an index of images, given as references by architecture, and return its reference by digest."""
+        """Push an index of image references by architecture, and return its reference by digest."""
         manifests = []
         for architecture, reference in images.items():
             digest = reference.partition("@")[2]

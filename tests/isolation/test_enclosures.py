@@ -95,7 +95,7 @@ def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> Non
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Create the root directory of a machine with two NVIDIA GPUs whose minor numbers are not in PCI order."""
+    """Create the root of a machine with two NVIDIA GPUs whose minor numbers are not in PCI order."""
     for address, uuid, minor in (("0000:0a", "GPU-a", 1), ("0000:0b", "GPU-b", 0)):
         information = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / address / "information"
         information.parent.mkdir(parents=True)

@@ -17,7 +17,7 @@ SAVED_STEP = 5
 
 
 def read_document(name: str) -> str:
-    """Return an example document with two ranks of two GPUs, which start faster than four ranks of one GPU."""
+    """Return an example with two ranks of two GPUs, which start faster than four ranks of one GPU."""
     text = (DOCUMENTS / f"{name}.yaml").read_text()
     return text.replace("replicas: 4, gpu: 1", "replicas: 2, gpu: 2")
 

@@ -209,7 +209,7 @@ class ServiceStage:
         return sorted(address for address, worker in self.router.registered.items() if worker.healthy)
 
     def assert_no_orphans(self) -> None:
-        """Assert that every process belongs to a live engine, and every router entry to an existing engine."""
+        """Assert that every process belongs to a live engine, and every router entry to an engine."""
         live = InferenceEngine.objects.filter(ended_at__isnull=True)
         owned = set(live.values_list("workload_id", flat=True))
         for pod_id in self.stage.runtime.running():

@@ -15,7 +15,7 @@ from tests.engine.reference.reclaim import Cluster, PendingGang, RunningGang, is
 
 @dataclass(frozen=True)
 class Victims:
-    """Victims whose eviction makes room for the pending gang after the other preemptible pods are repacked."""
+    """Victims that make room for the pending gang after the other preemptible pods are repacked."""
 
     gangs: tuple[RunningGang, ...]
     below_quota: int  # GPUs that queues lack afterwards up to their quota, because of the evictions

@@ -19,7 +19,7 @@ Fault = Callable[["Handler"], None]
 
 
 class FakeSlurmRest:
-    """Serves one version of the API. A fault replaces the response to requests whose path contains its text."""
+    """Serves one API version. A fault replaces the response to requests whose path contains its text."""
 
     def __init__(self, slurm: FakeSlurm, version: str = "v0.0.42") -> None:
         self.slurm, self.version = slurm, version

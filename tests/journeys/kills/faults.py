@@ -18,7 +18,7 @@ HANGS_FOR = 3  # a process that hangs continues after at most this many further 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `strike` returns a description of what it did, or an empty string without a target."""
+    """One kind of fault. `strike` returns what it did, or an empty string if there was no target."""
 
     name: str
     strike: Callable[[Random], str]

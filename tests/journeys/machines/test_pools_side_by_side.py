@@ -166,7 +166,7 @@ def test_workloads_use_owned_capacity_and_spill_over_to_the_cloud_after_a_while(
 
 
 def check_that_the_third_gang_waits_for_its_time(story: Story) -> None:
-    """Check that the third gang is pending because existing machines are full, and that its price is shown."""
+    """Check that the third gang is pending because all machines are full, and that its price is shown."""
     submitted = story.submit("third", "--burst-after", "1d")
     price = "the workload may also start in the pool cloud, where 2 GPUs cost 2.30 per hour."
     assert price in " ".join(submitted.split())

@@ -120,7 +120,7 @@ EVENTS = st.one_of(
 
 
 class RandomFaultTests(TestCase):
-    """Check that a pool has its desired nodes and no leaked instances after random events and a quiet period."""
+    """Check that random events leave a pool with its desired nodes and no leaked instances."""
 
     @settings(max_examples=4, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))

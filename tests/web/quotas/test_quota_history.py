@@ -13,7 +13,7 @@ HTMX = {"HX-Request": "true"}
 
 @pytest.fixture
 def cast_with_quotas(cast: Cast) -> Cast:
-    """Create quotas of 2 GPUs for vision and 4 for research, none for speech, and a pending vision workload."""
+    """Create quotas of 2 GPUs for vision and 4 for research, and a pending vision workload."""
     make.quota(cast.research, cast.pool, 4)
     make.quota(cast.vision, cast.pool, 2)
     make.node(cast.pool)

@@ -80,7 +80,7 @@ def priority_preempts_only_within_a_project(snapshot: Snapshot, plan: Plan) -> B
 
 
 def reclaim_takes_from_queues_over_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Check that the victim's queue, just below the common ancestor, was over quota in a requested resource."""
+    """Check that the victim's queue below the common ancestor was over quota in a requested resource."""
     quotas = collect_bounds(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, _ in replay_steps(snapshot, plan):
         winner = before.workloads[bundle.workload]
