@@ -54,7 +54,7 @@ def read_rest(reader: socket.socket) -> bytes:
     return b"".join(iter(lambda: reader.recv(MIB), b""))
 
 
-def test_slow_download_of_code_holds_no_connection_to_the_database(port: int, dave: Caller) -> None:
+def test_slow_code_download_holds_no_database_connection(port: int, dave: Caller) -> None:
     content = os.urandom(8 * MIB)
     workload = submit(dave, upload(dave, {"weights": content})).json()["id"]
     before = count_connections()
@@ -65,7 +65,7 @@ def test_slow_download_of_code_holds_no_connection_to_the_database(port: int, da
         assert content in start + read_rest(reader)
 
 
-def test_slow_export_holds_no_connection_to_the_database(port: int, cast: Cast, client: Client) -> None:
+def test_slow_export_holds_no_database_connection(port: int, cast: Cast, client: Client) -> None:
     client.force_login(cast.alice.user)
     Audit.objects.bulk_create(
         Audit(actor="alice", action="edit", object_name=f"n{number}-{'x' * 180}") for number in range(40_000)

@@ -90,7 +90,7 @@ def test_unknown_name_in_a_filter_is_rejected_with_the_nearest_visible_name(
 
 
 @pytest.mark.parametrize(("path", "parameter", "typed", "meant"), WORDS)
-def test_unknown_word_in_a_filter_is_rejected_with_the_nearest_word(
+def test_unknown_filter_value_is_rejected_with_the_nearest_valid_value(
     objects: Cast, dave: Caller, path: str, parameter: str, typed: str, meant: str
 ) -> None:
     assert dave.get(path, **{parameter: meant}).status_code == 200
@@ -143,7 +143,7 @@ def test_error_lists_valid_names_only_if_there_are_few(objects: Cast, dave: Call
     assert problem(alice.get("nodes", pool="zzz"))["allowed"] == "a node pool that you can see"
 
 
-def test_account_without_a_role_sees_no_names(objects: Cast, frank: Caller) -> None:
+def test_filter_error_for_a_user_without_a_role_lists_no_names(objects: Cast, frank: Caller) -> None:
     for path, parameter, typed, meant in FILTERS:
         for text in (typed, meant):
             rejection = problem(frank.get(path, **{parameter: text}))

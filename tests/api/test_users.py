@@ -118,7 +118,9 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
     assert len(rejections) == 1
 
 
-def test_user_is_described_to_admins_of_their_scopes(cast: Cast, alice: Caller, carol: Caller) -> None:
+def test_admins_see_only_the_roles_and_workloads_of_a_user_in_their_scopes(
+    cast: Cast, alice: Caller, carol: Caller
+) -> None:
     Membership.objects.create(user=cast.dave.user, project=cast.ads, role="viewer")
     make.workload(cast.ads, "hidden", by=cast.dave.user)
     everything, visible = alice.get("users/dave").json(), carol.get("users/dave").json()
@@ -130,6 +132,6 @@ def test_user_is_described_to_admins_of_their_scopes(cast: Cast, alice: Caller, 
     assert unknown.json()["detail"] == "There is no user named 'davee'. Did you mean `dave`?"
 
 
-def test_deactivation_needs_the_scope_admin(cast: Cast, caller: Callable[..., Caller]) -> None:
+def test_deactivation_requires_the_admin_scope(cast: Cast, caller: Callable[..., Caller]) -> None:
     assert caller("alice", "read", "write").post("users/dave/deactivate").status_code == 403
     assert ApiToken.objects.filter(user=cast.dave.user, revoked_at__isnull=False).count() == 0

@@ -162,7 +162,7 @@ def test_projects_have_no_access_keys(cast: Cast, alice: Caller) -> None:
         ({"maxgib": 1}, "maxgib", "unknown key"),
     ],
 )
-def test_invalid_volume_is_rejected_with_its_field(
+def test_error_for_an_invalid_volume_names_the_field(
     store: ObjectStore, cast: Cast, alice: Caller, changes: dict[str, Any], path: str, message: str
 ) -> None:
     alice("PUT", SECRET, CREDENTIALS)

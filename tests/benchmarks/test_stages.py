@@ -1,4 +1,4 @@
-"""Tests for the stages between a submission and its stored start."""
+"""Tests for measuring the time of each stage from a submission to its start."""
 
 import pytest
 

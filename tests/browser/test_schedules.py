@@ -35,7 +35,7 @@ def test_offered_templates_depend_on_the_selected_project(opened: Open, scene: S
     assert Schedule.objects.get(name="from-template").template == names[0]
 
 
-def test_frequency_shows_only_the_fields_that_it_needs(opened: Open, scene: Scene) -> None:
+def test_schedule_form_shows_only_the_fields_of_the_selected_frequency(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/schedules")
         page.get_by_role("link", name="Create schedule").click()

@@ -171,7 +171,7 @@ def test_editor_colours_keys_and_comments_of_the_typed_text(opened: Open) -> Non
 
 
 @pytest.mark.heavy
-def test_button_of_an_invalid_name_fills_in_a_valid_name(opened: Open) -> None:
+def test_button_next_to_an_invalid_name_fills_in_a_valid_name(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         page.get_by_label("Name", exact=True).fill("My Run")

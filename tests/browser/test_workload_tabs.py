@@ -75,7 +75,7 @@ def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> 
         assert faults == []
 
 
-def test_start_that_needs_no_change_is_not_called_unknown(opened: Open, scene: Scene) -> None:
+def test_expected_start_is_not_shown_as_unknown_if_no_change_is_needed(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     explanation = {"queue_position": 1, "expected_start_reason": "the boot time is unknown"}
     Workload.objects.filter(pk=workload.pk).update(explanation=explanation)

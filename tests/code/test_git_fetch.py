@@ -175,7 +175,7 @@ def test_tree_with_an_unsafe_path_is_rejected(
         over_https(https.url())
 
 
-def test_limits_on_files_size_and_transfer_name_their_settings(
+def test_error_for_an_exceeded_fetch_limit_names_its_setting(
     tmp_path: Path, https: HttpsServer, repository: Repository
 ) -> None:
     repository.commit({"noise.bin": os.urandom(3 * 2**20)})

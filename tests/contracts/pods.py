@@ -71,16 +71,16 @@ class Stage(Protocol):
     def runtime(self) -> Runtime: ...
 
     def order(self, pod_id: str, *command: str) -> PodSpec:
-        """Return an order for a pod that runs this command."""
+        """Return the spec of a pod that runs this command."""
 
     def long(self, pod_id: str) -> PodSpec:
-        """Return an order for a pod that runs until `end_pod` or SIGTERM."""
+        """Return the spec of a pod that runs until `end_pod` or SIGTERM."""
 
     def stubborn(self, pod_id: str) -> PodSpec:
-        """Return an order for a pod that ignores SIGTERM."""
+        """Return the spec of a pod that ignores SIGTERM."""
 
     def noticing(self, pod_id: str) -> PodSpec:
-        """Return an order for a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
+        """Return the spec of a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
 
     def finish_noticing(self, pod_id: str) -> None:
         """End the command of a noticing pod with exit code 4 after it has received SIGUSR1.

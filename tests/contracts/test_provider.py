@@ -208,7 +208,7 @@ def ssh_provider() -> Provider:
 
 
 class StartedJobs(SlurmProvider):
-    """A Slurm provider that waits until Slurm has started the ordered jobs."""
+    """A Slurm provider that waits until Slurm has started the requested jobs."""
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         message = super().provision(order).message

@@ -46,7 +46,7 @@ def test_task_is_judged_by_its_best_value_up_to_its_step() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
-def test_first_steps_minimum_tasks_and_goal_limit_what_is_stopped(changes: dict[str, object]) -> None:
+def test_first_steps_minimum_tasks_and_goal_can_prevent_a_stop(changes: dict[str, object]) -> None:
     assert 0 not in [stop.index for stop in stops_of(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
 
 

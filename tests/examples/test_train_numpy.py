@@ -50,7 +50,6 @@ class Run:
         return event
 
     def until(self, name: str, **fields: object) -> list[dict[str, Any]]:
-        """Return the events of rank 0 up to the event `name` with these fields."""
         events: list[dict[str, Any]] = []
         deadline = time.monotonic() + PATIENCE
         while not events or events[-1]["event"] != name or any(events[-1][k] != v for k, v in fields.items()):

@@ -28,7 +28,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class ExtraInstances:
-    """Makes the next order return `more` extra instances, or fewer if `more` is negative."""
+    """Makes the next launch request return `more` extra instances, or fewer if `more` is negative."""
 
     more: int = 0
 
@@ -70,7 +70,7 @@ class FakeProvider:
         self._instances[instance_id] = pool, replace(instance, interruption=interruption)
 
     def appear(self, pool: str, instance: Instance) -> None:
-        """Add an instance that was not ordered with `provision`."""
+        """Add an instance that was not requested with `provision`."""
         self._instances[instance.instance_id] = pool, instance
 
     def living(self, pool: str | None = None) -> tuple[Instance, ...]:

@@ -104,7 +104,6 @@ class FakeEngines(Script):
         self._set(address, healthy=False)
 
     def hold(self, address: str, weights: str) -> None:
-        """Set the weights, as a trainer does."""
         identity = replace(self._engine(address).identity, weight_version=weights)
         self._set(address, weights=weights, identity=identity)
 

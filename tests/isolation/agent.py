@@ -166,7 +166,6 @@ def follow_links(runtime: LocalRuntime, home: Path) -> "set[str]":
 
 
 def is_running(argument: str) -> bool:
-    """Return whether any process on the machine has this argument."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             arguments = path.read_text(errors="replace").split("\0")

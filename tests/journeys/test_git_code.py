@@ -85,7 +85,9 @@ def test_second_example_of_the_guide_uses_a_new_deploy_key(
 
 
 @pytest.mark.heavy
-def test_rejected_addresses_and_failed_fetches_include_a_remedy(admin: Terminal, https: HttpsServer) -> None:
+def test_errors_for_rejected_addresses_and_failed_fetches_state_a_remedy(
+    admin: Terminal, https: HttpsServer
+) -> None:
     command = ("submit", "-n", "bad", "-p", "vision", "--gpu", "0")
     rejected = admin.rejected(*command, "--git", "https://127.0.0.1/x.git", "--", "true")
     assert "BERTH_GIT_HOSTS" in rejected

@@ -7,7 +7,7 @@ from pools.engine.reconciler import Fleet
 
 
 def after_provisioning(fleet: Fleet, ordinals: Iterable[int]) -> Fleet:
-    """Return the fleet after an order has delivered these nodes, possibly fewer than ordered."""
+    """Return the fleet after a launch request has delivered these nodes, possibly fewer than requested."""
     new_ordinals = frozenset(ordinals) - fleet.ordinals_in_use
     return replace(fleet, in_flight=0, pending=fleet.pending | new_ordinals)
 

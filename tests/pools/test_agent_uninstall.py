@@ -77,7 +77,7 @@ def test_scripts_that_still_write_files_are_ended_before_the_files_are_deleted(h
 
 
 @pytest.mark.heavy
-def test_files_of_processes_that_end_a_little_later_are_deleted(host: Host) -> None:
+def test_files_of_processes_that_end_slightly_later_are_deleted(host: Host) -> None:
     # Processes that the agent does not know, such as those of a plugin, may write until they end.
     loop = f"mkdir {host.state}/late; for i in $(seq 300); do mkdir {host.state}/late/$i || exit; done"
     late = subprocess.Popen(["sh", "-c", loop])

@@ -22,7 +22,7 @@ LOOKUPS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("index", LOOKUPS)
-def test_lookup_uses_its_index(db: None, index: str) -> None:
+def test_workload_lookup_uses_its_index(db: None, index: str) -> None:
     rows: QuerySet[Any] = LOOKUPS[index].values("pk")
     hide_table_behind_copy(rows.model._meta.db_table, index)
     plan = rows.explain()

@@ -29,7 +29,6 @@ git.run("-c", f"alias.hang=!sleep {sys.argv[2]}; true", "hang")
 
 
 def commands(mark: str) -> list[str]:
-    """Return the command lines that end with the mark."""
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if line == f"sleep {mark}"]
 

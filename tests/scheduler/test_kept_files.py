@@ -27,7 +27,6 @@ def failed(stage: Stage, **changes: Any) -> tuple[Workload, Pod]:
 
 
 def sweep(stage: Stage, seconds: float) -> tuple[str, ...]:
-    """Return the pods that the runtime still has after this time."""
     stage.clock.advance(seconds)
     stage.loop.swept_at = None
     stage.tick()

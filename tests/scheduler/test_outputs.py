@@ -194,7 +194,7 @@ def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_message_states_that_no_declared_path_is_a_file(producer: Producer) -> None:
+def test_error_states_that_no_declared_output_path_is_a_file(producer: Producer) -> None:
     producer.leave({"scratch": b""})
     producer.end()
     outputs = producer.collect()

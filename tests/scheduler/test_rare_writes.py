@@ -284,7 +284,7 @@ def test_statement_count_for_images_does_not_grow_with_workloads(stage: Stage, r
     assert_constant(run)
 
 
-def test_workload_that_cannot_be_ended_does_not_stop_the_others(
+def test_workload_that_cannot_be_ended_does_not_block_ending_others(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads, now = run_copies(stage, 3), stage.clock.now()
@@ -297,7 +297,7 @@ def test_workload_that_cannot_be_ended_does_not_stop_the_others(
     assert end_overdue(now, stage.loop.context, stage.loop.idle) == 1
 
 
-def test_workload_that_cannot_be_drained_does_not_stop_the_others(
+def test_workload_that_cannot_be_drained_does_not_block_other_drains(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads = drain(stage, 100, 3)
@@ -334,7 +334,7 @@ def test_start_failure_that_cannot_be_stored_does_not_block_other_starts(
 
 
 @pytest.mark.heavy
-def test_image_that_cannot_be_recorded_does_not_stop_the_others(
+def test_image_that_cannot_be_recorded_does_not_block_other_images(
     stage: Stage, runs_images: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.registries.digests = {IMAGE: DIGEST}

@@ -17,7 +17,6 @@ def workers(count: int) -> list[dict[str, object]]:
 
 
 def pressure(stage: Stage) -> tuple[int, int, int, int]:
-    """Return the queued, running and total GPUs and the nodes in the last report."""
     stage.cast.pool.refresh_from_db()
     pressure = stage.cast.pool.pressure or {}
     return (

@@ -77,7 +77,7 @@ def test_recovered_schedule_is_no_longer_delayed(cast: Cast) -> None:
     assert schedule.retry_at is None
 
 
-def test_projects_take_turns(cast: Cast, two_per_pass: None) -> None:
+def test_schedules_of_different_projects_take_turns(cast: Cast, two_per_pass: None) -> None:
     for name in ("a", "b", "c"):
         make_schedule(cast, name)
     other = make_schedule(cast, project=cast.ads)

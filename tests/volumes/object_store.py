@@ -140,7 +140,7 @@ class SigningServer:
         request.wfile.write(content)
 
     def order(self, pod_id: str, script: str, **changes: Any) -> PodSpec:
-        """Return an order for a pod that mounts the volume at /data and runs a shell script."""
+        """Return the spec of a pod that mounts the volume at /data and runs a shell script."""
         mount = VolumeMount("data", self.volume.source, "/data", cache=self.volume.cache)
         values: dict[str, Any] = {"volumes": (mount,), **changes}
         return order(

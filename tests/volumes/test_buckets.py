@@ -77,7 +77,7 @@ def test_hanging_or_missing_object_store_raises_unavailable(monkeypatch: pytest.
         open_bucket(url).list_page()
 
 
-def test_error_asks_for_a_secret_if_the_server_has_no_identity(
+def test_error_suggests_a_secret_if_the_server_has_no_s3_credentials(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):

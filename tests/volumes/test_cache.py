@@ -75,7 +75,7 @@ def test_unused_objects_take_at_most_their_share_of_the_disk(
         assert [cache.has(each) for each in objects].count(True) == 3
 
 
-def test_changed_object_is_a_separate_object(tmp_path: Path) -> None:
+def test_changed_object_has_a_separate_cache_entry(tmp_path: Path) -> None:
     cache = opened(tmp_path, "own")
     entry = stored(cache, "a")
     changed = [

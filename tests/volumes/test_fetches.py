@@ -219,7 +219,9 @@ def test_store_that_does_not_respond_is_reported_without_its_address(
     stage.runtime.stop("p-1", 0)
 
 
-def test_rejected_download_names_the_code_of_the_store(stage: LocalStage, server: SigningServer) -> None:
+def test_error_for_a_rejected_download_contains_the_error_code_of_the_store(
+    stage: LocalStage, server: SigningServer
+) -> None:
     rejection = answering(403, "<Error><Code>InvalidObjectState</Code></Error>")
     with rejection as address:
         server.change_urls = lambda urls: [f"{address}/bucket/key?signature" for _ in urls]

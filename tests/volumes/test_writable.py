@@ -64,14 +64,14 @@ def test_files_that_were_only_read_are_unchanged(stage: LocalStage, server: Sign
     assert changes(stage) == VolumeChanges()
 
 
-def test_other_pods_do_not_see_what_a_pod_writes(stage: LocalStage, server: SigningServer) -> None:
+def test_pod_writes_are_invisible_to_other_pods(stage: LocalStage, server: SigningServer) -> None:
     assert finished(stage, server, "echo mine > /data/one && rm /data/three").exit_code == 0
     assert finished(stage, server, "cat /data/one /data/three", "p-2").exit_code == 0
     assert stage.runtime.read_log("p-2", 0, 100).data == b"1\n3\n"
     assert sorted(server.signed) == ["deep/two", "one", "three"], "each object was fetched once"
 
 
-def test_links_are_omitted_and_lead_to_no_other_files(stage: LocalStage, server: SigningServer) -> None:
+def test_links_in_a_volume_are_omitted_and_not_followed(stage: LocalStage, server: SigningServer) -> None:
     links = "ln -s /etc/passwd link && echo x > hard && ln hard hard2"
     script = f"cd /data && {links} && rm -r deep && ln -s /etc deep"
     assert finished(stage, server, script).exit_code == 0
@@ -87,7 +87,7 @@ def test_links_are_omitted_and_lead_to_no_other_files(stage: LocalStage, server:
             read(stage, path)
 
 
-def test_pod_can_begin_with_an_empty_volume(
+def test_pod_can_start_with_an_empty_volume(
     stage: LocalStage, server: SigningServer, store: ObjectStore
 ) -> None:
     server.volume = store.volume(f"s3://{server.volume.bucket}/fresh", access="read_write")
@@ -134,7 +134,7 @@ def test_pod_waits_until_the_changes_of_earlier_pods_are_stored(
     assert stage.runtime.read_log("p-1", 0, 100).data == b"1\n"
 
 
-def test_interrupted_fetch_is_repeated_and_leaves_no_remains(
+def test_interrupted_fetch_is_repeated_and_leaves_no_partial_files(
     stage: LocalStage, server: SigningServer
 ) -> None:
     real = server.list_objects

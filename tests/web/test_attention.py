@@ -16,7 +16,6 @@ from tests.web.conftest import SignIn, submit_array
 
 
 def attention(client: Client, query: str = "") -> list[tuple[str, str]]:
-    """Return the label and the name of each line that needs attention, in order."""
     text = client.get(f"/{query}").content.decode()
     _, _, card = text.partition('aria-labelledby="attention-title"')
     lines = card.partition("</section>")[0]

@@ -204,5 +204,5 @@ def test_decision_page_explains_the_decision_in_sentences(
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0, 1"), ([0, 1, 2, 3, 6], "0 to 3, 6")]
 )
-def test_ranges_of_pods_and_devices_are_short(numbers: list[int], text: str) -> None:
+def test_consecutive_pods_and_devices_are_abbreviated_as_ranges(numbers: list[int], text: str) -> None:
     assert format_ranges(numbers) == text

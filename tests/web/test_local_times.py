@@ -14,5 +14,5 @@ def test_utc_time_inside_a_sentence_becomes_a_time_element() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "No time.", "2026-02-31 10:00 UTC", "2026-11-26 20:23 CET"])
-def test_other_text_is_unchanged(text: str) -> None:
+def test_text_without_a_utc_time_is_unchanged(text: str) -> None:
     assert local_times(text) == text

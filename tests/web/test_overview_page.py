@@ -89,7 +89,9 @@ def test_pending_gpus_of_a_project_exclude_unschedulable_workloads(cast: Cast, s
     assert "3 GPUs pending" in sign_in("dave").get("/").content.decode()
 
 
-def test_bars_of_projects_have_at_most_four_encodings(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_project_bars_use_at_most_four_colours_and_marks(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
     make.quota(cast.vision, cast.pool, 1)
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
     page = sign_in("dave").get("/").content.decode()
@@ -101,7 +103,7 @@ def test_bars_of_projects_have_at_most_four_encodings(cast: Cast, sign_in: SignI
     assert "100 GPUs pending" in card
 
 
-def test_gpus_add_up_while_nodes_start(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     booting = make.node(cast.pool, gpus=4, state="booting")
     client = sign_in("dave")
     assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4", "4", "ready,", "4", "starting"]
@@ -136,7 +138,7 @@ def test_utilization_of_a_new_installation_is_a_sentence(
         (0, 0, {"utilization_right": False, "reasons_left": False}),
     ],
 )
-def test_columns_of_the_overview_end_close_together(own: int, maps: int, expected: dict[str, bool]) -> None:
+def test_overview_columns_have_similar_heights(own: int, maps: int, expected: dict[str, bool]) -> None:
     reason = ReasonCount("OverQuota", 1, stacked_bar([], 1, ""))
     node: Any = SimpleNamespace(devices=[None] * 8)
     assert balance_columns([None] * own, [], [reason] * 3, [node] * maps) == expected  # type: ignore[list-item]
@@ -244,7 +246,7 @@ def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: Si
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
 
 
-def test_reserved_workloads_have_a_reason_of_their_own(cast: Cast, sign_in: SignIn) -> None:
+def test_reserved_workloads_have_their_own_pending_reason(cast: Cast, sign_in: SignIn) -> None:
     for name, phase in (("waits", "pending"), ("starts-soon", "reserved")):
         values: Any = {"phase": phase, "reason": "WaitingForScaleUp", "pools": [cast.pool.name]}
         make.workload(cast.vision, name, **values)
@@ -273,7 +275,7 @@ def test_pools_with_many_devices_are_shown_as_bars(
     assert (pool, gpus.allocated, gpus.free) == (cast.pool, 2000, 2000)
 
 
-def test_marks_of_the_utilization_chart_are_whole_gpus() -> None:
+def test_axis_labels_of_the_utilization_chart_are_whole_gpus() -> None:
     at = make.ago(hours=1)
     chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]

@@ -101,9 +101,9 @@ def sections(client: Client, query: str = "") -> list[str]:
         ("another reason", "not known"),
     ],
 )  # fmt: skip
-def test_unknown_start_has_words(reason: str, words: str) -> None:
+def test_unknown_start_is_explained_in_words(reason: str, words: str) -> None:
     assert start_in_words(reason) == words
 
 
-def test_every_reason_without_an_estimate_has_words() -> None:
+def test_every_reason_for_an_unknown_start_has_a_text() -> None:
     assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"not known"})

@@ -200,7 +200,6 @@ def test_charts_of_an_idle_pod_without_requests_stay_near_zero(cast: Cast, sign_
 
 
 def filled_ranges(text: str, kind: str) -> list[int]:
-    """Return the axis ranges (0 to 1000) in which the chart's first path of this kind is above zero."""
     path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)
     assert path is not None
     return [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", path[1]) if int(y) < HEIGHT]

@@ -36,7 +36,7 @@ def test_plugins_keep_their_order_and_tokens_are_never_returned(alice: Caller, f
 
 
 @pytest.mark.heavy
-def test_response_is_a_valid_request_body(alice: Caller) -> None:
+def test_pool_response_is_a_valid_request_body(alice: Caller) -> None:
     alice.post("node-pools", POOL)
     before = alice.get("node-pools/train").json()
     sent = {"plugins": before["plugins"], "environment": before["environment"]}

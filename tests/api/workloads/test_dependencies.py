@@ -40,7 +40,7 @@ def problem(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-def test_error_for_the_former_key_names_its_replacement(dave: Caller) -> None:
+def test_error_for_the_removed_depends_on_key_names_its_replacement(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
         "path": "depends_on",

@@ -151,7 +151,7 @@ def test_lines_and_common_encodings_of_secrets_are_masked() -> None:
     assert build_masker([short]).mask(short.encode()) == short.encode()
 
 
-def test_undecided_suffix_is_the_longest_one_that_may_begin_a_pattern() -> None:
+def test_withheld_suffix_is_the_longest_possible_start_of_a_pattern() -> None:
     rng = random.Random(8)
     for _ in range(300):
         masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))
@@ -164,7 +164,7 @@ def random_text(rng: random.Random, letters: str, shortest: int, longest: int) -
     return "".join(rng.choice(letters) for _ in range(rng.randint(shortest, longest))).encode()
 
 
-def test_patterns_covered_by_shorter_ones_are_dropped() -> None:
+def test_patterns_that_contain_a_shorter_pattern_are_dropped() -> None:
     lines = ["a" * count for count in range(6, 366)] + ["ab" * count for count in range(3, 100)]
     masker = build_masker(["\n".join(lines)])
     raw = [pattern for pattern in masker.patterns if set(pattern) <= set(b"ab")]

@@ -88,7 +88,7 @@ def test_call_runs_on_a_worker_and_returns_its_result(dave: Caller, running_sess
 
 
 @pytest.mark.heavy
-def test_error_after_the_response_began_is_logged(
+def test_error_after_the_response_has_started_is_logged(
     dave: Caller, running_session: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     empty_looks = 1

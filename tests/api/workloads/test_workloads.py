@@ -126,7 +126,7 @@ def test_workloads_are_filtered_sorted_and_searched(cast: Cast, bob: Caller) -> 
 
 
 @pytest.mark.heavy
-def test_list_omits_the_spec(cast: Cast, dave: Caller) -> None:
+def test_workload_list_omits_the_spec(cast: Cast, dave: Caller) -> None:
     workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     assert "spec" not in dave.get("workloads").json()["items"][0]
 

@@ -48,7 +48,7 @@ def test_user_commands_reject_the_callers_own_account_and_unknown_users(berth: B
     assert unknown.stderr == "berth: There is no user named 'davee'. Did you mean `dave`?\n"
 
 
-def test_client_deactivates_and_activates(cast: Cast, environment: dict[str, str]) -> None:
+def test_client_deactivates_and_activates_a_user(cast: Cast, environment: dict[str, str]) -> None:
     with Client(Settings(address=environment["BERTH_URL"], token=token_of(cast.alice))) as client:
         assert client.users.deactivate("dave").revoked_tokens == 0
         assert [user.username for user in client.users.list(active=False)] == ["dave"]

@@ -75,7 +75,7 @@ def test_metric_name_is_required_if_an_array_has_several_metrics(terminal: Termi
 @pytest.mark.parametrize(
     ("values", "text"), [([], ""), ([1.0], "▁"), ([0.0, 1.0], "▁█"), ([-1e308, 1.7e308], "▁█")]
 )
-def test_sparkline_shows_any_numbers(values: list[float], text: str) -> None:
+def test_sparkline_accepts_any_numbers(values: list[float], text: str) -> None:
     assert sparkline(values) == text
 
 

@@ -45,8 +45,6 @@ def wrong_numbers(snapshot: Snapshot, plan: Plan) -> Wrong:
 
 @dataclass(frozen=True)
 class _Explanation:
-    """A plain calculation for one pending workload in one pool."""
-
     snapshot: Snapshot
     plan: Plan
     cluster: Cluster

@@ -67,11 +67,10 @@ class FakeSlurm:
                 job["purged"] = job["State"] not in ("PENDING", "RUNNING", "SUSPENDED")
 
     def set(self, **values: Any) -> None:
-        """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting`, or what sbatch does.
+        """Set `machines`, `broken`, `down`, `accepts` (jobs), `accounting` or the result of sbatch.
 
-        That is a `rejection`, or `loses_response` after the submission.
-
-        The accounting database exists (True), does not respond ("down"), or does not exist.
+        sbatch has a `rejection`, or `loses_response` after the submission. `accounting` is True, "down"
+        if the database does not respond, or False if there is none.
         """
         with self.open() as state:
             state.update(values)

@@ -36,7 +36,6 @@ class Story:
         return self.admin.client().workloads.find(name)
 
     def reach(self, name: str, phase: str) -> Workload:
-        """Wait until the workload reaches this phase, and return the workload."""
         until(lambda: self.find(name).phase == phase, LONG, self.describe)
         return self.find(name)
 

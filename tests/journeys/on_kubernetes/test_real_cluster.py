@@ -48,7 +48,6 @@ def phase(client: Client, name: str) -> str:
 
 
 def reach(client: Client, prod: Prod, name: str, wanted: str) -> None:
-    """Wait until the workload reaches this phase."""
     until(
         lambda: phase(client, name) == wanted,
         details=lambda: (client.workloads.find(name).message, prod.objects("pods")),

@@ -74,7 +74,7 @@ def test_requests_share_a_connection_and_decompress_responses(server: Server) ->
     api.close()
 
 
-def test_path_of_the_server_precedes_the_path_of_the_request(server: Server) -> None:
+def test_path_in_the_server_url_is_prepended_to_request_paths(server: Server) -> None:
     api = Api(Connection(server=f"{server.address}/clusters/c-1/", token="secret"))
     assert api.get("/api/v1/nodes")["target"] == "/clusters/c-1/api/v1/nodes"
     api.close()
@@ -89,7 +89,7 @@ def test_request_is_repeated_if_the_server_has_closed_its_connection(server: Ser
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_damaged_response_is_an_error_of_the_server(server: Server, damage: str) -> None:
+def test_damaged_response_is_reported_as_a_server_error(server: Server, damage: str) -> None:
     api = Api(Connection(server=server.address, token="secret"))
     with pytest.raises(Unreachable, match="cannot be decompressed"):
         api.get(f"/damaged/{damage}")

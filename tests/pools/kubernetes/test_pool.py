@@ -141,7 +141,7 @@ def test_node_change_wakes_the_scheduler_and_is_stored_before_the_pools_next_tic
 
 
 @pytest.mark.heavy
-def test_kubelet_that_only_repeats_its_status_does_not_make_a_listing_due(fleet: Fleet) -> None:
+def test_repeated_kubelet_status_does_not_trigger_a_node_listing(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready", obstacle="")
     changed_at = fleet.access.nodes_changed_at(pool)

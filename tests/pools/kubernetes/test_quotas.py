@@ -15,7 +15,6 @@ GPUS = "requests.nvidia.com/gpu"
 
 
 def reads(stage: FakeKubernetesStage, *quotas: ClusterQuota, obstacle: str = "") -> None:
-    """Wait until the runtime reports these quotas."""
     expected = ClusterQuotas(quotas, obstacle)
     poll_until(lambda: stage.runtime.get_cluster_quotas(POOL), lambda current: current == expected)
 

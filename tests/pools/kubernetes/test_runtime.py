@@ -1,4 +1,4 @@
-"""Tests for the Kubernetes runtime with unusual clusters or orders."""
+"""Tests for the Kubernetes runtime with unusual clusters or pod specs."""
 
 import json
 from dataclasses import replace

@@ -39,7 +39,7 @@ class SilentStage(FakeKubernetesStage):
 
 
 def repeat(order: Callable[[], None]) -> None:
-    """Repeat an order until it succeeds, as the scheduler does."""
+    """Repeat a request until it succeeds, as the scheduler does."""
 
     def has_succeeded() -> bool:
         try:
@@ -136,7 +136,7 @@ def test_started_pods_are_created_concurrently_with_a_bounded_number_of_calls(
     assert sorted(calls.all) == [*[("POST", "pods")] * 40, *[("POST", "secrets")] * 40]
 
 
-def test_life_of_a_pod_without_secrets_takes_three_requests(
+def test_pod_without_secrets_takes_three_requests_from_start_to_deletion(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One request starts the pod, one copies its log, and one deletes it.
@@ -158,7 +158,7 @@ def test_life_of_a_pod_without_secrets_takes_three_requests(
     assert requests == ["POST ", "GET /second/log", "DELETE /second"]
 
 
-def test_repeated_start_of_a_created_pod_calls_nothing(
+def test_repeated_start_of_a_created_pod_makes_no_api_call(
     k8s: SilentStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = replace(k8s.long("p-1"), secret_env={"TOKEN": "x"})

@@ -17,7 +17,7 @@ PATIENCE = 120
 
 
 class SlowProvider(FakeProvider):
-    """A provider that does not respond to an order until the test allows it."""
+    """A provider that does not respond to a launch request until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()

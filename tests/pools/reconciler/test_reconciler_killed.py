@@ -18,8 +18,6 @@ MAX_KILL_POINTS = 200
 
 
 class KillAt:
-    """Kills the reconciler once, at the n-th kill point."""
-
     def __init__(self, n: int) -> None:
         self.left = n
         self.where = ""

@@ -133,14 +133,12 @@ def test_special_files_and_links_that_leave_the_directory_are_omitted(tmp_path: 
 def member(
     name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"", **values: str
 ) -> bytes:
-    """Return an archive member with an extended header that contains the values."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size, info.pax_headers = kind, link, len(content), values
     return info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512)
 
 
 def resized(data: bytes, size: int) -> bytes:
-    """Return the archive with a different size, in binary, in the first header."""
     header = bytearray(data[:512])
     header[124:136] = size.to_bytes(12, "big", signed=True)
     header[124] |= 0x80
@@ -248,7 +246,7 @@ def test_incomplete_copy_keeps_the_previous_file_and_leaves_nothing_else(tmp_pat
 
 
 @pytest.mark.heavy
-def test_archive_of_gnu_tar_is_unpacked(tmp_path: Path) -> None:
+def test_gnu_tar_archive_is_unpacked(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         info = tarfile.TarInfo("a/b/c")

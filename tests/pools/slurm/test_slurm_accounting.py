@@ -64,7 +64,7 @@ def provider_of(request: pytest.FixtureRequest, slurm: SlurmCluster) -> Callable
 
 
 def end_and_purge(slurm: SlurmCluster, provider: SlurmProvider, token: str) -> list[str]:
-    """Submit an order, cancel its jobs, and wait until only the database lists them. Return their IDs."""
+    """Launch jobs, cancel them, and wait until only the database lists them. Return their IDs."""
     created = [instance.instance_id for instance in provider.provision(order(token)).instances]
     provider.terminate("small", created)
     until(lambda: provider.list_instances("small") == (), 120)

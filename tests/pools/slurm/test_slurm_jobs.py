@@ -33,7 +33,6 @@ ROW = {
 
 
 def listed(**fields: str) -> tuple[InstanceState, str]:
-    """Return the state and message of the job as an instance, with ten minutes' notice."""
     row = {**ROW, **fields}
     [job] = parse_jobs("".join(f"{row[name]}|" for name in FIELDS))
     instance = to_instance(job, 600, START)
@@ -128,7 +127,9 @@ def test_job_state_is_described_in_plain_text(fields: dict[str, str], state: str
         ({"TimeLimit": "5:00", "TimeLeft": "5:00"}, False),
     ],
 )
-def test_job_that_slurm_or_its_users_end_is_evicted(fields: dict[str, str], is_evicted: bool) -> None:
+def test_only_jobs_ended_by_slurm_or_a_user_count_as_evicted(
+    fields: dict[str, str], is_evicted: bool
+) -> None:
     row = {**ROW, **fields}
     [job] = parse_jobs("".join(f"{row[name]}|" for name in FIELDS))
     assert to_instance(job, 600, START).is_evicted is is_evicted

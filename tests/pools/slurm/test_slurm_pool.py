@@ -43,7 +43,7 @@ def recover_from_kill(directory: Path, kill: Callable[[str], None]) -> None:
 
 
 def kill_points(directory: Path) -> list[str]:
-    """Return the names of all kill points of an order, in the order in which they are reached."""
+    """Return the names of all kill points of a launch request, in sequence."""
     points: list[str] = []
     recover_from_kill(directory, points.append)
     return points

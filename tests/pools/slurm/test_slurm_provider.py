@@ -1,4 +1,4 @@
-"""Tests for orders of pilot jobs, in addition to the contract of all providers."""
+"""Tests for launch requests of pilot jobs, in addition to the contract of all providers."""
 
 import os
 import stat

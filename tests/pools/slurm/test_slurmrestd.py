@@ -50,7 +50,6 @@ def now() -> datetime:
 
 
 def failure(provider: SlurmProvider) -> ProviderError:
-    """Return the error raised when instances are listed."""
     with pytest.raises(ProviderError) as raised:
         provider.list_instances("small")
     assert TOKEN not in raised.value.message

@@ -36,7 +36,7 @@ def test_usable_url_is_accepted(url: str) -> None:
     assert problems(rest_url=url) == {}
 
 
-def test_settings_that_do_not_fit_slurmrestd_are_rejected() -> None:
+def test_settings_that_slurmrestd_does_not_support_are_rejected() -> None:
     assert problems(rest_user=None, partition=None) == {
         "rest_user": "is required with rest_url", "partition": "is required with rest_url",
     }  # fmt: skip
@@ -49,7 +49,6 @@ def test_settings_that_do_not_fit_slurmrestd_are_rejected() -> None:
 
 
 def problems(**settings: Any) -> dict[str, str]:
-    """Return the message for each setting that has a problem."""
     values = {"partition": "gpu", "rest_url": "https://slurm.example.org", "rest_user": USER, **settings}
     try:
         slurm_settings({name: value for name, value in values.items() if value is not None})

@@ -56,7 +56,7 @@ def test_workload_that_loses_all_pods_at_once_has_one_record(stage: Stage) -> No
 
 
 @pytest.mark.heavy
-def test_record_counts_all_pods_if_an_eviction_stops_the_entire_workload(stage: Stage) -> None:
+def test_eviction_record_counts_all_pods_if_the_entire_workload_stops(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)
@@ -77,7 +77,7 @@ def fail(stage: Stage, workload: Workload, index: int) -> None:
 
 
 @pytest.mark.heavy
-def test_second_record_counts_the_pods_that_fail_after_the_eviction_of_their_peer(stage: Stage) -> None:
+def test_second_eviction_record_counts_pods_that_fail_after_their_peers_eviction(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)
@@ -100,7 +100,7 @@ def test_second_record_counts_the_pods_that_fail_after_the_eviction_of_their_pee
 
 
 @pytest.mark.heavy
-def test_replacement_of_an_evicted_pod_that_fails_is_a_failure(stage: Stage) -> None:
+def test_failed_replacement_of_an_evicted_pod_counts_as_a_failure(stage: Stage) -> None:
     workload = running_gang(stage)
     stage.clock.advance(60)
     evict(stage, workload, 0)
@@ -114,7 +114,7 @@ def test_replacement_of_an_evicted_pod_that_fails_is_a_failure(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_failure_long_after_the_eviction_of_a_peer_is_a_failure(stage: Stage) -> None:
+def test_failure_long_after_the_eviction_of_a_peer_counts_as_a_failure(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 0)
     stage.tick(3)

@@ -38,7 +38,6 @@ class PoolStage(Stage):
         return [pod.node.ordinal for pod in live]
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the clock in steps that leave time for checkpoints."""
         self.clock.advance(seconds)
         self.tick(5, seconds=1)
 

@@ -149,7 +149,7 @@ def test_removing_the_rule_makes_avoided_nodes_available_again(stage: Stage) -> 
 
 
 def grown(stage: Stage, workload: Workload) -> tuple[int, int, int]:
-    """Return the role's memory in the document and in its row, and the memory limit of the last order."""
+    """Return the role's memory in the document and in its row, and the memory limit of the last pod spec."""
     order = stage.runtime.order(str(stage.pods(workload, "running")[-1].pk))
     assert order is not None
     row = WorkloadRole.objects.get(workload=workload, name="worker")

@@ -25,8 +25,6 @@ PYTHON = WorkerVersions("3.11.7", "3.1.2")
 
 @dataclass
 class SessionPlay:
-    """A session whose workers are driven by the test."""
-
     stage: Stage
     session: Session
     after: int = 0

@@ -41,8 +41,6 @@ SHAPES: list[list[dict[str, Any]]] = [
 
 
 class Day:
-    """Random events between two ticks."""
-
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage, self.chance, self.submitted = stage, random.Random(seed), 0
         self.ordinals = 2

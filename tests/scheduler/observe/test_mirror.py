@@ -61,8 +61,6 @@ def write_without_trigger() -> None:
 
 
 class Writer:
-    """A connection with separate transactions, which writes to its own workloads."""
-
     def __init__(self, raw: psycopg.Connection[Any], chance: random.Random) -> None:
         self.raw, self.chance = raw, chance
         self.ids: list[uuid.UUID] = []

@@ -14,7 +14,6 @@ DIGEST = f"sha256:{'a' * 64}"
 
 
 def wait_for_results(resolver: HttpResolver, *keys: RunKey) -> Mapping[RunKey, Resolution]:
-    """Wait until a lookup wakes the scheduler, and return the results."""
     with selectors.DefaultSelector() as selector:
         for file in resolver.wake_fds():
             selector.register(file, selectors.EVENT_READ)

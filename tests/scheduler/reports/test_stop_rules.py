@@ -204,7 +204,9 @@ def test_leader_applies_all_rules_after_it_regains_the_lease(
         ({"metrik": "x"}, "array.stop.metrik"),
     ],
 )  # fmt: skip
-def test_invalid_rule_is_rejected_with_its_key(stage: Stage, changes: dict[str, Any], path: str) -> None:
+def test_error_for_an_invalid_stop_rule_names_its_key(
+    stage: Stage, changes: dict[str, Any], path: str
+) -> None:
     with pytest.raises(Invalid) as rejection:
         arrays.submit(
             actor=stage.cast.alice, document=document(project="vision", array={"stop": {**RULE, **changes}})

@@ -13,7 +13,6 @@ from tests.scheduler.stage import Stage
 
 
 def pending_texts(stage: Stage, other: str) -> str:
-    """Return the messages about vision/train-1 while the other workload blocks it."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     rejection = Rejection("vision/train-1", reasons, position=1, key=("submitted",), pool="local")

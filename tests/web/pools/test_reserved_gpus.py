@@ -48,7 +48,7 @@ def test_department_totals_include_its_projects(cast: Cast, held: None) -> None:
     assert totals_by_queue([]) == {}
 
 
-def test_pages_show_allocated_and_reserved_gpus_apart(sign_in: SignIn, cast: Cast, held: None) -> None:
+def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
     assert "vision 3 reserved 2 allocated 1 over quota (5 of 4)" in overview

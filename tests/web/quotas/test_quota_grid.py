@@ -42,7 +42,6 @@ def row_key(owner: Department | Project) -> str:
 def draft_form(
     cells: list[tuple[Any, str, str, str]], versions: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the form of a draft based on the stored versions, unless `versions` is passed."""
     named = [[row_key(owner), pool, field, text] for owner, pool, field, text in cells]
     if versions is None:
         current = {

@@ -87,7 +87,9 @@ def test_bars_of_departments_and_projects_have_one_scale(cast: Cast, sign_in: Si
     assert marks == {"product": 800, "research": 200, "vision": 200}, "16 and 4 GPUs on a scale of 20"
 
 
-def test_list_of_a_pool_has_the_head_of_the_grid_and_a_menu_in_each_row(cast: Cast, sign_in: SignIn) -> None:
+def test_quota_list_of_a_pool_has_the_grids_header_and_a_menu_in_each_row(
+    cast: Cast, sign_in: SignIn
+) -> None:
     alice = sign_in("alice")
     pages = [alice.get(path).content.decode() for path in ("/quotas", "/quotas?pool=local")]
     grid, listed = (page.partition('<div class="page-head">')[2].partition("</details>")[0] for page in pages)

@@ -288,13 +288,13 @@ def test_error_replaces_the_hint_of_a_field(cast: Cast, dave: Client) -> None:
     assert hint in dave.post("/submit", typed, headers=HTMX).content.decode()
 
 
-def test_error_for_a_task_limit_in_the_array_field_names_the_field_for_it(cast: Cast, dave: Client) -> None:
+def test_error_for_a_task_limit_in_the_array_field_names_the_correct_field(cast: Cast, dave: Client) -> None:
     typed = {"document": ARRAY, "agreed": ARRAY, "step": "look", PREFIX + "array.tasks": "0-29%4"}
     answer = dave.post("/submit", typed, headers=HTMX)
     assert field_error(answer, "array.tasks") == "Enter 0-29 here and 4 in Max running tasks."
 
 
-def test_verdict_of_an_array_is_about_all_tasks(cast: Cast, dave: Client) -> None:
+def test_verdict_of_an_array_covers_all_tasks(cast: Cast, dave: Client) -> None:
     node = make.node(cast.pool, gpus=2)
     make.quota(cast.research, cast.pool, 8)
     make.quota(cast.vision, cast.pool, 8)
@@ -322,7 +322,7 @@ def text_of(client: Client, document: str) -> str:
         ("node_selector: {zone: a}", "role worker did not require label zone=a", "- {}"),
     ],
 )
-def test_button_makes_the_smallest_change_of_an_unschedulable_workload(
+def test_button_applies_the_smallest_change_to_an_unschedulable_workload(
     cast: Cast, dave: Client, requested: str, sentence: str, changed: str
 ) -> None:
     make.node(cast.pool, gpus=2)

@@ -323,7 +323,9 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     assert listed.count('<th scope="row">') == 40
 
 
-def test_retry_form_offers_the_failed_tasks_or_others(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_retry_form_offers_the_failed_tasks_or_a_choice_of_tasks(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
     dave, url = sign_in("dave"), f"/arrays/{sweep.pk}/retry"
     form = dave.get(url, headers=HTMX).content.decode()
     assert "2 failed tasks (1, 2)" in form and "Other tasks" in form
@@ -341,7 +343,7 @@ def test_retry_form_offers_the_failed_tasks_or_others(sweep: WorkloadArray, sign
     assert "Retry" not in text(dave, f"/arrays/{sweep.pk}"), "no task has failed"
 
 
-def test_cancel_form_offers_all_live_tasks_or_others(sweep: WorkloadArray, sign_in: SignIn) -> None:
+def test_cancel_form_preselects_all_live_tasks(sweep: WorkloadArray, sign_in: SignIn) -> None:
     form = sign_in("dave").get(f"/arrays/{sweep.pk}/cancel", headers=HTMX).content.decode()
     assert "All 117 live tasks" in form and ">Cancel 117 tasks</span>" in form and "Keep running" in form
 

@@ -40,7 +40,7 @@ def test_pages_show_cpus_and_memory_of_workloads_without_gpus(
     assert "in the queue of pool local, no GPU requested" in text_of(client, "/queue")
 
 
-def test_tables_without_gpus_have_no_columns_for_them(
+def test_tables_of_workloads_without_gpus_have_no_gpu_columns(
     cast: Cast, running_on_cpus: Workload, sign_in: SignIn
 ) -> None:
     client = sign_in("dave")
@@ -78,7 +78,7 @@ def test_requested_gpu_memory_is_shown_instead_of_a_number_of_gpus(cast: Cast, s
     assert "no GPU" in text_of(client, f"/workloads/{workload.pk}")
 
 
-def test_strip_of_a_small_load_has_numbers_and_no_flat_charts(
+def test_utilization_summary_of_a_small_load_shows_numbers_without_flat_charts(
     cast: Cast, running_on_cpus: Workload, sign_in: SignIn
 ) -> None:
     pod = running_on_cpus.pods.get()

@@ -29,7 +29,7 @@ def test_workload_page_shows_dependencies_and_dependents(cast: Cast, sign_in: Si
     assert "failed" in awaited
 
 
-def test_page_hides_workloads_of_other_projects(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_page_hides_dependencies_in_other_projects(cast: Cast, sign_in: SignIn) -> None:
     prepare = submit(cast, "prepare", "speech")
     second = submit(cast, "second", after=[{"workload": "speech/prepare"}])
     submit(cast, "foreign", "speech", after=[{"workload": "vision/second"}])

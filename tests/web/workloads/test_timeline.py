@@ -126,7 +126,6 @@ def test_repeated_message_of_consecutive_events_is_shown_once(cast: Cast, sign_i
 
 
 def pending_reasons(client: Client, workload: Workload) -> list[tuple[str, list[str]]]:
-    """Return the title and the pending reasons, with minutes, of each entry that has reasons."""
     entries = client.get(f"/workloads/{workload.pk}/timeline").context["timeline"].entries
     return [
         (

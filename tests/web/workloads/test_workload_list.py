@@ -153,7 +153,7 @@ def test_workload_list_can_show_failing_and_pending_workloads_first(cast: Cast, 
     assert {row.name for row in rows[3:5]} == {"running", "whole"}
 
 
-def test_failed_workloads_and_arrays_have_a_tab_within_the_ended_ones(cast: Cast, sign_in: SignIn) -> None:
+def test_ended_tab_contains_a_tab_for_failed_workloads_and_arrays(cast: Cast, sign_in: SignIn) -> None:
     for phase in ("failed", "completed", "running"):
         make.workload(cast.vision, phase, phase=phase)
     make.workload(cast.vision, "again", preemptions=2)

@@ -166,7 +166,7 @@ def test_preview_counts_but_does_not_list_effects_on_invisible_workloads(full_st
     assert everything.hidden.shares == 0
 
 
-def test_every_error_of_a_draft_has_its_path(full_stage: Stage) -> None:
+def test_every_error_in_a_quota_draft_names_its_path(full_stage: Stage) -> None:
     document = build_draft(
         {"project": "visoin", "pool": "local", "set": {"gpu": 1}},
         {"project": "vision", "pool": "moon", "set": {"gpu": -1, "colour": 1}},
