@@ -24,7 +24,7 @@ ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
 class EntryValues(TypedDict, total=False):
-    """Optional values of an entry. `before` and `after` contain only changed values."""
+    """Optional values of an audit entry. `before` and `after` contain only changed values."""
 
     before: dict[str, Any] | None
     after: dict[str, Any] | None
@@ -69,7 +69,7 @@ def write_change(
     project: Project | None = None,
     department: Department | None = None,
 ) -> None:
-    """Write an audit entry with those values that differ, or with all values of a new or deleted object."""
+    """Write an audit entry with the changed values, or with all values of a new or deleted object."""
     if before and after:
         before, after = changed_values(before, after)
     write_entry(actor, action, obj, before=before, after=after, project=project, department=department)

@@ -1,8 +1,8 @@
-"""Store the code that is sent with workloads.
+"""Store code that is submitted with workloads.
 
-A tree lists the chunks of its files. Clients send this list first, then the chunks that the project does not
-have yet. The row of a chunk exists only while its content is stored, so an interrupted upload continues where
-it stopped. Nothing is shared between projects. Knowing a digest does not grant access to another project's
+A tree lists the chunks of its files. Clients send this list first, then the chunks that the project lacks.
+The row of a chunk exists only while its content is stored, so an interrupted upload continues where it
+stopped. Nothing is shared between projects. Knowing a digest does not grant access to another project's
 files.
 """
 
@@ -35,7 +35,7 @@ IGNORE_HINT = "list what pods do not need in .berthignore"
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """Limits in bytes, except for `files`."""
+    """Limits on a project's code. All except `files` are in bytes."""
 
     size: int
     files: int
@@ -80,7 +80,7 @@ class WorkloadCode:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTree:
-    """Outcome of a registration. The tree is stored if no chunk is missing."""
+    """Outcome of registering a tree. The tree is stored if no chunk is missing."""
 
     digest: str
     size: int
@@ -107,8 +107,8 @@ def register_tree(
 ) -> RegisteredTree:
     """Store the tree if the project has all chunks of its files, otherwise return the missing chunks.
 
-    Raises Forbidden, NotFound, Invalid for paths that leave the tree and trees that are too large, or
-    Conflict if the project has stored too much.
+    Raises Forbidden, NotFound, Invalid for a path outside the tree or a tree that is too large, or Conflict
+    if the project has stored too much.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -161,7 +161,7 @@ def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) 
 
 
 def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> CodeTree | None:
-    """Store files whose chunks are stored. Return their tree, or None if there are no files.
+    """Store a tree whose chunks are already stored. Return the tree, or None if there are no files.
 
     Raises Conflict if the project has stored too much.
     """
@@ -191,7 +191,10 @@ def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def verify_tree(tree: CodeTree) -> None:
-    """Verify all chunks of the tree. Raises Conflict if a chunk is missing or damaged, or StoreFailure."""
+    """Verify all chunks of the tree.
+
+    Raises Conflict if a chunk is missing or damaged, or StoreFailure if the store is unavailable.
+    """
     try:
         check_chunks(open_store(), tree.files, _chunk_keys(tree, tree.files))
     except (MissingChunk, DamagedChunk) as failure:
@@ -243,7 +246,7 @@ def chunk_key(chunk: CodeChunk) -> str:
 
 
 def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
-    """Return a stored tree without its files, or None. Extend the tree's retention by a day."""
+    """Extend the retention of a stored tree by a day. Return the tree without its files, or None."""
     rows = CodeTree.objects.filter(project=project, digest=digest, used_at__lt=at - TOUCH_AFTER)
     rows.update(used_at=at)
     return find_tree(project, digest)
@@ -255,7 +258,7 @@ def find_tree(project: Project, digest: str) -> CodeTree | None:
 
 
 def _touch_chunks(project: Project, digests: Iterable[str], at: datetime) -> dict[str, int]:
-    """Return the sizes of stored chunks by digest. Extend the retention of these chunks by a day."""
+    """Extend the retention of stored chunks by a day. Return their sizes by digest."""
     rows = CodeChunk.objects.filter(project=project, digest__in=list(digests))
     rows.filter(used_at__lt=at - TOUCH_AFTER).update(used_at=at)
     return dict(rows.values_list("digest", "size"))
@@ -285,7 +288,7 @@ def _tree_digest(files: Sequence[CodeFile]) -> str:
 
 
 def _check_files(files: Sequence[CodeFile]) -> None:
-    """Raise Invalid if the list of files has problems."""
+    """Raise Invalid if a list of files has problems."""
     limits = code_limits()
     if not files:
         raise Invalid([Problem("files", "is empty", "", "at least one file")])

@@ -1,7 +1,7 @@
 """Requests to fetch the code of workloads from Git servers.
 
 A submission stores a request and a pending workload that waits for it. The thread that fetches code stores
-the files like uploaded ones, and then gives the commit to all workloads of the request in one transaction.
+the files like uploaded ones, and then assigns the commit to all workloads of the request in one transaction.
 """
 
 from collections.abc import Collection
@@ -28,14 +28,14 @@ from projects.services.secrets import UnusableSecret, unseal_secret
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """Current value of the secret that a fetch uses, with its row."""
+    """Secret that a fetch uses, with its current value."""
 
     value: str = field(default="", repr=False)
     secret: Secret | None = field(default=None, repr=False)
 
 
 def build_fetch(project: Project, spec: GitSpec, user_id: int | None, at: datetime) -> CodeFetch:
-    """Return an unsaved request for this section of a document."""
+    """Return an unsaved fetch request for a Git repository in a document."""
     section = spec.model_dump(mode="json", exclude_defaults=True)
     return CodeFetch(project=project, requested_by_id=user_id, section=section, created_at=at)
 
@@ -45,7 +45,7 @@ def waiting_message(url: str) -> str:
 
 
 def store_fetches(workloads: Collection[Workload]) -> None:
-    """Insert the requests of new workloads, in the caller's transaction, before the workloads."""
+    """Insert the fetch requests of new workloads, in the caller's transaction, before the workloads."""
     new = {each.code_fetch_id: each.code_fetch for each in workloads if each.code_fetch_id is not None}
     fetches = [fetch for fetch in new.values() if fetch is not None and fetch._state.adding]
     if fetches:
@@ -54,12 +54,12 @@ def store_fetches(workloads: Collection[Workload]) -> None:
 
 
 def keep_code(new: Workload, stored: Workload) -> None:
-    """Give a new version of a workload the stored version's code, so that the commit stays the same."""
+    """Copy the stored workload's code to its new version, so that the commit stays the same."""
     new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the due request with the fewest attempts, or None. Among several, return the oldest.
+    """Return the due request with the fewest attempts, or None. Among equals, return the oldest.
 
     Requests that are `running` and requests of projects in `full` are ignored.
     """
@@ -71,7 +71,7 @@ def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) 
 
 
 def read_key(fetch: CodeFetch) -> ReadKey:
-    """Return the secret that the request names. Raises UnusableSecret if it does not exist."""
+    """Return the secret that the request refers to. Raises UnusableSecret if it does not exist."""
     section = fetch.section
     name = section.get("secret")
     if name is None:
@@ -94,6 +94,6 @@ def read_key(fetch: CodeFetch) -> ReadKey:
 
 
 def delete_unused_fetches(before: datetime) -> int:
-    """Delete requests whose workloads have been deleted. Return their number."""
+    """Delete requests whose workloads have been deleted. Return the number of deleted requests."""
     unused = CodeFetch.objects.filter(~Exists(Workload.objects.filter(code_fetch=OuterRef("pk"))))
     return int(unused.filter(created_at__lt=before).delete()[0])

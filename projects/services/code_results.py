@@ -1,4 +1,4 @@
-"""Pass the results of fetches to the workloads that wait for them."""
+"""Pass fetched code and fetch errors to the workloads that wait for them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -28,9 +28,9 @@ WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases of workloads without
 
 
 def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
-    """Give the fetched code to the workloads of the request, in the caller's transaction.
+    """Assign the fetched code to the request's workloads, in the caller's transaction.
 
-    The chunks of the files must be stored. Raises Conflict if the project has stored too much.
+    The chunks of the files must already be stored. Raises Conflict if the project has stored too much.
     """
     if not _lock(fetch):
         return
@@ -74,7 +74,7 @@ def postpone(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
-    """Fail the workloads of the request, in the caller's transaction.
+    """Fail the request's workloads, in the caller's transaction.
 
     Suspended workloads do not fail. If they are resumed, the code is requested again.
     """
@@ -102,7 +102,7 @@ def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
 
 
 def _lock(fetch: CodeFetch) -> bool:
-    """Lock the request. Return whether it is still waiting; another leader may have handled it."""
+    """Lock the request. Return False if another leader has already handled it."""
     rows = CodeFetch.objects.select_for_update(of=("self",))
     return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()
 
@@ -152,7 +152,10 @@ def _announce(workloads: Sequence[Workload]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as a sentence. Fetch errors are already sentences, which may begin with a host."""
+    """Convert an error to a sentence.
+
+    Fetch errors are already sentences, and may begin with a host name.
+    """
     if isinstance(error, GitRejection | GitFailure):
         return str(error)[:ERROR_MAX]
     text = str(error.detail if isinstance(error, BerthError) else error).strip()[:ERROR_MAX]

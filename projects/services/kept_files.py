@@ -1,4 +1,4 @@
-"""Files that nodes keep from failed pods for some time."""
+"""Files of failed pods that nodes keep for some time."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -25,7 +25,7 @@ def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
 
 
 def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
-    """Return a failed pod whose files are kept, by default the lowest-ranked such pod of the latest run.
+    """Return a failed pod whose files are kept. By default, return the lowest-ranked one of the latest run.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
     """
@@ -58,7 +58,7 @@ def release_files(
 
 
 def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
-    """Write an audit entry for a read of a failed pod's files. The entry contains no paths."""
+    """Write an audit entry for reading the files of a failed pod. The entry contains no paths."""
     after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
     with transaction.atomic():
         audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)

@@ -96,7 +96,9 @@ def _no_space(project: Project) -> OutputsRejected:
 
 
 def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes]:
-    """Yield the file's content in parts of CHUNK_BYTES, up to its size when it was listed."""
+    """Yield the file's content in parts of CHUNK_BYTES, up to the size that the file had when it
+    was listed.
+    """
     for offset in range(0, file.size, CHUNK_BYTES):
         wanted = min(CHUNK_BYTES, file.size - offset)
         content = b""
@@ -109,7 +111,7 @@ def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes
 
 
 def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
-    """Return the files that the workload's pods left behind, latest run first."""
+    """Return the outputs and volume changes of the workload's pods, latest run first."""
     rows = PodOutputs.objects.filter(pod__workload=workload).select_related("pod", "tree")
     return rows.defer("tree__files", "tree__chunks").order_by("-pod__created_at", "-pod", "volume")
 
@@ -135,7 +137,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
 
 
 def require_stored_changes(workloads: Iterable[Workload]) -> None:
-    """Raise Conflict if the workloads' pods have changes to S3 volumes that are not stored yet."""
+    """Raise Conflict if changes by the workloads' pods to S3 volumes have not been stored yet."""
     rows = PodOutputs.objects.filter(pod__workload__in=workloads, state=OutputState.WAITING)
     row = rows.exclude(volume="").select_related("pod").order_by("pk").first()
     if row is not None:

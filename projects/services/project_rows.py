@@ -1,4 +1,4 @@
-"""Changes to schedules and templates, which belong to a project and to the user who stored them."""
+"""Rules for changing schedules and templates, which belong to a project and to the user who stored them."""
 
 import time
 from typing import Any
@@ -28,7 +28,9 @@ def check_version(row: Schedule | Template | None, expected: int | None, noun: s
 
 
 def next_version(version: int) -> int:
-    """Return a version derived from the clock, so that a new row never reuses a deleted one's version."""
+    """Return a version derived from the clock, so that a new row never reuses the version of a
+    deleted row.
+    """
     return max(version + 1, time.time_ns() // 1000)
 
 

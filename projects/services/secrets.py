@@ -88,7 +88,7 @@ def set_personal_secret(
 
 
 def delete_personal_secret(*, actor: Actor, secret: UserSecret) -> None:
-    """Delete a personal secret of the user. Raises Forbidden if it belongs to someone else."""
+    """Delete a personal secret of the user. Raises Forbidden if it belongs to another user."""
     if actor.user is None or actor.user.pk != secret.user_id:
         raise Forbidden("Only the owner of a personal secret may delete it.")
     with transaction.atomic():
@@ -155,7 +155,6 @@ def _registry_auth(rows: Sequence[Secret]) -> RegistryAuth:
 
 
 def missing_secret_error(use: DeclaredUse, project: Project, pool: NodePool) -> MissingSecret:
-    """Return the error for a declared secret that does not exist."""
     if use.personal:
         return MissingSecret(
             f"The submitter has no personal secret {use.name}, and can set it with "
@@ -211,7 +210,7 @@ def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
 
 @lru_cache(maxsize=10_000)
 def _warn_about_unmasked_lines(workload_id: UUID) -> None:
-    """Log the warning once per workload."""
+    """Log a warning that secrets with very many lines may not be fully masked. Called once per workload."""
     log.warning(
         "the secrets of workload %s have too many lines: its logs are masked with only %d patterns",
         workload_id, PATTERNS_MAX,
@@ -227,7 +226,10 @@ def _unsealed_values(sealed_values: Iterable[str]) -> Iterator[str]:
 
 
 def delete_unused_values(*, before: datetime) -> int:
-    """Delete values that no stored run received and that were last used `before`. Return their number."""
+    """Delete values that no stored run received and that were last used before this time.
+
+    Return the number of deleted values.
+    """
     unused = SecretValue.objects.filter(~Exists(SecretUse.objects.filter(value=OuterRef("pk"))))
     unused = unused.filter(used_at__lt=before)
     # a single statement, so that a value that a run starts using concurrently is skipped

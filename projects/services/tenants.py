@@ -143,7 +143,7 @@ def _editable_fields(obj: Tenant) -> tuple[str, ...]:
 
 
 def _save_tenant(obj: Model) -> None:
-    """Validate and save.
+    """Validate and save a department or project.
 
     Raises Invalid, which lists every invalid field, or Conflict if the name is in use.
     """

@@ -1,4 +1,4 @@
-"""Store the changes of ended pods in S3 volumes, in time-limited steps."""
+"""Store the changes that ended pods made to S3 volumes, in time-limited steps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -73,7 +73,8 @@ class Transfer:
             self._check_size(listed)
 
     def run(self, is_time_up: Callable[[], bool]) -> bool:
-        """Continue until everything is stored or the time is up. Return whether everything is stored.
+        """Continue the transfer until everything is stored or the time is up. Return whether everything is
+        stored.
 
         New files are stored before old ones are deleted, so that a checkpoint exists at all times. Raises
         FilesGone, Conflict or Unavailable, and whatever `read` and `save` raise.
@@ -98,7 +99,7 @@ class Transfer:
         return True
 
     def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be objects, sorted by path, and record why the other files cannot."""
+        """Yield the files that can be stored as objects, sorted by path, and record why the others cannot."""
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):

@@ -36,7 +36,7 @@ LONG_COLUMNS = ("spec", "explanation", "pending_reasons")
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Cancellation or suspension of tasks. `unstarted` are the phases of tasks without pods."""
+    """Cancellation or suspension of tasks. `unstarted` contains the phases of tasks without pods."""
 
     action: audit.AuditAction
     to: str

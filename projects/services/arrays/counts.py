@@ -1,4 +1,4 @@
-"""Counts of an array's tasks by state."""
+"""Count an array's tasks by phase."""
 
 import uuid
 from collections import Counter
@@ -38,7 +38,9 @@ class TaskCounts:
 
     @property
     def outcome(self) -> str:
-        """Outcome as a sentence, such as "990 of 1,000 tasks completed, 8 failed and 2 were cancelled."."""
+        """Outcome as a sentence, such as "990 of 1,000 tasks completed, 8 failed and 2 were
+        cancelled."
+        """
         parts = [f"{self.completed:,} of {self.total:,} tasks completed"]
         parts += [f"{self.failed:,} failed"] if self.failed else []
         verb = "was" if self.cancelled == 1 else "were"

@@ -20,8 +20,8 @@ def set_max_running(
 ) -> WorkloadArray:
     """Set the maximum number of tasks that use resources at the same time. None means no maximum.
 
-    If the maximum is lowered, surplus pending tasks wait for earlier tasks again. Running tasks continue.
-    Idempotent. Raises Conflict if the array has ended.
+    If the maximum is lowered, surplus pending tasks are held again. Running tasks continue. Idempotent.
+    Raises Conflict if the array has ended.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()

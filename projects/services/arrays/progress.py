@@ -143,7 +143,10 @@ def hold_surplus(array: uuid.UUID, now: datetime) -> int:
 
 
 def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
-    """End locked arrays whose tasks have all ended, and notify subscribers. Return the number of arrays."""
+    """End locked arrays whose tasks have all ended, and notify subscribers.
+
+    Return the number of ended arrays.
+    """
     with connection.cursor() as cursor:
         cursor.execute(END, {"arrays": list(arrays), "now": now})
         ended = [pk for (pk,) in cursor.fetchall()]

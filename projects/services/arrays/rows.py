@@ -35,7 +35,6 @@ def select_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> QuerySe
 def audit_change(
     actor: Actor, action: audit.AuditAction, array: WorkloadArray, count: int, indexes: Collection[int | None]
 ) -> None:
-    """Audit a change to some tasks of an array."""
     after: dict[str, Any] = {"tasks": count}
     if indexes:
         after["indexes"] = compress(index for index in indexes if index is not None)

@@ -1,4 +1,4 @@
-"""Stop the tasks of an array with the worst metric, by the array's rule or at a user's request."""
+"""Stop the tasks with the worst values of a metric, by the array's stop rule or at a user's request."""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -37,7 +37,7 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Tasks to stop, with the time at which each of them last reported.
+    """Tasks to stop, with the time of each task's last report.
 
     `next_index` is the task at which the next round starts, or 0 if all tasks have been compared.
     """
@@ -53,7 +53,7 @@ def stop_rule(array: WorkloadArray) -> StopRule | None:
 
 
 def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
-    """Return the tasks that the array's rule would stop now. Empty without a rule.
+    """Return the tasks that the array's stop rule would stop now, or an empty list without a rule.
 
     Return None for an array of more than PREVIEW_TASKS_MAX tasks, because the comparison takes too long.
     """
@@ -63,7 +63,10 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
 
 
 def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
-    """Compare the running tasks of an array from index `first` on, at up to `steps_max` different steps."""
+    """Compare the running tasks of an array, and return those to stop.
+
+    The comparison starts at task index `first` and covers at most `steps_max` different steps.
+    """
     rule = stop_rule(array)
     if rule is None or array.state != ArrayState.ACTIVE:
         return Decision([], {}, 0)
@@ -82,7 +85,10 @@ def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_M
 def arrays_with_rules(
     workloads: Collection[uuid.UUID] | None = None, arrays: Collection[uuid.UUID] = ()
 ) -> list[WorkloadArray]:
-    """Return the active arrays with a rule: all of them, or `arrays` and the arrays of these tasks."""
+    """Return all active arrays that have a stop rule.
+
+    With arguments, return only those among `arrays` and the arrays of the tasks in `workloads`.
+    """
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:
         of_tasks = Workload.objects.filter(pk__in=workloads).values("array_id")
@@ -118,7 +124,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
 def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> list[int]:
     """Return the indexes of the live tasks with a metric's worst values, worst first.
 
-    Tasks whose latest value is not finite are the worst. Tasks without reports are omitted.
+    Tasks whose latest value is not finite rank as the worst. Tasks without reports are omitted.
     """
     live = Metric.objects.filter(workload__array=array, workload__superseded=False, name=metric)
     live = live.exclude(workload__phase__in=(*ENDED_PHASES, Phase.STOPPING))
@@ -133,7 +139,10 @@ def worst_tasks(array: WorkloadArray, metric: str, goal: Goal, count: int) -> li
 
 
 def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Iterator[TaskReports]:
-    """Yield the reports. Load the points of tasks whose best value lies after `first_step`, in batches."""
+    """Yield the metric reports of each task.
+
+    Points are loaded in batches, and only for tasks whose best value lies after `first_step`.
+    """
     column = f"{rule.goal}_step"
     for start in range(0, len(rows), TASKS_PER_QUERY):
         batch = rows[start : start + TASKS_PER_QUERY]
@@ -152,7 +161,10 @@ def _to_reports(row: Metric) -> TaskReports:
 
 
 def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
-    """Lock the tasks to stop. Return those that are still running and have not reported since, by index."""
+    """Lock the tasks to stop.
+
+    Return those that are still running and have not reported since the decision, by index.
+    """
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.RUNNING, array_index__in=indexes
@@ -192,7 +204,7 @@ def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
 
 
 def _audit_summary(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
-    """Return the text of the notification."""
+    """Return the summary of the stopped tasks for the audit entry and the notification."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
     return f"{format_count(len(stopped), 'task')} stopped by the rule of the array. {shown}{more}."

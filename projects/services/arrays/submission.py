@@ -48,7 +48,7 @@ class ArraySubmission:
 
 @dataclass(frozen=True, slots=True)
 class ArrayDraft:
-    """Checked, unsaved array. `model` is the workload that is copied for each task."""
+    """Checked, unsaved array. `model` is the workload to copy for each task."""
 
     array: WorkloadArray
     section: ArraySpec
@@ -97,9 +97,8 @@ def predict(
 ) -> tuple[WorkloadArray, TasksPrediction]:
     """Return the array that `submit` would store, and the outcome of the next cycle for its tasks.
 
-    Tasks that the array would hold back at first are among those that would be queued.
-
-    Raises the errors of `submit`, and RateLimited while too many of the project's dry runs are in progress.
+    Tasks that would initially be held count as queued. Raises the errors of `submit`, and RateLimited while
+    too many of the project's dry runs are in progress.
     """
     at = now or timezone.now()
     view = SubmissionView(with_roles(actor))

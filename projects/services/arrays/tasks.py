@@ -71,7 +71,7 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
 
 
 def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
-    """Return one of the array's dependencies as a dependency of one of its tasks."""
+    """Convert one of the array's dependencies to a dependency of one of its tasks."""
     if "tasks" not in entry:
         return entry
     values = {key: value for key, value in entry.items() if key != "tasks"}

@@ -1,4 +1,4 @@
-"""Explain why a task of an array is waiting for earlier tasks."""
+"""Explain why a task of an array is held."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from projects.services.arrays.counts import count_tasks_by_array
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Reason a task is held, with the numbers for its message."""
+    """Reason that a task is held, with the numbers for the message."""
 
     message: str
     numbers: Mapping[str, int]

@@ -36,7 +36,7 @@ class ProjectView(Protocol):
 def check_dependencies(
     view: ProjectView, documents: Sequence[Document], *, edited: AwaitedName | None = None
 ) -> list[list[Problem]]:
-    """Return the problems of each document. Documents may refer to each other.
+    """Return the problems with the dependencies of each document. Documents may refer to each other.
 
     `edited` is the name of the stored workload that the only document replaces. A view with locks must be
     used in the transaction that stores the documents. The number of queries depends on the number of projects
@@ -108,7 +108,10 @@ def _check_document(
 
 
 def _check_tasks(path: str, spec: WorkloadSpec, each: Resolved) -> Iterator[Problem]:
-    """Check that the awaited array has the same tasks. An array that does not exist yet is accepted."""
+    """Yield a problem if the awaited array has different tasks.
+
+    An array that does not exist yet is accepted.
+    """
     if each.newest is None or spec.array is None:
         return
     if not each.newest.is_array:

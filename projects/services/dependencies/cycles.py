@@ -37,7 +37,7 @@ class DependencyGraph:
         return graph
 
     def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
-        """Load the waiting workloads and arrays of these projects. Return the names that they wait for."""
+        """Load the waiting workloads and arrays of these projects. Return the names of their dependencies."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")

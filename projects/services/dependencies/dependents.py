@@ -32,12 +32,12 @@ class Dependent:
 
 
 def find_dependents(actor: Actor, owner: Workload | WorkloadArray) -> list[Dependent]:
-    """Return up to SHOWN visible workloads and arrays that depend on `owner`, by project and name."""
+    """Return up to SHOWN visible workloads and arrays that depend on `owner`, ordered by project and name."""
     return list(islice(_dependents(owner, selectors.workloads(actor), selectors.arrays(actor)), SHOWN))
 
 
 def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
-    """Raise Conflict if another workload depends on this ended workload and would be blocked by its deletion.
+    """Raise Conflict if deleting this ended workload would block a workload that depends on it.
 
     Dependencies stay locked until the end of the transaction. A dependency applies to the newest workload or
     array with its name, so older workloads and arrays can be deleted.

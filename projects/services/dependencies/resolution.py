@@ -48,7 +48,7 @@ class Resolved:
 
     @property
     def is_unreachable(self) -> bool:
-        """Return whether the awaited workload has ended in another state than the required one."""
+        """Return whether the awaited workload has ended in a state other than the required one."""
         return self.phase in ENDED_PHASES and not self.is_met
 
 

@@ -1,4 +1,4 @@
-"""Normalize and check addresses of inference engines.
+"""Normalize and validate the addresses of inference engines.
 
 Host names are resolved when Berth calls an engine, and the resulting addresses are checked at that time.
 """
@@ -52,7 +52,7 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rejection_reason(url: str) -> str:
-    """Return why Berth must not call a literal IP address, or an empty string if the call is allowed.
+    """Return why Berth must not connect to the URL's literal IP address, or an empty string.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
     during the request. Other addresses are rejected when Berth connects to the inference engine.

@@ -63,7 +63,7 @@ def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **colu
 
 
 def _record_failure(engine: InferenceEngine) -> None:
-    """Record the failure as an event, because lists of live engines do not contain failed engines."""
+    """Record the failure as an event, because lists of live engines omit failed engines."""
     data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
     reason = engine.message or "No reason was reported."
     message = f"{engine.name} failed: {reason}"
@@ -81,7 +81,9 @@ def record_observations(engine: InferenceEngine, **columns: Any) -> None:
 
 
 def _complete_scaling(request: ScaleRequest, now: datetime) -> None:
-    """Complete the autoscaler's record of this request with the actual number of inference engines."""
+    """Add the outcome and the actual number of inference engines to the autoscaler's record of
+    the request.
+    """
     live = InferenceEngine.objects.filter(service=request.service, ended_at__isnull=True)
     count = live.exclude(state__in=scaling.LEAVING).count()
     status = "ACTIVE" if request.status == "PARTIAL" else request.status

@@ -43,7 +43,7 @@ LOCKED_SERVICE = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """Accepted request.
+    """Accepted scale request.
 
     `request` is None for a dry run. `engines` are the inference engines to remove.
     """

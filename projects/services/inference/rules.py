@@ -94,9 +94,7 @@ def check_target(service: Service, parameters: ScaleParameters) -> None:
 
 
 def engines_to_remove(service: Service, parameters: ScaleParameters) -> list[InferenceEngine]:
-    """Return the engines to remove: either the newest added engines, or exactly the engines at these
-    addresses.
-    """
+    """Return the engines to remove: the newest added engines, or exactly those at the requested addresses."""
     live = list(service.engines.filter(ended_at__isnull=True).order_by("-number"))
     if parameters.num_replicas > 0:
         remaining = [engine for engine in live if engine.state not in scaling.LEAVING]

@@ -1,4 +1,4 @@
-"""Create and check the inference service of a workload."""
+"""Create and validate the inference services of workloads."""
 
 from collections.abc import Iterable
 

@@ -106,12 +106,11 @@ def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: 
 
 
 def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime) -> int:
-    """Queue deliveries in the transaction that marks the workloads as unschedulable. Return the number of
-    deliveries.
+    """Queue deliveries in the transaction that marks the workloads as unschedulable.
 
-    Each report is a workload with a message. Addresses subscribed to failures are also notified, because the
-    workload will neither fail nor complete. If there is no address, the submitter is notified by email. An
-    array is reported once, in place of its tasks.
+    Return the number of deliveries. Each report is a workload with a message. Addresses subscribed to
+    failures are also notified, because the workload will neither fail nor complete. If no address is
+    subscribed, the submitter is notified by email. An array is reported once, in place of its tasks.
     """
     merged = _merge_tasks_into_arrays(reports, now)
     kinds = [UNSCHEDULABLE, "failed"]
@@ -141,9 +140,9 @@ class IdleReport:
 
 
 def enqueue_idle(reports: Sequence[IdleReport], now: datetime) -> int:
-    """Queue deliveries in the transaction of the warnings or suspensions. Return the number of deliveries.
+    """Queue deliveries in the transaction that stores the warnings or suspensions.
 
-    If there is no address, the submitter is notified by email.
+    Return the number of deliveries. If no address is subscribed, the submitter is notified by email.
     """
     subscriptions = notify.find_subscriptions([report.workload for report in reports], {"idle"})
     addresses = _addresses_or_submitter([report.workload for report in reports], ["idle"], subscriptions)

@@ -1,4 +1,4 @@
-"""Find the subscribers of events, and create deliveries for these subscribers."""
+"""Find the subscribers of events and create deliveries for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -161,7 +161,7 @@ def notify_pending(now: datetime) -> int:
 def lock_subscription(pk: int) -> Subscription | None:
     """Lock a subscription, so that no other task notifies its subscriber. Return None if it is locked.
 
-    The lock allows new foreign keys, so a cycle that creates a delivery for the subscription does not wait.
+    The lock permits new foreign keys to the row, so that scheduling cycles can still create deliveries.
     """
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()
@@ -196,7 +196,7 @@ def notify_budget(budget: Budget, percent: int, used: float, forecast: float, no
 
 
 def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
-    """Notify the schedule's owner and subscribers in the transaction that pauses it or rejects its run.
+    """Notify the owner and subscribers in the transaction that pauses the schedule or rejects its run.
 
     Return the number of deliveries.
     """

@@ -71,7 +71,7 @@ def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
 
 
 def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Delivery:
-    """Queue a test message to the subscription's address. Return its delivery.
+    """Queue a test message to the subscription's address. Return the delivery.
 
     Raises Conflict if the last test message is less than a minute old, to avoid flooding the address.
     """
@@ -98,7 +98,7 @@ def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Del
 
 
 def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now: datetime) -> Delivery:
-    """Queue a failed delivery of the subscription again, with as many attempts as a new one. Return it.
+    """Queue a failed delivery again, with as many attempts as a new delivery. Return the delivery.
 
     The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
     failed, and Forbidden if the subscriber can no longer see its project.
@@ -135,7 +135,7 @@ def may_change(actor: Actor, subscription: Subscription) -> bool:
 
 
 def display_address(to: str) -> str:
-    """Return the address for display. Webhook URLs are secret, so most of their path is hidden."""
+    """Return the address for display. Most of a webhook URL's path is hidden, because it is secret."""
     if detect_channel(to) == Channel.MAIL:
         return to
     scheme, _, rest = to.partition("://")

@@ -1,4 +1,4 @@
-"""Deactivate and activate user accounts. Accounts are kept, because history names their users."""
+"""Deactivate and activate user accounts. Accounts are never deleted, because the history refers to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def deactivate(*, actor: Actor, user: User) -> Deactivation:
 
 
 def activate(*, actor: Actor, user: User) -> User:
-    """Let a deactivated user sign in again, with the roles that they had."""
+    """Let a deactivated user sign in again with their previous roles."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         locked = _lock_user(user)
@@ -70,7 +70,7 @@ def activate(*, actor: Actor, user: User) -> User:
 
 
 def check_removable(*, actor: Actor, user: User, action: str) -> None:
-    """Raise Conflict if this is the acting user or the last active platform admin."""
+    """Raise Conflict if the user is the acting user or the last active platform admin."""
     if actor.user is not None and actor.user.pk == user.pk:
         raise Conflict(f"You cannot {action} your own account. Ask another platform admin.")
     check_not_last_admin(user)
@@ -94,7 +94,7 @@ def other_sessions(user: User, current: str | None) -> list[str]:
 
 
 def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
-    """End the user's browser sessions, except the current one. Return their number."""
+    """End the user's browser sessions, except the current one. Return the number of ended sessions."""
     with transaction.atomic():
         keys = other_sessions(user, current)
         Session.objects.filter(pk__in=keys).delete()
@@ -105,7 +105,7 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
 def _sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the values of each session of the user.
 
-    Sessions do not name their users in the database, so this function reads all sessions.
+    The session table has no user column, so this function reads all sessions.
     """
     for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         values = row.get_decoded()

@@ -1,4 +1,4 @@
-"""Users who sign in through the organization's OpenID Connect provider.
+"""Identify users who sign in through the organization's OpenID Connect provider.
 
 A returning user is identified by the provider's subject, never by a user name or email address, because these
 may have been reassigned. On the first sign-in, an account that an admin created without a password is linked
@@ -86,7 +86,9 @@ def _account_to_link(mail: str) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Compare addresses case-insensitively, without treating letters of other scripts as ASCII."""
+    """Compare email addresses case-insensitively, without equating letters of other scripts with ASCII
+    letters.
+    """
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 

@@ -88,7 +88,7 @@ def check_not_last_admin(user: User) -> None:
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
     """Create a user, who cannot sign in until a password is set.
 
-    Raises Invalid for unsuitable values, or Conflict if the name is in use.
+    Raises Invalid for invalid values, or Conflict if the name is in use.
     """
     require(actor, Action.ADMINISTER)
     user = User(username=username, email=email)

@@ -22,8 +22,6 @@ SINGLE_SIGN_ON = (
 
 
 class WrongPassword(Invalid):
-    """Raised if the current password is wrong."""
-
     def __init__(self) -> None:
         super().__init__([Problem("current_password", "does not match your current password")])
 

@@ -120,7 +120,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete tokens that were revoked or expired before `before`. Keep their audit rows.
+    """Delete tokens that were revoked or expired before this time. Their audit rows are kept.
 
     Return the number of deleted tokens.
     """

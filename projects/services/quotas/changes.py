@@ -51,7 +51,7 @@ def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
 
 
 def _describe(entry: WrittenQuota) -> dict[str, Any]:
-    """Describe a quota by IDs, and by names, which can be shown even after the objects are deleted."""
+    """Describe a quota by IDs and by names, so that it can be shown even after the objects are deleted."""
     return {
         **owner_ids(entry.owner),
         "kind": owner_kind(entry.owner),

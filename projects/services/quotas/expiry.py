@@ -46,7 +46,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 
 
 def _revert(change: QuotaChange) -> str:
-    """Revert the expired quotas that have not been edited since.
+    """Revert the expired quotas that have not been edited since the change.
 
     Return a sentence about those that have been edited, or an empty string.
     """
@@ -75,7 +75,7 @@ def _revert(change: QuotaChange) -> str:
 
 
 def _is_unchanged(entry: Mapping[str, Any]) -> bool:
-    """Return whether the quota's values are still those that the change set."""
+    """Return whether the quota still has the values that the change set."""
     owner = {"project_id": entry.get("project_id")} if entry["kind"] == "project" else {
         "department_id": entry["department_id"]
     }  # fmt: skip

@@ -25,7 +25,7 @@ MAX_NAMED = 5
 
 
 def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
-    """Create a group of pools without quotas.
+    """Create a quota group from these pools. It has no quotas yet.
 
     Raises Invalid, Conflict or Forbidden.
     """
@@ -64,7 +64,7 @@ def edit_group(
 
 
 def delete_group(*, actor: Actor, group: QuotaGroup, expected_version: int | None = None) -> None:
-    """Delete a group without quotas. Raises Conflict if it has quotas."""
+    """Delete a quota group. Raises Conflict if it has quotas."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         lock_places()

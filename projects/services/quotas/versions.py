@@ -24,7 +24,6 @@ def check_version(
 
 
 def next_version(quota: Quota) -> int:
-    """Return the next version number of the quota."""
     if quota.pk is not None:
         return quota.version + 1
     before = RemovedQuota.objects.filter(**_version_columns(quota)).first()

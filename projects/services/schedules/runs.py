@@ -39,7 +39,7 @@ IS_LIVE = Q(workload__phase__in=LIVE_PHASES) | Q(array__state=ArrayState.ACTIVE)
 
 
 def has_due_runs(now: datetime) -> bool:
-    """Return whether any run is due or queued for submission. This function uses one cheap query."""
+    """Return whether any run is due or queued for submission. Runs one cheap query."""
     return _due_schedules(now).exists()
 
 
@@ -122,7 +122,7 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
 
 
 def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
-    """Submit the queued run if the previous run has ended. Return the run."""
+    """Submit the queued run if the previous run has ended. Return the run, or None."""
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
         return None

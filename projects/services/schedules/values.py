@@ -79,7 +79,9 @@ def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
 
 
 def preview_runs(values: ScheduleValues, count: int, now: datetime) -> tuple[list[datetime], list[Problem]]:
-    """Return the next due times in the schedule's time zone, or the problems with its cron and time zone."""
+    """Return the next due times in the schedule's time zone, or the problems with its cron and time zone
+    fields.
+    """
     first, problems = _first_due_time(values, now)
     if problems or first is None:
         return [], problems
@@ -122,7 +124,7 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
 
 
 def _is_impossible_day(cron: str) -> bool:
-    """Return whether every field is valid but no selected month has the selected day."""
+    """Return whether all fields are valid, but the selected day never occurs, such as February 30."""
     fields = cron.split()
     if len(fields) != 5:
         return False
@@ -139,7 +141,7 @@ def _never_fires(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone with the most similar name. The text may also be a city name."""
+    """Return the time zone whose name or city is most similar to the text."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}

@@ -36,7 +36,7 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCall:
-    """Call of a broadcast on one node."""
+    """Child call of a broadcast, on one node."""
 
     key: uuid.UUID
     node: int
@@ -57,7 +57,7 @@ class EndedCall:
 
 @dataclass(frozen=True, slots=True)
 class AddedCalls:
-    """Result of `add`. `children` maps the key of each broadcast to its calls, one per ready node."""
+    """Result of `add`. `children` maps the key of each broadcast to its child calls, one per ready node."""
 
     children: dict[uuid.UUID, list[BroadcastCall]] = field(default_factory=dict)
 
@@ -151,7 +151,7 @@ def _ended_calls_after(session: Session, after: int) -> list[EndedCall]:
 
 
 def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
-    """Return a broadcast's calls. Create one per ready worker unless they already exist."""
+    """Return a broadcast's child calls. Create one per ready worker unless they already exist."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")
     if not rows.exists():

@@ -149,7 +149,7 @@ def _fail_calls_without_node(session: Session) -> bool:
 
 
 def add_broadcasts(session: Session, node: int) -> None:
-    """Add the calls of open broadcasts to a node that joined later, unless they are already pending."""
+    """Add the calls of open broadcasts for a node that joined later, unless they already exist."""
     pending = session.calls.filter(node=node, broadcast__isnull=False).exclude(state=Call.State.ENDED)
     parents = session.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=pending.values("broadcast")).order_by("id")

@@ -66,7 +66,7 @@ def open_session(
     settings: SessionSettings,
     now: datetime | None = None,
 ) -> Session:
-    """Submit a workload whose pods run calls.
+    """Open a session by submitting a workload whose pods run calls.
 
     `document` contains the name, the project, the pools and, under `node`, the resources per node. This
     function sets the command.

@@ -32,15 +32,13 @@ UNKNOWN_POD = "The pod of this worker is unknown, has ended, or does not belong 
 
 @dataclass(frozen=True, slots=True)
 class WorkerVersions:
-    """Versions of a worker's software."""
-
     python: str
     cloudpickle: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedCall:
-    """Call as sent to its worker."""
+    """Leased call as it is sent to its worker."""
 
     number: int
     attempt: int
@@ -72,7 +70,7 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return the error message for a version mismatch, which also fails the session, or an empty string."""
+    """Return the error message for a version mismatch, or an empty string. A mismatch fails the session."""
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)
@@ -114,7 +112,7 @@ def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
 
 
 def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
-    """Return leased calls that the worker has not received, including calls in lost responses."""
+    """Return leased calls that the worker has not received, including calls whose response was lost."""
     record_alive(pod=pod, now=now)
     with transaction.atomic():
         rows = (

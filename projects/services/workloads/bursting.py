@@ -11,7 +11,7 @@ from projects.models import Workload
 
 
 def burst_sentence(workload: Workload, now: datetime) -> str:
-    """Return a sentence about when the workload may use its last pool, and the cost of its GPUs in that pool.
+    """Return a sentence that states when the workload may use its last pool, and its GPU costs there.
 
     Return an empty string if the workload may use all of its pools now.
     """

@@ -1,6 +1,6 @@
-"""Permission for channels to a workload's pods, and the audit entries of channels.
+"""Authorize and audit channels to a workload's pods.
 
-The entries name the kind of channel, the pod and the duration, but never the command, paths or contents.
+Audit entries contain the kind of channel, the pod and the duration, but never the command, paths or contents.
 """
 
 import json
@@ -94,7 +94,7 @@ def record_closed(*, channel: OpenChannel, at: datetime, exit_code: int | None) 
 
 
 def close_abandoned(at: datetime) -> int:
-    """Record the end of channels whose web process was killed. Return their number."""
+    """Record the end of channels whose web process was killed. Return the number of these channels."""
     unseen = OpenChannel.objects.filter(seen_at__lt=at - ABANDONED_AFTER)
     count = 0
     while channels := list(unseen[:BATCH]):

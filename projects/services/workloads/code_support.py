@@ -23,7 +23,7 @@ UPLOAD = "code that the project has stored; `berth submit --code DIR` stores a d
 
 
 def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime) -> CodeTree | None:
-    """Return the stored tree named in the document. Raises Invalid if the project has no such tree."""
+    """Return the stored code tree that the document refers to. Raises Invalid if the project lacks it."""
     if spec.code is None or spec.code.tree is None:
         return None
     tree = view.code_tree(project, spec.code.tree, at)
@@ -58,7 +58,7 @@ def request_code(
 
 
 def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
-    """Return why the secret cannot be used, or None. A wrong value is detected only by the fetch."""
+    """Return why the secret cannot be used, or None. Wrong values are detected only when code is fetched."""
     names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
     if secret in names:
         return None
@@ -72,7 +72,7 @@ def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Pr
 
 
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
-    """Return the pools whose pods can start with the document's code. `rows` are all pools.
+    """Return the pools whose pods can start with the document's code. `rows` contains all pools.
 
     Raises Invalid if there is none, or if the document lists a pool that does not support code.
     """

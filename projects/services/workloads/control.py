@@ -86,14 +86,14 @@ def delete(*, actor: Actor, workload: Workload) -> None:
 
 @dataclass
 class BulkChange:
-    """Outcome of a change to several workloads. A rejected workload does not affect other workloads."""
+    """Outcome of a change to several workloads. If one workload is rejected, the others are still changed."""
 
     changed: list[Workload] = field(default_factory=list)
     rejected: list[tuple[Workload, str]] = field(default_factory=list)
 
 
 class Change(Protocol):
-    """Change to one workload, such as `cancel`."""
+    """Operation on one workload, such as `cancel`."""
 
     def __call__(self, *, actor: Actor, workload: Workload) -> Workload: ...
 

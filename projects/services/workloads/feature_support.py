@@ -15,7 +15,7 @@ from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 
 @dataclass(frozen=True, slots=True)
 class RequiredFeature:
-    """Feature that a document requires. `missing` describes runtimes without it, as a clause."""
+    """Feature that a document requires. `missing` is a clause that describes runtimes without the feature."""
 
     path: str
     received: str

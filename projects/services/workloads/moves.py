@@ -96,15 +96,16 @@ def move(
     keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """Move one workload (see `Move`). Return False if the workload is in another phase."""
+    """Change the phase of one workload (see `Move`). Return False if it is not in an expected phase."""
     moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
     return bool(move_all(moves, actor=actor, now=now))
 
 
 def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
-    """Move several workloads. Return the moves of workloads that were in an expected phase.
+    """Change the phases of several workloads. Return the changes that were applied.
 
-    The number of queries does not depend on the number of workloads.
+    Workloads that are not in an expected phase are skipped. The number of queries does not depend on the
+    number of workloads.
     """
     with transaction.atomic(savepoint=False):
         changed = _change_phases(moves, now)

@@ -117,7 +117,7 @@ def resolve_port_session(cookie: str, workload: uuid.UUID, port: str, at: dateti
 
 
 def end_port_sessions(user: User) -> int:
-    """End all of a user's port sessions. Return how many were ended."""
+    """End all of a user's port sessions. Return the number of ended sessions."""
     return PortLink.objects.filter(user=user).delete()[0]
 
 

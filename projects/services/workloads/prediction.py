@@ -53,7 +53,7 @@ class TasksPrediction:
     """Outcome of the next scheduling cycle for all tasks of an array if nothing else changes.
 
     `would_start` and `would_evict` are the numbers of tasks that would start without and with evictions. The
-    remaining tasks would be queued. `blockers` belong to the first of these.
+    remaining tasks would be queued. `blockers` are those of the first queued task.
     """
 
     first_task: Prediction
@@ -80,7 +80,7 @@ class Predictor(Protocol):
         edited: Workload | None = None,
         requeued: bool = False,
     ) -> TasksPrediction:
-        """Predict the outcome of an unsaved workload, and of equal workloads with the names in `others`.
+        """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
         If `edited` is set, the unsaved workload replaces this stored one, and keeps its submission time
         unless it is `requeued`. Raises RateLimited while too many of the project's dry runs are in progress.
@@ -114,7 +114,7 @@ def predict_draft(view: SubmissionView, draft: Draft, at: datetime) -> Predictio
 def predict_drafts(
     view: SubmissionView, draft: Draft, others: Sequence[str], at: datetime
 ) -> TasksPrediction:
-    """Return the predicted outcome for a checked workload and for equal workloads named in `others`."""
+    """Return the predicted outcome for a checked workload and for identical workloads named in `others`."""
     (predict,) = _predictors
     tasks = predict(actor=view.actor, workload=draft.workload, spec=draft.spec, now=at, others=others)
     (warnings,) = collect_warnings(view, [draft])

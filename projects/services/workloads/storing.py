@@ -89,7 +89,6 @@ def store(
 
 
 def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
-    """Replace the rows of a workload's roles."""
     WorkloadRole.objects.filter(workload=workload_id).delete()
     WorkloadRole.objects.bulk_create(WorkloadRole(**values) for values in _role_rows(workload_id, tree))
 

@@ -1,4 +1,4 @@
-"""Submit workloads: check the document, store the workload and warn the submitter."""
+"""Validate and store submitted workloads, and return warnings for the submitter."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ MAX_GANG_GPU = 10**9  # maximum milli-GPU per gang
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Checked, unsaved workload."""
+    """Checked workload that has not been saved yet."""
 
     workload: Workload
     spec: WorkloadSpec
@@ -76,7 +76,7 @@ def submit(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """Submit a workload like `submit_with_warnings`, for callers that do not show the warnings."""
+    """Submit a workload like `submit_with_warnings`, but return only the workload."""
     return submit_with_warnings(actor=actor, document=document, project=project, now=now).workload
 
 
@@ -108,7 +108,7 @@ def submit_with_warnings(
 
 
 def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
-    """Return whether one statement stores everything that the document describes.
+    """Return whether a single SQL statement stores everything that the document describes.
 
     Such a statement is a transaction of its own, which saves two round trips. It also checks that the project
     still exists, so that the project needs no lock.
@@ -118,7 +118,7 @@ def is_stored_by_one_statement(spec: WorkloadSpec) -> bool:
 
 @contextmanager
 def _detect_deleted_project() -> Iterator[None]:
-    """Raise NotFound if a statement in the block refers to a deleted project."""
+    """Raise NotFound if a statement in the block refers to a project that has been deleted."""
     try:
         yield
     except IntegrityError as error:
@@ -138,7 +138,7 @@ def require_valid_dependencies(
 
 
 def name_taken_error(workload: Workload) -> Conflict:
-    """Return the error for a name that a live workload in the project already has."""
+    """Return the error for a name that is already used by a live workload of the project."""
     problem = Problem(
         "name",
         "is already in use",
@@ -253,7 +253,7 @@ def store_drafts(
 
 
 def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list[str]]:
-    """Return the warnings for the submitter of each accepted document."""
+    """Return the warnings for the submitter, for each accepted document."""
     missing = missing_dependencies([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [
@@ -267,7 +267,9 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
-    """Return quota warnings, or none if at least one of the workload's pools causes no warnings."""
+    """Return the quota warnings, or an empty list if at least one of the workload's pools causes
+    no warnings.
+    """
     warnings: list[list[str]] = []
     for pool in draft.workload.pools:
         project, department, oversold = view.allowances(draft.workload.project, pool)

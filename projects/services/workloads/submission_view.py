@@ -1,4 +1,4 @@
-"""Rows that are needed to check submissions, read once per request."""
+"""Rows needed to check submissions, read once per request."""
 
 import json
 from collections import defaultdict
@@ -60,7 +60,7 @@ QUOTAS = """
 
 
 def _projects(lock: str) -> str:
-    """Return the query that reads projects by name.
+    """Return the SQL query that reads projects by name.
 
     To avoid repetition, only one row per department contains its quotas, and only one row contains the list
     of pools.
@@ -94,14 +94,14 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the allowances of the department and its projects that apply to the pool."""
+        """Return the quotas and limits of the department and its projects that apply to the pool."""
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
         return self.department.get(own) or self.department.get(group), projects
 
 
 class SubmissionView:
-    """Projects, pools, quotas and nodes as seen by one request.
+    """Projects, pools, quotas and nodes, read once for the checks of one request.
 
     With `locks`, projects cannot be deleted until the caller's transaction ends.
     """
@@ -166,7 +166,9 @@ class SubmissionView:
         return _pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
-        """Return the allowances of the project and its department, and whether the department is oversold."""
+        """Return the quotas and limits of the project and its department, and whether the department is
+        oversold.
+        """
         department = project.department
         stored, projects = self._allowances[department.pk].in_pool(self.pools[pool])
         project_allowance = projects.get(project.name) or Allowance(project.name, NO_QUOTA, UNLIMITED)
@@ -175,7 +177,7 @@ class SubmissionView:
         return project_allowance, department_allowance, is_oversold
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
-        """Return the project's tree with this digest.
+        """Return the project's code tree with this digest, or None.
 
         A view with locks extends the tree's retention by a day.
         """
@@ -187,7 +189,10 @@ class SubmissionView:
         return self._code[key]
 
     def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
-        """Return the fetch of this code. Documents with the same `code.git` section share one fetch."""
+        """Return the fetch request for this code.
+
+        Documents with the same `code.git` section share one request.
+        """
         key = (project.pk, spec.model_dump_json())
         if key not in self._code_fetches:
             user_id = None if self.actor.user is None else self.actor.user.pk
@@ -200,7 +205,7 @@ class SubmissionView:
         return {name for kind in kinds for owner, name in self._project_secrets[kind] if owner == project.pk}
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
-        """Return the names of the secrets whose values the project can use, by pool."""
+        """Return the names of the secrets that the project's pods can use, by pool."""
         names = {name for owner, name in self._project_secrets[SecretKind.VALUE] if owner == project.pk}
         rows = self._pool_secrets[SecretKind.VALUE]
         return {pool: names | {name for owner, name in rows if owner == pool} for pool in pools}
@@ -219,7 +224,7 @@ class SubmissionView:
 
     @cached_property
     def _project_secrets(self) -> dict[str, list[tuple[int, str]]]:
-        """Owner and name of each of the loaded projects' secrets, by kind."""
+        """Owners and names of the loaded projects' secrets, by kind of secret."""
         projects = [project.pk for project in self._projects.values() if project is not None]
         rows: dict[str, list[tuple[int, str]]] = defaultdict(list)
         secrets = ProjectSecret.objects.filter(project__in=projects)

@@ -74,7 +74,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
 
 
 def may_change(actor: Actor, template: Template) -> bool:
-    """Return whether the user is a project admin, or is the author and may still submit to the project."""
+    """Return whether the user is a project admin, or the author with permission to submit to the project."""
     return may_change_row(actor, template.project, template.made_by_id)
 
 
@@ -114,7 +114,7 @@ def _check_template(project: Project, name: str, text: str, description: str) ->
 
 
 def check_document(project: Project, text: str) -> None:
-    """Raise Invalid if the text, with defaults filled in, could not be submitted."""
+    """Raise Invalid if the text, with its defaults filled in, could not be submitted."""
     if char := find_control_character(text, keep="\n\t\r"):
         raise Invalid([Problem("", f"contains the control character {char}", "", "printable characters")])
     if len(text) > MAX_TEXT:

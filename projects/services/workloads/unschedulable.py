@@ -1,4 +1,4 @@
-"""Report workloads that can never start as specified, once per pending period."""
+"""Report unschedulable workloads, once per pending period."""
 
 from collections.abc import Mapping
 from datetime import datetime

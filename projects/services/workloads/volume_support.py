@@ -20,7 +20,7 @@ def pools_with_volumes(
 ) -> list[str]:
     """Return the pools in which the project may use all of the document's volumes.
 
-    Raises Invalid if there is no such pool, or if the document lists a pool without a volume.
+    Raises Invalid if there is no such pool, or if the document lists a pool that lacks a volume.
     """
     if not spec.volumes:
         return list(pools)
@@ -48,7 +48,7 @@ def pools_with_volumes(
 def _pools_with_volume(
     number: int, spec: WorkloadSpec, pools: Sequence[str], usable: Mapping[str, Mapping[str, Volume]]
 ) -> list[str]:
-    """Return the pools with the document's volume at this index."""
+    """Return the pools that have the volume at index `number` in the document."""
     name = spec.volumes[number].name
     capable = [pool for pool in pools if name in usable[pool]]
     if not capable:
@@ -70,7 +70,7 @@ def _pools_with_volume(
 def _missing_volume_problems(
     spec: WorkloadSpec, pools: Sequence[NodePool], usable: Mapping[str, Mapping[str, Volume]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each volume that no existing or new node of any pool has."""
+    """Yield a problem for each volume that neither existing nor new nodes of any pool have."""
     labels = node_labels(pool.pk for pool in pools)
     allowed = "a volume that nodes have; platform admins label nodes and edit volumes"
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]
