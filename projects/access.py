@@ -59,7 +59,7 @@ SUBMITTER_ROLES = (Role.MEMBER, Role.PROJECT_ADMIN)
 
 
 def with_roles(actor: Actor) -> Actor:
-    """Return the actor with all roles of its user loaded, so that further checks need no queries."""
+    """Return the actor with all roles of its user preloaded, so that permission checks run no queries."""
     if actor.user is None or actor.roles is not None:
         return actor
     rows = Membership.objects.filter(user=actor.user).values_list("role", "department_id", "project_id")
@@ -83,7 +83,7 @@ def is_platform_admin(actor: Actor) -> bool:
 
 
 def has_role(actor: Actor) -> bool:
-    """Return whether the user has a role in any project, in any department or on the platform."""
+    """Return whether the user has any role in a project, in a department or on the platform."""
     if is_platform_admin(actor):
         return True
     if actor.roles is not None:
@@ -94,7 +94,7 @@ def has_role(actor: Actor) -> bool:
 
 
 def visible_pools(actor: Actor) -> QuerySet[NodePool]:
-    """Return all node pools if the user has a role, otherwise none."""
+    """Return all node pools if the user has any role, otherwise none."""
     return NodePool.objects.all() if has_role(actor) else NodePool.objects.none()
 
 
@@ -124,7 +124,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Return the IDs of each user's visible projects, by user ID. Runs one query."""
+    """Map each user's ID to the IDs of the projects that the user can see. Runs one query."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}
@@ -148,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that the user can see as a whole, not just some of their projects."""
+    """Return the departments that the user can see in full, not just through some of their projects."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

@@ -1,4 +1,4 @@
-"""An operation's actor: a user with token scopes, or one of Berth's components."""
+"""Actor of an operation: a user with token scopes, or a component of Berth."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Workloads' accrued costs, at the prices of the pools in which they ran.
+"""Accrued costs of workloads, at the prices of the pools where they ran.
 
 The cost is computed from the allocations of all runs, exactly as in usage reports: the price at the beginning
 of an hour applies to the whole hour.
@@ -56,7 +56,7 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
 
 def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
-    """Return each array's accrued cost over all of its tasks, under the rules of `workload_costs`."""
+    """Return the accrued cost of all tasks of each array, computed as in `workload_costs`."""
     return _costs(ARRAY_GPU_TIME, arrays, now)
 
 

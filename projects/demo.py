@@ -1,9 +1,9 @@
 """The demo organization: two departments, four projects, a user for each role, and one pool.
 
-Research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four nodes with two
-GPUs each. The project vision has a high weight, so it can borrow most of the other projects' idle quota. The
-project ads can reclaim its own four GPUs. On a machine with another number of GPUs, the pool has these GPUs
-and the quotas are in proportion.
+The departments research and product each have a quota of 4 GPUs. The pool `local` scales from zero to four
+nodes with two GPUs each. The project vision has a high weight, so it can borrow most of the other projects'
+idle quota. The project ads can reclaim its own four GPUs. On a machine with a different number of GPUs, the
+pool has that many GPUs, and the quotas are scaled accordingly.
 """
 
 import math
@@ -54,7 +54,7 @@ PEOPLE: Mapping[str, tuple[str, str]] = {
 def pool_settings(machine: Machine) -> Mapping[str, Any]:
     """Return the settings of a pool whose nodes share the machine and its GPUs equally.
 
-    Nodes with simulated GPUs and nodes of a machine without GPUs have the size in `POOL`.
+    Nodes with simulated GPUs or without GPUs have the size that `POOL` specifies.
     """
     gpus = len(machine.devices) or GPUS
     gpus_per_node = 1 if gpus % 2 else 2
@@ -73,9 +73,9 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
 
 
 def scale_quota(quota: Mapping[str, Any], gpus: int) -> Mapping[str, Any]:
-    """Scale the quota to a pool with this number of GPUs instead of `GPUS`.
+    """Scale a quota that was defined for `GPUS` GPUs to this number of GPUs.
 
-    Limits are rounded up, so that a workload of one GPU is possible even if there is only one.
+    Limits are rounded up, so that a one-GPU workload is possible even on a single GPU.
     """
     scaled = {**quota, "gpu": quota["gpu"] * gpus / GPUS}
     if "limit" in quota:

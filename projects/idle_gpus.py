@@ -1,4 +1,4 @@
-"""GPU utilization of workloads, and workloads with idle GPUs."""
+"""Query the GPU utilization and the idle GPUs of workloads."""
 
 import uuid
 from collections import defaultdict
@@ -15,7 +15,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return when all of each workload's GPUs became idle.
+    """Return the time since which all GPUs of each workload have been idle.
 
     Workloads that are not idle, or have been idle for less than the warning threshold, are omitted.
     Unmeasured GPUs do not count as idle.

@@ -1,4 +1,4 @@
-"""Descriptions of idle rules for users: which rule applies, and when it takes effect."""
+"""Describe for users which idle rule applies to a workload, and when it takes effect."""
 
 import uuid
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from projects.models.workloads import ENDED_PHASES
 
 @dataclass(frozen=True, slots=True)
 class AppliedRule:
-    """Rule that applies to a workload. `owner` is its pool or project, such as "pool train"."""
+    """Idle rule that applies to a workload. `owner` is its pool or project, such as "pool train"."""
 
     owner: str
     rule: IdleRule
@@ -24,14 +24,14 @@ class AppliedRule:
 
 @dataclass(frozen=True, slots=True)
 class IdleStatus:
-    """Rules that apply to a workload in each of its pools, and the current warning, if any."""
+    """Idle rules that apply to a workload in each of its pools, and the current warning, if any."""
 
     rules: tuple[AppliedRule, ...]
     warning: IdleWarning | None
 
     @property
     def sentence(self) -> str:
-        """Return the warning or, if there is none, the rules. The result is empty if there is no rule."""
+        """Return the warning, or else the rules, or an empty string if there are no rules."""
         return self.warning.message if self.warning else " ".join(rule.sentence for rule in self.rules)
 
 

@@ -1,4 +1,4 @@
-"""Names that a user may filter lists by: names of visible objects, and names in the visible history."""
+"""Check the names by which a user filters lists against the visible objects and history."""
 
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from projects.models import Audit, Department, Project
 
 
 def unknown_project(actor: Actor, name: str | None, *history: Names, path: str = "project") -> Problem | None:
-    """Return a problem if neither a visible project nor the history has this name."""
+    """Return a problem if the name is in neither the visible projects nor the history."""
     return unknown_name(path, name, "a project", [Names(visible_projects(actor)), *history])
 
 
@@ -70,9 +70,7 @@ def department_history(actor: Actor) -> Names:
 
 
 def project_ids(actor: Actor, name: str) -> set[int]:
-    """Return the IDs of visible projects that have this name now or, according to the audit log, had it
-    before.
-    """
+    """Return the IDs of visible projects with this name, including former names in the audit log."""
     return _matching_ids(visible_projects(actor), _visible_audit_rows(actor, Project), name)
 
 

@@ -11,7 +11,7 @@ MAX_NAMES = 3
 
 
 def explain_missing_role(action: str, obj: Any) -> str:
-    """Return a sentence that names the role that allows the action, and the users who can grant it."""
+    """Return a sentence that names the required role, and the users who can grant it."""
     owner = _owner(obj)
     if isinstance(owner, Project):
         role = {"submit": Role.MEMBER, "edit": Role.DEPARTMENT_ADMIN, "set_quota": Role.DEPARTMENT_ADMIN}.get(
@@ -32,7 +32,7 @@ def explain_missing_role(action: str, obj: Any) -> str:
 
 
 def explain_missing_platform_role() -> str:
-    """Return a sentence that names the platform's role, and the users who can grant it."""
+    """Return a sentence that names the required platform role, and the users who can grant it."""
     role = role_title(Role.PLATFORM_ADMIN)
     admins = User.objects.filter(
         Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN), is_active=True
@@ -57,7 +57,7 @@ def _owner(obj: Any) -> Any:
 
 
 def _administrators(project: Project) -> str:
-    """Return the names of users who can grant roles in the project."""
+    """Return the names of the users who can grant roles in the project."""
     rows = Membership.objects.filter(project=project, role=Role.PROJECT_ADMIN, user__is_active=True)
     names = list(rows.order_by("user__username").values_list("user__username", flat=True)[:MAX_NAMES])
     return _join_names(names) or f"an administrator of the department {project.department}"

@@ -38,7 +38,7 @@ def authorize_and_audit_pool_change(
 
 @receiver(signals.proposed)
 def check_proposed_pool(sender: Any, *, before: Any = None, after: Any = None, **_: Any) -> None:
-    """Reject a preview for the same reasons as the change."""
+    """Reject the preview of a pool change for the same reasons as the change itself."""
     check_volume_projects(before or {}, after or {})
 
 

@@ -18,7 +18,10 @@ REPORTS_FOLLOW = timedelta(minutes=2)
 
 
 def may_report(ended_at: datetime | None, now: datetime) -> bool:
-    """Return whether metrics may still change. Logs are read for a while after their programs have ended."""
+    """Return whether a workload's metrics may still change.
+
+    Logs are read for a while after the workload has ended.
+    """
     return ended_at is None or now - ended_at < REPORTS_FOLLOW
 
 
@@ -34,13 +37,13 @@ def compared_metrics(actor: Actor, workload_ids: Iterable[UUID], name: str) -> l
 
 
 def task_metrics(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
-    """Return one metric of each task's last attempt. Tasks without a finite value are omitted."""
+    """Return the metric of each task's last attempt. Tasks without a finite value are omitted."""
     rows = Metric.objects.filter(workload__array=array, workload__superseded=False, name=name)
     return rows.filter(**{f"{goal}_value__isnull": False}).select_related("workload")
 
 
 def ranked_tasks(array: WorkloadArray, name: str, goal: Goal) -> QuerySet[Metric]:
-    """Return the metric of each task, best value first."""
+    """Return the metric of each task's last attempt, best value first."""
     order = [f"{goal}_value", "pk"] if goal == "min" else [f"-{goal}_value", "-pk"]
     return task_metrics(array, name, goal).order_by(*order)
 

@@ -171,7 +171,7 @@ def plugin_secrets(actor: Actor) -> QuerySet[PluginSecret]:
 
 
 def secret_users(actor: Actor, secret: AnySecret) -> QuerySet[Workload]:
-    """Return the visible live workloads whose documents name the secret, by name."""
+    """Return the visible live workloads whose documents name the secret, ordered by name."""
     personal = {"personal": True} if isinstance(secret, UserSecret) else {}
     use = {"secrets": [{"name": secret.name, **personal}]}
     rows = workloads(actor).filter(phase__in=LIVE_PHASES)
@@ -235,7 +235,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _is_outdated(secret: RecordedSecret) -> Q:
-    """Return a filter for uses in live runs whose secret has changed or been recreated since."""
+    """Return a filter for uses in live runs whose secret has since been changed or recreated."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 
@@ -300,7 +300,7 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly this name, or None. Role admins cannot search all users."""
+    """Return the user with exactly this name, to whom a role may be granted, or None."""
     return User.objects.filter(username=username).first()
 
 

@@ -1,4 +1,4 @@
-"""Change signals, sent after the commit.
+"""Change signals, sent after the transaction commits.
 
 Every signal carries only IDs. Receivers read the rows with the permissions of the user on whose behalf they
 act.

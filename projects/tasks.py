@@ -1,4 +1,4 @@
-"""Task queue jobs of the projects app. Any job may run twice or be interrupted."""
+"""Task queue jobs of the projects app. Each job may run twice or be interrupted."""
 
 from django.utils import timezone
 
@@ -15,7 +15,10 @@ def enqueue_deliveries(pks: list[int]) -> None:
 
 
 def notify_conditions() -> dict[str, int]:
-    """Notify subscribers of long pending times, idle GPUs and failing pools."""
+    """Notify subscribers of long pending times, idle GPUs and failing pools.
+
+    Return the number of deliveries by kind.
+    """
     now = timezone.now()
     return {
         "pending": notify.notify_pending(now),

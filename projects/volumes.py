@@ -1,4 +1,4 @@
-"""Volumes that a project may use, with the number of nodes that have each volume."""
+"""Query the volumes that a project may use, and the number of nodes that have each volume."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from projects.models import Project
 
 @dataclass(frozen=True, slots=True)
 class UsableVolume:
-    """Volume of one pool.
+    """Volume in one pool.
 
-    `nodes` is the number of nodes with the volume, out of `pool_nodes` nodes in the pool.
+    `nodes` is the number of nodes that have the volume, out of the pool's `pool_nodes` nodes.
     """
 
     name: str
@@ -28,7 +28,7 @@ class UsableVolume:
 
 
 def project_volumes(project: Project) -> list[UsableVolume]:
-    """Return the volumes that the project may use, by name and pool."""
+    """Return the volumes that the project may use, ordered by name and pool."""
     pools = NodePool.objects.exclude(volumes=[]).only("name", "volumes").order_by("name")
     usable = [
         (pool, volume)

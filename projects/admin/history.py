@@ -92,7 +92,7 @@ class BudgetAdmin(ReadOnlyModelAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for deliveries. Webhook addresses are secret and therefore masked."""
+    """Read-only admin for deliveries. Webhook URLs are masked because they are secret."""
 
     list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
     exclude = ("to",)

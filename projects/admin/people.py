@@ -125,7 +125,7 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[typ
 
 
 def _check_rights(acting: Actor, before: Mapping[str, Any], user: User) -> None:
-    """Raise Conflict if the change deactivates the acting user, or leaves no active platform admin."""
+    """Raise Conflict if the change would deactivate the acting user or leave no active platform admin."""
     if before["is_active"] and not user.is_active:
         accounts.check_removable(actor=acting, user=user, action="deactivate")
     has_role = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()

@@ -148,7 +148,9 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
 
     @display(description="Smallest change")
     def smallest_change(self, row: Workload) -> str:
-        """Return a sentence that names the smallest change, or the reason that there is none."""
+        """Return the smallest change that would start the workload, or the reason that there is none, as a
+        sentence.
+        """
         try:
             return unredacted_smallest_change(row)
         except RateLimited as error:

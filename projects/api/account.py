@@ -101,7 +101,7 @@ class PasswordChangeResponse(ResponseModel):
 class PasswordView(ApiView):
     """Base view for endpoints that check a password.
 
-    Failures are rate-limited per address and per account.
+    Failures are rate-limited per client address and per account.
     """
 
     @contextmanager

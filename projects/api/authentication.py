@@ -1,4 +1,4 @@
-"""Authenticate requests by token or session."""
+"""Authentication of requests by API token or browser session."""
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
@@ -17,7 +17,7 @@ from projects.services.sessions.workers import authenticate_pod
 
 
 class BearerTokenAuthentication(BaseAuthentication):
-    """Authenticate by API token. Failed attempts are rate-limited by address."""
+    """Authenticate by API token. Failed attempts are rate-limited per client address."""
 
     def authenticate(self, request: Request) -> tuple[User, Actor] | None:
         header = request.headers.get("Authorization")
@@ -63,7 +63,8 @@ def _request_id(request: Request) -> str:
 async def may_send_large_bodies(sender: Sender) -> bool:
     """Return whether the request has a valid API token, a live browser session or a session pod's secret.
 
-    Only these clients may exceed the usual body size limit, to send code, functions and their results.
+    Only these clients may exceed the usual limit on request bodies, because they send code, functions and
+    results.
     """
     return await sync_to_async(_is_valid_sender, thread_sensitive=False)(sender)
 

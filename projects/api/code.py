@@ -1,4 +1,4 @@
-"""REST endpoints for the code that is sent with workloads."""
+"""REST endpoints for code that is submitted with workloads."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -56,7 +56,7 @@ class CodeTreeResponse(ResponseModel):
 
 
 class ProjectCodeResponse(ResponseModel):
-    """Limits in bytes, except for `files_max`."""
+    """Size of a project's stored code, and its limits. All values except `files_max` are in bytes."""
 
     size_max: int
     files_max: int
@@ -130,7 +130,7 @@ class PodCodeQuery(Query):
 
 
 class PodCode(TokenlessView):
-    """Code of a pod. The pod's node downloads it, and authenticates with a secret of the pod."""
+    """Code of a pod. The pod's node downloads it and authenticates with the pod's secret."""
 
     caller = "pod"
 

@@ -64,7 +64,7 @@ class EventResponse(ResponseModel):
 
 
 class AuditEntryResponse(ResponseModel):
-    """Entry of the audit log."""
+    """Entry in the audit log."""
 
     id: int
     at: datetime

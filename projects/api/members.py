@@ -44,7 +44,7 @@ class MemberResponse(ResponseModel):
 
 
 class NewMember(Body):
-    """Role in a project, in a department, or (if neither is given) on the entire platform."""
+    """Role in a project or in a department, or on the platform if neither is given."""
 
     user: Text
     role: RoleName

@@ -43,7 +43,7 @@ class MetricPointResponse(ResponseModel):
 
 
 class MetricResponse(ResponseModel):
-    """Reported values.
+    """Metric that a workload reports.
 
     `last`, `lowest` and `highest` are exact. The points are a sample of the reported values.
     """
@@ -85,7 +85,7 @@ class TaskMetricResponse(ResponseModel):
 
 
 class TaskStopResponse(ResponseModel):
-    """Task that the array's rule would stop now."""
+    """Task that the array's stop rule would stop now."""
 
     index: int
     metric: str

@@ -33,7 +33,7 @@ OutputPathText = Annotated[str, Field(min_length=1, max_length=PATH_MAX)]
 
 
 class PodOutputsResponse(ResponseModel):
-    """Files that one pod left behind: its outputs, or its changes to a volume. `size` is in bytes."""
+    """Files that a pod produced: its outputs, or its changes to a volume. `size` is in bytes."""
 
     pod: str = Field(description="ROLE-INDEX")
     run: int

@@ -42,7 +42,10 @@ OverlapName = Literal["skip", "queue", "replace"]
 
 
 class ScheduleBody(Body):
-    """Workload document (`document`, YAML in `text`, or the name of a `template`) and its due times."""
+    """Workload document and its due times.
+
+    The document is given as `document`, as YAML in `text`, or as the name of a `template`.
+    """
 
     cron: Annotated[Text, Field(description="Five cron fields, or a nickname such as @daily.")]
     time_zone: Text = "UTC"

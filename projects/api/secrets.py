@@ -1,6 +1,6 @@
-"""REST endpoints for project and user secrets, and for the runs that received a secret.
+"""REST endpoints for project and user secrets, and for the runs that received them.
 
-No response contains a value.
+Responses never contain secret values.
 """
 
 from datetime import datetime
@@ -47,7 +47,7 @@ class UsesQuery(ListQuery):
 
 
 class SecretUseResponse(ResponseModel):
-    """Run of a workload that received a version of the secret."""
+    """Workload run that received a version of the secret."""
 
     workload: UUID
     name: str

@@ -34,7 +34,7 @@ PRECONDITION_HEADERS = ("If-Match", "If-None-Match")
 
 
 class TemplateValues(Body):
-    """Workload document: either `document`, or YAML in `text`, whose comments are kept."""
+    """Workload document, either in `document` or as YAML in `text`. Comments in the YAML are kept."""
 
     document: dict[str, Any] | None = None
     text: str | None = None

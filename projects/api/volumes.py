@@ -1,6 +1,6 @@
 """REST endpoints for nodes that fetch a pod's volumes from S3.
 
-A node authenticates with a secret of the pod, which is valid while the pod is live. It never receives the
+A node authenticates with the pod's secret, which is valid while the pod is live. Nodes never receive the
 object store's credentials.
 """
 
@@ -105,10 +105,10 @@ class PodVolumeUrls(TokenlessView):
 
 
 def _pending_changes(pod_id: UUID, volume: Volume) -> str:
-    """Return why a pod has to wait before it fetches a volume, or an empty string.
+    """Return why the pod must wait before it fetches the volume, or an empty string.
 
-    A pod sees everything that earlier pods of its project have stored in the volume. Raises Unavailable if
-    these changes cannot be stored now.
+    The changes that earlier pods of the project made to the volume must be stored first. Raises Unavailable
+    if they cannot be stored now.
     """
     rows = PodOutputs.objects.filter(state=OutputState.WAITING, source=volume.cache)
     project = Pod.objects.filter(pk=pod_id).values("workload__project")
@@ -130,10 +130,10 @@ _lock = Lock()
 
 @contextmanager
 def _limit_store_calls(volume: Volume) -> Iterator[None]:
-    """Call an object store without holding a database connection, so that a hanging store delays nothing
-    else.
+    """Limit concurrent calls to a volume's object store, and release the database connection during the call.
 
-    Raises Unavailable if this process already makes too many calls to this store.
+    A slow object store therefore blocks no database connections. Raises Unavailable if this process already
+    makes too many calls to the store.
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:

@@ -1,1 +1,1 @@
-"""Storage of the code that is sent with workloads."""
+"""Storage for code that is submitted with workloads."""

@@ -1,4 +1,4 @@
-"""Read a tree of code as a tar archive."""
+"""Build tar archives from stored code."""
 
 import hashlib
 import tarfile
@@ -18,9 +18,8 @@ def tar_parts(
 ) -> Iterator[bytes]:
     """Return an iterator over the parts of a tar archive of the files.
 
-    `keys` maps chunk digests to keys in the store.
-
-    The iterator raises StoreFailure if a chunk cannot be read or is damaged.
+    `keys` maps chunk digests to keys in the store. The iterator raises StoreFailure if a chunk is damaged or
+    cannot be read.
     """
     contents = _read_ahead(store, [digest for file in files for digest in file.get("chunks", ())], keys)
     return archive_parts(files, mtime, (islice(contents, len(file.get("chunks", ()))) for file in files))
@@ -29,7 +28,7 @@ def tar_parts(
 def archive_parts(
     files: Iterable[dict[str, Any]], mtime: int, contents: Iterable[Iterable[bytes]]
 ) -> Iterator[bytes]:
-    """Yield the parts of a tar archive with these files and contents."""
+    """Yield the parts of a tar archive that contains these files."""
     for file, content in zip(files, contents, strict=True):
         yield _header(file, mtime)
         yield from content
@@ -39,19 +38,22 @@ def archive_parts(
 
 
 def check_chunks(store: ChunkStore, files: Sequence[dict[str, Any]], keys: dict[str, str]) -> None:
-    """Read all chunks of the files once. Raises StoreFailure if a chunk cannot be read or is damaged."""
+    """Check that all chunks of the files can be read.
+
+    Raises StoreFailure if a chunk is damaged or cannot be read.
+    """
     digests = dict.fromkeys(digest for file in files for digest in file.get("chunks", ()))
     for _ in _read_ahead(store, list(digests), keys):
         pass
 
 
 def file_parts(store: ChunkStore, file: Mapping[str, Any], keys: dict[str, str]) -> Iterator[bytes]:
-    """Yield the content of one file in parts. Raises StoreFailure if a chunk cannot be read or is damaged."""
+    """Yield the content of one file in parts. Raises StoreFailure if a chunk is damaged or cannot be read."""
     return _read_ahead(store, file.get("chunks", ()), keys)
 
 
 def archive_size(files: Sequence[dict[str, Any]], mtime: int) -> int:
-    """Return the archive's size in bytes."""
+    """Return the size of the tar archive in bytes."""
     sizes = (file.get("size", 0) for file in files)
     contents = sum(size + -size % tarfile.BLOCKSIZE for size in sizes)
     return sum(len(_header(file, mtime)) for file in files) + contents + 2 * tarfile.BLOCKSIZE
@@ -68,7 +70,7 @@ def _header(file: dict[str, Any], mtime: int) -> bytes:
 
 
 def _read_ahead(store: ChunkStore, digests: Sequence[str], keys: dict[str, str]) -> Iterator[bytes]:
-    """Yield the contents in order. A few chunks are read concurrently, because S3 responds slowly."""
+    """Yield the chunks' contents in order. A few chunks are read concurrently to hide the latency of S3."""
 
     def read(digest: str) -> bytes:
         if digest not in keys:

@@ -1,4 +1,4 @@
-"""Files of code, and the interface of a store for their chunks."""
+"""Interface of the stores for the chunks of code files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from berth.core.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """File of a tree, or a symbolic link if `link` is set. All chunks but the last have CHUNK_BYTES."""
+    """File in a code tree, or a symbolic link if `link` is set.
+
+    Each chunk except the last has CHUNK_BYTES bytes.
+    """
 
     path: str
     size: int = 0
@@ -20,11 +23,11 @@ class CodeFile:
 
 
 class StoreFailure(Unavailable):
-    """Raised if the store cannot be used now, for example because its disk is full."""
+    """Raised if the store is unavailable, for example because its disk is full."""
 
 
 class DamagedChunk(StoreFailure):
-    """Raised if the content of a chunk has changed."""
+    """Raised if a chunk's content does not match its digest."""
 
 
 class MissingChunk(StoreFailure):
@@ -35,10 +38,7 @@ class ChunkStore(Protocol):
     """Store of immutable chunks. Keys have the form PROJECT/NAME and are never reused."""
 
     def write(self, chunks: Mapping[str, bytes]) -> None:
-        """Store the chunks.
-
-        Once this call has returned, the chunks survive a crash of the machine. Raises StoreFailure.
-        """
+        """Store the chunks durably, so that they survive a crash of the machine. Raises StoreFailure."""
         ...
 
     def read(self, key: str) -> bytes:

@@ -25,9 +25,9 @@ UNUSED_CHUNKS = """
 
 
 def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
-    """Delete trees that no workload has needed for the `retention` time, and chunks that no tree contains.
+    """Delete trees that no workload has needed for at least `retention`, and chunks that no tree contains.
 
-    Return the number of deleted trees and chunks. The job may run twice or be interrupted. It deletes the
+    Return the number of deleted trees and chunks. The job may be interrupted or run twice: it deletes the
     rows of chunks before their files, and files without a row once they are a day old.
     """
     count = _delete_trees(now - UNUSED, now - retention)
@@ -75,7 +75,7 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete chunks without a row. Such chunks remain after a crash or after a project is deleted."""
+    """Delete stored chunks without a row, which remain after a crash or after a project is deleted."""
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
     while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:
@@ -85,7 +85,7 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk's name, or None for files that Berth did not write."""
+    """Return the chunk's ID from its key, or None if Berth did not write the file."""
     try:
         return UUID(key.rpartition("/")[2])
     except ValueError:

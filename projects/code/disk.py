@@ -12,7 +12,10 @@ DRAFT = ".new"  # suffix of files that are being written
 
 
 class DiskStore:
-    """Store whose chunks are files. A chunk's file is renamed to the key once its content is on the disk."""
+    """Chunk store in a directory.
+
+    A file gets its final name only after its content has been synced to the disk.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -19,7 +19,10 @@ MISSING = ("NoSuchKey", "404")
 
 
 class S3Store:
-    """Store whose chunks are objects under a prefix. S3 stores each object atomically."""
+    """Chunk store in an S3 bucket, with one object per chunk under a prefix.
+
+    S3 writes each object atomically.
+    """
 
     def __init__(self, bucket: str, prefix: str, *, endpoint: str = "") -> None:
         self._bucket, self._prefix = bucket, f"{prefix.strip('/')}/".lstrip("/")
@@ -66,7 +69,7 @@ class S3Store:
                         yield entry["Key"].removeprefix(self._prefix)
 
     def delete_partial_writes(self, *, before: datetime) -> None:
-        """Do nothing, because S3 has no partly written objects."""
+        """Do nothing, because S3 never stores partial objects."""
 
     @contextmanager
     def _converted_errors(self, done: str) -> Iterator[None]:

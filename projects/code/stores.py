@@ -1,4 +1,4 @@
-"""Select the installation's store."""
+"""Open the code store that the installation's settings select."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,1 @@
-"""Long-lived connections of users.
-
-A connection ends soon after its user loses the permission to read from it.
-"""
+"""Long-lived connections. A connection ends soon after its user loses the permission to read from it."""

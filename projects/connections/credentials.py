@@ -19,7 +19,10 @@ from projects.services.people.tokens import has_session_hash, is_usable, valid_t
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Browser session, API token, or port session, which is identified by the digest of its cookie."""
+    """Browser session, API token or port session.
+
+    A port session is identified by the digest of its cookie.
+    """
 
     session_key: str = ""
     token_id: int | None = None
@@ -32,7 +35,7 @@ def session_key(headers: Headers) -> str:
 
 
 def load_active_user(credential: Credential) -> User | None:
-    """Load the active user of a session or token from the database. Return None if there is none."""
+    """Return the active user of a session or token from the database, or None."""
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
         return token.user if token is not None and is_usable(token) else None
@@ -40,17 +43,16 @@ def load_active_user(credential: Credential) -> User | None:
 
 
 def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
-    """Return a user's roles. Connections end when one of the roles is revoked."""
+    """Return a user's roles. A connection ends when one of these roles is revoked."""
     roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
     return frozenset({*roles, *superuser})
 
 
 def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
-    """Return one state value per credential.
+    """Return one state value per credential, in at most seven queries.
 
-    The value changes when the credential becomes invalid or the user's permissions change. The number of
-    queries is at most seven, regardless of the number of credentials.
+    The value changes when the credential becomes invalid or the user's permissions change.
     """
     unique = frozenset(credentials)
     owners = {**_session_owners(unique), **_token_owners(unique), **_port_session_owners(unique)}
@@ -119,7 +121,7 @@ def _load_rights(ids: set[int]) -> dict[int, object]:
 
 
 def _session_user(key: str) -> User | None:
-    """Return the session's user without the caching and writes of Django's `get_user`."""
+    """Return the session's user, without the caching and the database writes of Django's `get_user`."""
     data = SessionStore(key).load()
     user_id = _user_id(data)
     user = User.objects.filter(pk=user_id, is_active=True).first() if user_id is not None else None

@@ -32,9 +32,9 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """
 
     async def check_permission(self, actor: Actor) -> int:
-        """Return 0 if the connection is permitted, else a close code.
+        """Return 0 if the connection is permitted, otherwise a close code.
 
-        This method is called again whenever permissions might have changed.
+        This method is called again whenever permissions may have changed.
         """
         raise NotImplementedError
 

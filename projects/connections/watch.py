@@ -23,7 +23,7 @@ UNCHECKED = object()
 
 
 class Connection:
-    """One open socket or stream, with the event loop that serves it."""
+    """Open socket or stream, and the event loop that serves it."""
 
     def __init__(self, credential: Credential, user: int | None) -> None:
         self.credential = credential
@@ -33,7 +33,7 @@ class Connection:
         self._signalled = asyncio.Event()
 
     def signal(self) -> None:
-        """Wake the connection's waiter. Safe to call from any thread."""
+        """Wake the task that waits on the connection. This method is thread-safe."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
         except RuntimeError:  # the event loop has ended, which also ends the connection
@@ -50,8 +50,6 @@ class Connection:
 
 
 class ConnectionWatcher:
-    """Watcher for this process's open connections."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[Connection] = set()
@@ -83,7 +81,7 @@ class ConnectionWatcher:
                     del self._per_user[opened.user]
 
     def count(self, user: int) -> int:
-        """Return the number of a user's open connections in this process."""
+        """Return the number of connections that the user has open in this process."""
         with self._lock:
             return self._per_user[user]
 

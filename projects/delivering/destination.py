@@ -1,7 +1,7 @@
-"""Resolve webhook addresses and reject internal addresses.
+"""Resolve webhook URLs and reject internal addresses.
 
-Users choose webhook addresses. An address must not make the server send requests to itself, to its network or
-to cloud metadata services. A name is resolved once, and only the checked address is called.
+Users choose webhook URLs. A URL must not make the server send requests to itself, to its network or to cloud
+metadata services. A host name is resolved once, and only the validated address is contacted.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ IPV4_EMBEDDING_NETWORKS = tuple(
 
 
 class ForbiddenAddress(Exception):
-    """Raised if connections to this address are forbidden."""
+    """Raised if connections to the address are forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,10 @@ class Destination:
 
 
 def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
-    """Resolve a URL and check its addresses. `allowed` lists private networks that may be called.
+    """Resolve the host of a URL and validate its addresses.
 
-    Raises ForbiddenAddress for a forbidden address, or OSError if the name does not resolve.
+    `allowed` lists private networks that may be contacted. Raises ForbiddenAddress for a forbidden address,
+    or OSError if the name does not resolve.
     """
     parts = urlsplit(url)
     secure = parts.scheme == "https"
@@ -63,9 +64,9 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why requests to a URL are forbidden, or None.
+    """Return why requests to the URL are forbidden, or None, without a DNS lookup.
 
-    Only literal addresses and names of this machine are checked. Other names are resolved and checked on
+    Only IP addresses and the names of this machine are checked. Other names are resolved and checked on
     delivery.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
@@ -90,7 +91,9 @@ def _is_ip_literal(host: str) -> bool:
 
 
 def describe_rejection(host: str, address: str, reason: str) -> str:
-    """Convert a reason from `find_rejection`, such as "which is …", to a sentence without a full stop."""
+    """Combine a reason from `find_rejection` with the host and address into a sentence without a
+    full stop.
+    """
     if host.strip("[]") == address:
         return f"{host} {reason.removeprefix('which ')}"
     return f"{host} resolves to {address}, {reason}"

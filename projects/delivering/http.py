@@ -1,4 +1,4 @@
-"""Post one message to a checked address, with a total timeout and without redirects or proxies."""
+"""Post one message to a validated address, with a total timeout and without redirects or proxies."""
 
 import http.client
 import socket
@@ -14,7 +14,7 @@ MAX_RESPONSE_BYTES = 200
 
 
 class DeliveryError(Exception):
-    """Raised if the message was not delivered. `permanent` is True if another attempt cannot succeed."""
+    """Raised if the message was not delivered. `permanent` is True if a retry cannot succeed."""
 
     def __init__(self, text: str, *, permanent: bool = False) -> None:
         super().__init__(text)
@@ -39,14 +39,14 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def to_printable_line(response: bytes) -> str:
-    """Return the response as one printable line that PostgreSQL and logs can store."""
+    """Convert the response to one printable line that PostgreSQL and logs can store."""
     text = response.decode(errors="replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 @contextmanager
 def open_connection(to: Destination, seconds: float) -> Iterator[http.client.HTTPConnection]:
-    """Yield a connection to the checked address. Its requests contain the host name.
+    """Yield an HTTP connection to the validated address. Its requests contain the host name.
 
     The connection is shut down after `seconds` in total, because a socket's own timeout restarts with every
     byte received.

@@ -14,7 +14,7 @@ from projects.models import Delivery
 
 
 def send(delivery: Delivery, now: datetime) -> None:
-    """Send a delivery. Raises DeliveryError. If the error is `permanent`, a retry cannot succeed."""
+    """Send a delivery. Raises DeliveryError if it fails."""
     try:
         if delivery.channel == Channel.MAIL:
             _send_mail(delivery)

@@ -49,7 +49,7 @@ def load_window(row: Autoscaler) -> Window:
 
 
 def scaling_times(service: Service, now: datetime) -> ScalingTimes:
-    """Return the timestamps that the decision needs. Scale requests from users also start a cooldown."""
+    """Return the timestamps for a scaling decision. Users' scale requests also start a cooldown."""
     last = last_scale_request(service)
     if last is None:
         return ScalingTimes(now.timestamp())
@@ -65,7 +65,7 @@ def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
-    """Return whether `every` seconds have passed or the clock was set back."""
+    """Return whether `every` seconds have passed since `last`, or the clock was set back."""
     return last is None or not last <= now < last + timedelta(seconds=every)
 
 

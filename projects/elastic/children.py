@@ -49,7 +49,7 @@ def cancel_workload(engine: InferenceEngine, now: datetime) -> None:
 
 
 def engine_document(service: Service, number: int) -> dict[str, Any]:
-    """Return the service's document, reduced to one replica of the inference engine role."""
+    """Return the service's document, reduced to a single replica of the inference engine role."""
     base = service.workload
     settings = service_settings(base)
     role = next(role for role in _flatten_roles(base.spec) if role.get("name", "worker") == service.role)
@@ -84,7 +84,10 @@ def _create_engine(request: ScaleRequest, now: datetime, **columns: Any) -> Infe
 
 
 def _submit_workload(engine: InferenceEngine, now: datetime) -> None:
-    """Submit the inference engine's workload. If that fails, the engine fails and the pass continues."""
+    """Submit the inference engine's workload.
+
+    If the submission fails, the engine fails and the pass continues.
+    """
     base = engine.service.workload
     try:
         with transaction.atomic():

@@ -22,7 +22,7 @@ ROUTER_TIMEOUT = timedelta(hours=1)
 def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
     """Apply the probes in the caller's transaction. Return whether a state changed.
 
-    Load `view` after locking the service.
+    The caller must load `view` after locking the service.
     """
     any_moved = False
     for engine in view.engines:
@@ -39,7 +39,9 @@ def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool
 
 
 def _may_end_service(view: View, now: datetime) -> bool:
-    """Return whether to stop waiting for an unreachable router because all engines ended long ago."""
+    """Return whether the service may end although its router is unreachable, because all engines ended long
+    ago.
+    """
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 
 
@@ -76,9 +78,9 @@ def engine_facts(
 
 
 def _router_timed_out(engine: InferenceEngine, timeout: float, now: datetime) -> bool:
-    """Return whether the inference engine should be removed although the router has not responded.
+    """Return whether to remove the inference engine although the router has not responded.
 
-    The engine is unregistered once the router is reachable again.
+    The engine is deregistered once the router is reachable again.
     """
     return engine.state == "REMOVING" and (now - engine.since).total_seconds() > timeout
 
@@ -121,7 +123,10 @@ def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: 
 
 
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
-    """Start removing an inference engine, and record the reason for the scale request."""
+    """Start removing an inference engine and cancel its workload.
+
+    Return False if the engine's state has changed since it was read.
+    """
     reason = message or engine.message
     any_moved = transition_engine(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False

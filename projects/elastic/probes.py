@@ -1,4 +1,4 @@
-"""Probe inference engines concurrently, without changing database rows."""
+"""Probe inference engines concurrently, without writing to the database."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -99,7 +99,7 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
 
 
 def _has_passed(engine: InferenceEngine, pause: timedelta, now: datetime) -> bool:
-    """Return whether `pause` has passed since the last probe or the clock was set back."""
+    """Return whether `pause` has passed since the last probe, or the clock was set back."""
     return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 

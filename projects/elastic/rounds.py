@@ -1,4 +1,4 @@
-"""Process that reconciles each service at the service's own interval, and submits scheduled runs."""
+"""Process that reconciles each service at its own interval, and submits scheduled runs."""
 
 import logging
 import time
@@ -34,7 +34,10 @@ EMPTY_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class ServiceLoop(LeaderLoop):
-    """Leader loop over services. `ports` returns the dependencies of a pass for a fence."""
+    """Leader loop that reconciles services.
+
+    `ports` builds the dependencies of a pass from a leadership fence.
+    """
 
     name: ClassVar[str] = NAME
 
@@ -91,16 +94,15 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _discard_ended(self, live_ids: Collection[int]) -> None:
-        """Remove the due times of ended services without a pass in progress.
-
-        Otherwise, these services would remain due.
+        """Remove the due times of ended services that no pass is reconciling, which would otherwise remain
+        due.
         """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]
             self._due.pop(pk, None)
 
     def _run_pass(self, service: Service) -> None:
-        """Run one pass over a service in a thread, with its own database connection."""
+        """Run one pass over a service in a thread that has its own database connection."""
         seconds = IDLE_SECONDS
         try:
             with bound_contextvars(service=service.workload.handle), span("service pass") as trace:

@@ -1,6 +1,6 @@
 """Register inference engines with the router and deregister them.
 
-The engine's row is written before the router is called, so that after a crash the next leader knows which
+The engine's row is written before the router is called. After a crash, the next leader therefore knows which
 engines may be registered. All calls are idempotent.
 """
 
@@ -37,7 +37,7 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
 
 
 def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> None:
-    """Find inference engines that a restarted router has lost, so that they are registered again."""
+    """Find inference engines that a restarted router no longer lists, so that they are registered again."""
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return
@@ -63,7 +63,7 @@ def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
     """Mark a draining inference engine as isolated.
 
-    Without a router, clients must stop using the engine on their own.
+    Without a router, clients must stop sending requests to the engine on their own.
     """
     if engine.state != "DRAINING" or engine.isolated_at is not None:
         return False

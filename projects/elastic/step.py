@@ -1,4 +1,4 @@
-"""One pass over a service, which moves the service towards its desired state."""
+"""Reconcile one service with its desired state."""
 
 import logging
 import uuid
@@ -57,7 +57,7 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
 
 
 def live_services() -> list[Service]:
-    """Return all services that have not ended or are still being cleaned up."""
+    """Return all services that have not ended or still have to be cleaned up."""
     return list(LIVE_SERVICES())
 
 
@@ -68,10 +68,9 @@ def _apply_probes(
     ports: Ports,
     now: datetime,
 ) -> tuple[View, bool]:
-    """Apply the probes to the current rows, which may have changed since the inference engines were probed.
+    """Load the current rows and apply the probes to them.
 
-    Return the rows and whether a state changed. If a state changed, the caller must load the rows
-    again.
+    Return the rows and whether a state changed. If a state changed, the caller must load the rows again.
     """
     with ports.fence():
         view = load_view(lock_service(service))

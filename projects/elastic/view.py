@@ -36,7 +36,7 @@ LIVE_PODS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Inference engine process, with its address or the reason it ended."""
+    """Process of an inference engine, with its address or the reason that it ended."""
 
     process_state: ProcessState
     url: str = ""
@@ -59,7 +59,6 @@ class View:
 
 
 def load_view(service: Service) -> View:
-    """Load the view of a service in a few queries."""
     engines = list(ENGINES(service.pk))
     for engine in engines:
         engine.service = service

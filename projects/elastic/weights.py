@@ -62,7 +62,7 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
 
 
 def clear_copy_marks(fence: Fence) -> None:
-    """Clear all copy marks. A new leader calls this function when no other process is copying."""
+    """Clear all copy marks. Called by a new leader, when no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 

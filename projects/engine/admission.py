@@ -1,4 +1,4 @@
-"""Warnings about requests that cannot start because of quotas or limits."""
+"""Warn about requests that quotas or limits prevent from starting."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ RESOURCE_NAMES = {"gpu": "GPUs", "cpu": "CPU", "memory_mib": "memory"}
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Quota and limit of an owner."""
+    """Quota and limit of a project or department."""
 
     owner: str
     quota: Bounds
@@ -18,7 +18,7 @@ class Allowance:
 
 
 def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
-    """Return the sum of project quotas and the department's quota for each oversold resource."""
+    """Return the sum of the projects' quotas and the department's quota, for each oversold resource."""
     projects = tuple(projects)
     totals: dict[str, tuple[int, int]] = {}
     for index, resource in enumerate(RESOURCES):
@@ -34,7 +34,7 @@ def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, 
 def submission_warnings(
     requested: Amounts, preemptible: bool, path: Sequence[Allowance], department_oversold: bool
 ) -> list[str]:
-    """Return warnings for the submitter. `path` is the project followed by its department."""
+    """Return warnings for the submitter. `path` contains the project and then its department."""
     warnings: list[str] = []
     for allowance in path:
         for resource in allowance.limit.exceeded_by(requested):

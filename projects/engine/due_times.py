@@ -1,4 +1,4 @@
-"""Due times of cron expressions in a time zone."""
+"""Compute the due times of cron expressions in a time zone."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -1,4 +1,4 @@
-"""Rules for edits of pending workloads."""
+"""Rules for editing pending workloads."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,10 +17,10 @@ RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
 
 
 def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
-    """Return a description of each amount that an edit increases.
+    """Describe each amount that an edit increases.
 
-    A workload that requests more is queued as if submitted at the time of the edit. Otherwise, it would have
-    the queue position of a smaller request.
+    A workload that requests more is queued as if submitted at the time of the edit, because its old queue
+    position belongs to the smaller request.
     """
     old_tree, new_tree = build_tree(before), build_tree(after)
     increases: list[str] = []

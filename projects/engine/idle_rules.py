@@ -1,4 +1,4 @@
-"""Decide what an idle rule does with a workload."""
+"""Decide whether an idle rule warns about a workload or suspends it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ class IdleStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GivenWarning:
-    """Warning issued during one run of a workload, with the rule at that time."""
+    """Warning issued during one run of a workload, with the idle rule at that time."""
 
     run: int
     since: datetime
@@ -25,7 +25,7 @@ class GivenWarning:
 
 @dataclass(frozen=True, slots=True)
 class IdleFacts:
-    """A running workload, its rule, and when all of its GPUs became idle.
+    """Running workload, its idle rule, and the time when all of its GPUs became idle.
 
     `idle_since` is None while a GPU is not measured, and in the future during the warm-up.
     """
@@ -39,7 +39,7 @@ class IdleFacts:
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:
     """Return the next step, or None if no step is due.
 
-    If a GPU is not measured, a warning is neither withdrawn nor followed by a suspension.
+    While a GPU is not measured, a warning is neither withdrawn nor followed by a suspension.
     """
     rule, since, warning = facts.rule, facts.idle_since, facts.warning
     if warning is not None and (rule != warning.rule or facts.run != warning.run):

@@ -22,7 +22,7 @@ class ProcessState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InferenceEngineFacts:
-    """Everything that determines the next state of an inference engine.
+    """Inputs that determine the next state of an inference engine.
 
     `healthy` and `connected` come from the current probe, and are None if the probe returned no result.
     `isolated` is the number of seconds since the router stopped sending requests, or None if it may still
@@ -139,7 +139,7 @@ def _move_forward(engine: InferenceEngineFacts) -> EngineMove | None:
 def _fail_unreachable(engine: InferenceEngineFacts) -> EngineMove:
     """Fail an external inference engine that cannot be reached.
 
-    External engines must run before they are added.
+    External engines must already be running when they are added.
     """
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"

@@ -1,4 +1,4 @@
-"""Parse reported metrics in logs, and store a bounded number of points per metric."""
+"""Parse metrics reported in logs, and reduce them to a bounded number of points."""
 
 import json
 import math
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Series:
-    """Values of one metric. At most POINTS_MAX points are stored.
+    """Reported values of one metric, reduced to at most POINTS_MAX points.
 
     `points` are sorted by step. Each point is the first report in a range of `stride` steps. If there are too
     many points, the stride doubles. `last` is the latest report. `lowest` and `highest` are exact.
@@ -83,7 +83,7 @@ class Series:
         return point.step // self.stride
 
     def sampled(self, count: int) -> list[Point]:
-        """Return at most `count` points, including the last one if it has the highest step."""
+        """Return at most `count` evenly spaced points, ending with the latest."""
         points = self.points
         if self.last is not None and points and self.last.step > points[-1].step:
             points = [*points, self.last]

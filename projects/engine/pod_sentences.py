@@ -1,13 +1,13 @@
-"""Wording for a pod and its end in messages and on pages."""
+"""Describe pods and how they ended, for messages and pages."""
 
 
 def pod_subject(role: str, index: int) -> str:
-    """Return a pod as the subject of a sentence: `Pod worker-0`."""
+    """Return the pod's name as the subject of a sentence, such as `Pod worker-0`."""
     return f"Pod {role}-{index}"
 
 
 def pod_ending(role: str, index: int, exit_code: int | None, signal: int | None) -> str:
-    """Return how a pod ended, without a full stop: `Pod worker-0 ended with exit code 3`."""
+    """Return how a pod ended, without a full stop, such as `Pod worker-0 ended with exit code 3`."""
     if signal is not None:
         return f"{pod_subject(role, index)} ended by signal {signal}"
     if exit_code is None:
@@ -16,5 +16,5 @@ def pod_ending(role: str, index: int, exit_code: int | None, signal: int | None)
 
 
 def as_clause(sentence: str) -> str:
-    """Return a sentence as a clause, without its initial capital and full stop."""
+    """Return the sentence without its initial capital and full stop, for use as a clause."""
     return sentence[:1].lower() + sentence[1:].removesuffix(".")

@@ -16,7 +16,7 @@ WORST = math.inf
 
 @dataclass(frozen=True)
 class TaskReports:
-    """Reports of one task. Only running tasks can be stopped. All tasks are compared.
+    """Metric reports of one task. Ended tasks are compared, but only running tasks can be stopped.
 
     The points of the series are used only for steps before its best value.
     """
@@ -88,8 +88,8 @@ def steps_to_compare(
 ) -> tuple[list[int], int]:
     """Return the latest steps of the running tasks from index `first` on, in ascending order.
 
-    The second value is the index at which the next call has to start if there are more than `limit` different
-    steps, and 0 otherwise.
+    The second value is 0, or the index at which the next call must start if there are more than `limit`
+    different steps.
     """
     steps: set[int] = set()
     for task in sorted(tasks, key=lambda each: each.index):

@@ -1,4 +1,4 @@
-"""Decide which node runs each pending call of a session."""
+"""Assign the pending calls of a session to nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Models of tenants and their workloads."""
+"""Models for tenants and their workloads."""
 
 from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling

@@ -1,4 +1,4 @@
-"""Model of array workloads."""
+"""Model for arrays of workloads."""
 
 import uuid
 
@@ -25,7 +25,7 @@ class ArrayState(models.TextChoices):
 
 
 class WorkloadArray(FastRows):
-    """Array: one document whose tasks are workloads. The counts of its tasks are not stored.
+    """Array of workloads (tasks) that share one document. Task counts are not stored.
 
     An array is active until all of its tasks have ended. Then it is failed if a task failed, else cancelled
     if a task was cancelled, else completed. Tasks that its stop rule cancelled do not make it cancelled.

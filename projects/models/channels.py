@@ -1,4 +1,4 @@
-"""Model of open channels to pods."""
+"""Model for open channels to pods."""
 
 from django.db import models
 
@@ -8,8 +8,8 @@ from projects.models.tenants import Project
 class OpenChannel(models.Model):
     """Open channel of a user. The row is deleted when the audit log records the end of the channel.
 
-    The row does not refer to the user and the workload, because the end is recorded even if they are deleted
-    while the channel is open.
+    The row has no foreign keys to the user and the workload, because the end is recorded even if they are
+    deleted while the channel is open.
     """
 
     actor = models.CharField(max_length=150, help_text="User in the audit log.")

@@ -1,4 +1,4 @@
-"""Models of code that workloads run. All rows belong to one project."""
+"""Models for submitted code. Each row belongs to a single project."""
 
 import uuid
 
@@ -53,10 +53,10 @@ class CodeTree(models.Model):
 
 
 class CodeFetch(models.Model):
-    """Git commit whose files workloads start with. It is fetched once, after the submission.
+    """Git commit whose files workloads receive. It is fetched once, after the submission.
 
-    All tasks of an array, and all workloads that were submitted together with the same section `code`, share
-    one fetch.
+    All tasks of an array share one fetch. So do workloads that were submitted together with the same `code`
+    section.
     """
 
     class State(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Model of notification deliveries."""
+"""Model for notification deliveries."""
 
 from django.db import models
 from django.db.models import Q
@@ -10,8 +10,8 @@ from berth.core.spec.addresses import Channel
 class Delivery(models.Model):
     """Notification to one address, stored in the same transaction as the change that it reports.
 
-    IDs and names are copied, because deliveries outlive the workload and the subscription. A foreign key to a
-    subscription that is deleted concurrently would make the change's transaction fail.
+    IDs and names are copied, because deliveries outlive workloads and subscriptions. With a foreign key, a
+    concurrent deletion of the subscription would make the change's transaction fail.
     """
 
     class State(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Append-only models of events, audit entries and quota changes.
+"""Append-only models for events, audit entries and quota changes.
 
 IDs and names are copied, not referenced, because history outlives its objects.
 """
@@ -31,7 +31,7 @@ class Event(models.Model):
 
 
 class Audit(models.Model):
-    """Change by a user, with the values before and after."""
+    """Audit entry for a change by a user, with the values before and after."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)

@@ -1,4 +1,4 @@
-"""Model of warnings about idle GPUs."""
+"""Model for warnings about idle GPUs."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from projects.models.workloads import Workload
 
 
 class IdleWarning(models.Model):
-    """Warning by an idle rule, deleted when it no longer applies or the workload is suspended."""
+    """Warning by an idle rule. It is deleted when it no longer applies or the workload is suspended."""
 
     workload = models.OneToOneField(
         Workload, primary_key=True, on_delete=models.CASCADE, related_name="idle_warning"

@@ -1,4 +1,4 @@
-"""Model of the container images that runs use."""
+"""Model for the container images of runs."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from projects.models.workloads import Workload
 
 
 class RunImage(models.Model):
-    """Container image that one run uses, by digest once the registry has resolved the tag.
+    """Container image of one run, by digest once the registry has resolved the tag.
 
     All pods of the run use this digest, including pods that start later.
     """

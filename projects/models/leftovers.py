@@ -1,11 +1,11 @@
-"""Model of files that remain on nodes after their pods and workloads are deleted."""
+"""Model for files that remain on nodes after their pods and workloads are deleted."""
 
 from django.db import models
 from django.db.models.functions import Now
 
 
 class Leftover(models.Model):
-    """Pod log or workload workspace that remains to be cleaned up. The row is deleted after the cleanup."""
+    """Pod log or workload workspace that must still be deleted from a node. The row is deleted afterwards."""
 
     class Kind(models.TextChoices):
         POD = "pod"

@@ -1,4 +1,4 @@
-"""Models of the metrics that workloads report."""
+"""Models for the metrics that workloads report."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -7,7 +7,7 @@ from projects.models.workloads import Pod, Workload
 
 
 class Metric(models.Model):
-    """A workload's values of one metric, with a bounded number of points.
+    """Metric of a workload, with a bounded number of points.
 
     The steps and values of the last, lowest and highest reports are null until a finite value is reported.
     """
@@ -38,7 +38,7 @@ class Metric(models.Model):
 
 
 class MetricsReader(models.Model):
-    """Position in a pod's log up to which its metrics have been stored."""
+    """Position in a pod's log up to which metrics have been stored."""
 
     pod = models.OneToOneField(Pod, primary_key=True, on_delete=models.CASCADE, related_name="+")
     offset = models.BigIntegerField(default=0, help_text="In bytes.")

@@ -1,4 +1,4 @@
-"""Model of the files that pods leave behind: their outputs, and their changes to volumes in S3."""
+"""Model for the files that pods produce: their outputs, and their changes to volumes in S3."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -15,10 +15,10 @@ class OutputState(models.TextChoices):
 
 
 class PodOutputs(models.Model):
-    """Files that a pod leaves behind. The pod's node keeps them while the state is `waiting`.
+    """Files that a pod produced: its declared outputs, or its changes to one volume in S3.
 
-    A row has the pod's declared outputs, or the pod's changes to one volume in S3. Changes are stored in the
-    volume, and outputs in the tree.
+    The pod's node keeps the files while the state is `waiting`. Changes are then stored in the volume, and
+    outputs in the tree.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,4 +1,4 @@
-"""Models of roles, memberships, API tokens, identities and saved views."""
+"""Models for roles, memberships, API tokens, identities and saved views."""
 
 from django.conf import settings
 from django.db import models

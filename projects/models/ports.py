@@ -1,4 +1,4 @@
-"""Model of one-time links to workload ports, and of the port sessions that they start."""
+"""Models for one-time links to workload ports, and the port sessions that they start."""
 
 from django.conf import settings
 from django.db import models
@@ -10,7 +10,7 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """One-time link for one user, with digests of the link's secret and the port session's cookie."""
+    """One-time link for one user. It stores digests of the link's secret and of the port session's cookie."""
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")

@@ -1,4 +1,4 @@
-"""Models of inference services: engines, scale requests and their steps."""
+"""Models for inference services: engines, scale requests and their steps."""
 
 import uuid
 

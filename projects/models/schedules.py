@@ -1,4 +1,4 @@
-"""Models of schedules, which submit a workload document at the times of a cron expression."""
+"""Models for schedules, which submit a workload document at the times of a cron expression."""
 
 from django.conf import settings
 from django.db import models
@@ -11,7 +11,7 @@ from projects.models.workloads import Workload
 
 
 class Overlap(models.TextChoices):
-    """Treatment of a run that is due before the previous one has ended."""
+    """Policy for a run that is due before the previous run has ended."""
 
     SKIP = "skip"
     QUEUE = "queue"

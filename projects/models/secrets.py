@@ -1,4 +1,4 @@
-"""Models of projects' and users' secrets, the runs that received them, and their values in logs."""
+"""Models for project and user secrets, the runs that received them, and the values to mask in logs."""
 
 from django.conf import settings
 from django.db import models
@@ -46,7 +46,7 @@ class UserSecret(Secret):
 class SecretValue(models.Model):
     """Encrypted value of one secret version that runs received.
 
-    The value is masked in logs of these runs, even after the secret was replaced or deleted.
+    The value is masked in the logs of these runs, even after the secret has been replaced or deleted.
     """
 
     class Kind(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Models of Python sessions: workers and calls."""
+"""Models for Python sessions: workers and calls."""
 
 from django.db import models
 from django.db.models import Q
@@ -72,9 +72,9 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call to run once, on `node` if set, otherwise on the next node in round-robin order.
+    """Function call that runs once, on `node` if set, otherwise on the next node in round-robin order.
 
-    A broadcast itself is never leased. A broadcast has one child call per worker.
+    A broadcast itself is never leased. It has one child call per worker.
     """
 
     class State(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Model of notification subscriptions."""
+"""Model for notification subscriptions."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -63,7 +63,7 @@ class Subscription(FastRows):
 
     @property
     def scope_name(self) -> str:
-        """Return the subscription's scope as text."""
+        """Return the scope's name, such as the project, or a phrase such as "workloads submitted by bert"."""
         if self.user is not None:
             return f"workloads submitted by {self.user.get_username()}"
         owner = self.project or self.department

@@ -1,4 +1,4 @@
-"""Model of project templates."""
+"""Model for project templates."""
 
 from django.conf import settings
 from django.db import models

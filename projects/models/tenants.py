@@ -1,4 +1,4 @@
-"""Models of departments, projects and quotas."""
+"""Models for departments, projects and quotas."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -75,7 +75,7 @@ def owner_kind(owner: Tenant) -> Literal["department", "project"]:
 
 
 def owner_columns(owner: Tenant) -> dict[str, Any]:
-    """Return the column that refers to the owner, for filters and new rows."""
+    """Return the owner's foreign key as keyword arguments, for filters and new rows."""
     return {owner_kind(owner): owner}
 
 
@@ -90,7 +90,7 @@ PoolOrGroup = NodePool | QuotaGroup  # a quota applies to a pool or to all pools
 
 
 def pool_or_group_columns(place: PoolOrGroup) -> dict[str, Any]:
-    """Return the columns that refer to the pool or the quota group, for filters and new rows."""
+    """Return the foreign key of the pool or quota group as keyword arguments, for filters and new rows."""
     if isinstance(place, QuotaGroup):
         return {"pool": None, "group": place}
     return {"pool": place, "group": None}
@@ -103,7 +103,7 @@ def applies_to_any(pools: Iterable[NodePool]) -> Q:
 
 
 class Quota(FastRows):
-    """Quota, limit and weight of a department or project in a node pool or a quota group, per resource.
+    """Quota, limit and weight of a department or project, per resource, in a node pool or quota group.
 
     Amounts are in milli-GPU, milli-CPU and MiB. Null means unlimited. Without a `rank`, the owner's rank
     applies.
@@ -199,7 +199,7 @@ class Quota(FastRows):
 
 
 class RemovedQuota(models.Model):
-    """Last version of a removed quota. A new quota in its place continues the version numbers."""
+    """Last version number of a removed quota. A new quota in its place continues from this number."""
 
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")

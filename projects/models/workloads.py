@@ -1,4 +1,4 @@
-"""Models of workloads, their roles and their pods."""
+"""Models for workloads, their roles and their pods."""
 
 import uuid
 
@@ -56,7 +56,10 @@ HAS_LABELS = ~Q(labels={})  # condition of the index on labels, which filters by
 
 
 class Workload(FastRows):
-    """Workload. `spec` is the parsed document. Filters and the scheduler use the other columns."""
+    """Submitted workload. `spec` stores the parsed document.
+
+    The other columns are for filters and the scheduler.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # No separate index: `workload_project_newest` covers this column, and every index slows down writes.
@@ -258,7 +261,7 @@ class Workload(FastRows):
 
 
 class WorkloadDeletion(models.Model):
-    """Record of a transaction that deleted live workloads or pods, stored by a trigger."""
+    """Record of a transaction that deleted live workloads or pods, written by a database trigger."""
 
     deleted_in = models.BigIntegerField(editable=False)
     deleted_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -268,7 +271,7 @@ class WorkloadDeletion(models.Model):
 
 
 class WorkloadRole(models.Model):
-    """Workload role with `min` to `max` replicas. Only the document contains the groups of roles."""
+    """Role of a workload, with `min` to `max` replicas. Role groups are stored only in the document."""
 
     # No separate index, because `role_position_once` covers this column.
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)

@@ -1,6 +1,6 @@
 """Filter headers between browsers and pods.
 
-Berth's own cookies never reach a pod, and a pod cannot set or clear cookies outside its own host.
+Berth's own cookies never reach a pod, and a pod cannot set or clear cookies of other hosts.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,7 +35,10 @@ FRAME_POLICY = (b"content-security-policy", b"frame-ancestors 'self'")
 def request_headers_for_pod(
     headers: Iterable[tuple[bytes, bytes]], *, own_cookies: Collection[str], secret: str, scheme: str
 ) -> Headers:
-    """Return the headers for the pod. The port secret is added unless Authorization is set."""
+    """Return the request headers to send to the pod.
+
+    The port's secret is added unless Authorization is set.
+    """
     received = list(headers)
     dropped = HOP_BY_HOP | SET_BY_PROXY | _connection_header_names(received)
     forwarded: Headers = []
@@ -53,7 +56,7 @@ def request_headers_for_pod(
 
 
 def handshake_headers_for_pod(headers: Headers) -> list[tuple[str, str]]:
-    """Return the headers of a WebSocket handshake, except headers that the client library sets."""
+    """Return the headers of a WebSocket handshake, except those that the client library sets itself."""
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers
             if name not in HANDSHAKE]  # fmt: skip
 
@@ -113,7 +116,7 @@ def _connection_header_names(headers: Iterable[tuple[bytes, bytes]]) -> frozense
 def is_cross_site(
     headers: Iterable[tuple[bytes, bytes]], *, own_origin: str, method: str, is_socket: bool
 ) -> bool:
-    """Return whether the request is cross-site, except for links to pages and requests from programs.
+    """Return whether another site sent the request, other than through a link to a page.
 
     Browsers treat the port hosts of all workloads as one site and send cookies to all of them.
     """

@@ -32,7 +32,7 @@ def create_port_link(*, actor: Actor, workload: Workload, port: str, at: datetim
 
 
 def load_port_origins() -> Origins | None:
-    """Return the origins for ports that the operator configured, or None if ports are disabled."""
+    """Return the origins that the operator configured for ports, or None if ports are disabled."""
     try:
         return parse_origins(settings.BERTH_APPS_ORIGIN)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Map workload ports to host names and back.
 
-A workload's submitter controls what its pods serve. Each port has its own host. Scripts from a pod can
-therefore neither read Berth's pages nor send requests to Berth or to other workloads on behalf of the
+A workload's submitter controls what its pods serve. Each port therefore has its own host, so that scripts
+from a pod can neither read Berth's pages nor send requests to Berth or to other workloads on behalf of the
 visitor.
 """
 
@@ -41,7 +41,7 @@ class Origins:
 
 
 def parse_origins(text: str) -> Origins | None:
-    """Parse BERTH_APPS_ORIGIN. Return None if the text is empty. Raises ValueError."""
+    """Parse BERTH_APPS_ORIGIN. Return None if it is empty. Raises ValueError if it is invalid."""
     if not text:
         return None
     parts = urlsplit(text.rstrip("/"))

@@ -1,4 +1,4 @@
-"""Proxy requests for port hostnames to the pods. Pass all other requests to Berth."""
+"""Proxy requests for port hosts to pods, and pass all other requests to Berth."""
 
 import asyncio
 import ipaddress
@@ -54,7 +54,7 @@ class PortProxy:
     """ASGI application that proxies requests for port hosts to pods.
 
     `reserved_cookies` are never sent to pods, and pods cannot set them. `own_ports` are Berth's ports on this
-    machine. `open_port` connects to the ports of pods that are reached through their cluster.
+    machine. `open_port` connects to pods that are only reachable through their cluster.
     """
 
     berth: App
@@ -142,7 +142,7 @@ class PortProxy:
             await send({"type": "websocket.close", "code": FORBIDDEN_CLOSE_CODE})
 
     async def _open(self, secret: str, send: Send, port: tuple[uuid.UUID, str]) -> None:
-        """Exchange the URL's secret for a cookie and redirect, which keeps the secret out of referrers."""
+        """Exchange the URL's secret for a cookie, then redirect to keep the secret out of referrers."""
         try:
             session_secret = await self.sessions.exchange(secret, port)
         except InvalidPortSession:

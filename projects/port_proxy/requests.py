@@ -1,4 +1,4 @@
-"""Proxy one HTTP request to a pod, streaming both ways."""
+"""Stream one HTTP request to a pod, and its response to the browser."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

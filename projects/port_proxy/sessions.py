@@ -61,9 +61,10 @@ class PortSessionCache:
         return await query_in_thread(lambda: redeem_link(secret, *port, timezone.now()))
 
     def enter(self, port: Port) -> bool:
-        """Count a request.
+        """Count a request to the port.
 
-        Return False if the port has too many requests. Otherwise, the caller must call `leave` later.
+        Return False if the port has too many concurrent requests. Otherwise, the caller must call `leave`
+        later.
         """
         if self._active.get(port, 0) >= MAX_CONCURRENT:
             return False
@@ -82,7 +83,7 @@ def hash_cookie(cookie: str) -> str:
 
 
 async def query_in_thread(query: Callable[[], T]) -> T:
-    """Call a function that queries the database in a separate thread."""
+    """Run a database query in a separate thread."""
 
     def run() -> T:
         try:

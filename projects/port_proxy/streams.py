@@ -1,6 +1,6 @@
 """Open connections to pod ports, directly or through the pod's cluster.
 
-For a connection through a cluster, the runtime connects a socket of this process to the pod.
+For a connection through the cluster, the runtime connects a socket of this process to the pod.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OpenPort = Callable[[str, int], socket.socket]
 
 
 class TunnelBackend(httpcore.AsyncNetworkBackend):
-    """Network backend that uses `open_port` for host names from `tunnel_host`."""
+    """Network backend that connects to host names from `tunnel_host` through `open_port`."""
 
     def __init__(self, open_port: OpenPort, direct: httpcore.AsyncNetworkBackend) -> None:
         self._open_port, self._direct = open_port, direct
@@ -42,8 +42,6 @@ class TunnelBackend(httpcore.AsyncNetworkBackend):
 
 
 class _SocketStream(httpcore.AsyncNetworkStream):
-    """Stream over a connected socket."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
@@ -81,7 +79,7 @@ class _SocketStream(httpcore.AsyncNetworkStream):
 
 
 def create_transport(open_port: OpenPort | None = None) -> httpx.AsyncHTTPTransport:
-    """Return a connection pool for pods, without cookies, redirects or proxies."""
+    """Return an HTTP connection pool for pods, without cookies, redirects or proxies."""
     transport = httpx.AsyncHTTPTransport(trust_env=False)
     direct = httpcore.AnyIOBackend()
     transport._pool = httpcore.AsyncConnectionPool(
@@ -92,14 +90,14 @@ def create_transport(open_port: OpenPort | None = None) -> httpx.AsyncHTTPTransp
 
 
 def request_host(address: PortAddress) -> str:
-    """Return the host and port of a request's URL."""
+    """Return the host and port for the URL of a request."""
     if address.tunnel_pod:
         return f"{address.tunnel_pod}{TUNNEL_SUFFIX}:{address.port}"
     return address.netloc
 
 
 async def connect_through(open_port: OpenPort, pod_id: str, port: int) -> socket.socket:
-    """Return a connection to a pod's port through its cluster. Raises OSError."""
+    """Connect to a pod's port through its cluster. Raises OSError."""
     connection = await query_in_thread(lambda: open_port(pod_id, port))
     connection.setblocking(False)
     return connection

@@ -1,7 +1,7 @@
-"""Normalize inference engine addresses, and reject addresses that Berth must not call.
+"""Normalize addresses of inference engines, and reject addresses that Berth must not call.
 
 Users choose the URLs of engines. A URL must not make Berth send requests to itself, to its own machine or to
-a cloud metadata service. A host name is resolved for each call, and only the checked address is called.
+a cloud metadata service. A host name is resolved for each call, and only the validated address is contacted.
 """
 
 import ipaddress
@@ -33,7 +33,7 @@ THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 
 class InvalidAddress(ValueError):
-    """Raised for text that is not a valid inference engine address."""
+    """Raised for text that is not a valid address of an inference engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def normalize(url: str) -> str:
 
 
 def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destination:
-    """Return the checked destination of a call to `path`. Raises ForbiddenAddress or OSError."""
+    """Resolve and validate the destination of a call to `path`. Raises ForbiddenAddress or OSError."""
     parts = urlsplit(base)
     addresses = resolve_addresses(base, reach)
     return Destination(
@@ -96,7 +96,7 @@ def resolve_destination(base: str, path: str, reach: AddressPolicy) -> Destinati
 def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     """Return the IP addresses to which the host resolves. Raises ForbiddenAddress or OSError.
 
-    All addresses must be allowed, because Berth cannot choose the address that the connection uses.
+    All addresses must be allowed, because Berth cannot choose which one the connection uses.
     """
     parts = urlsplit(base)
     host, port = parts.hostname or "", _port_or_default(parts)
@@ -132,7 +132,7 @@ def _rejection_reason(
 
 
 def is_local(address: Address) -> bool:
-    """Return whether the address belongs to this machine, that is, whether a socket can be bound to it."""
+    """Return whether the address belongs to this machine, by trying to bind a socket to it."""
     address = embedded_ipv4(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

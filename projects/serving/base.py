@@ -19,7 +19,10 @@ class ErrorKind(StrEnum):
 
 
 class ServingError(Exception):
-    """Failed call to the inference engine or router at `address`. `kind` identifies the failure."""
+    """Raised if a call to the inference engine or router at `address` fails.
+
+    `kind` identifies the failure.
+    """
 
     def __init__(self, kind: ErrorKind, address: str, message: str) -> None:
         super().__init__(f"{address}: {message}" if address else message)
@@ -30,10 +33,10 @@ class ServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Model and parameters reported by an engine. `weight_version` is None if the engine reports none.
+    """Model and parameters reported by an inference engine.
 
-    All engines of a service must have the same `parameters`, because they would otherwise respond differently
-    to the same request.
+    `weight_version` is None if the engine reports none. All engines of a service must have the same
+    `parameters`, because they would otherwise respond differently to the same request.
     """
 
     model: str
@@ -58,7 +61,7 @@ class EngineAdapter(Protocol):
 
     @property
     def syncs_weights(self) -> bool:
-        """Whether weights can be copied between serving inference engines.
+        """Return whether weights can be copied between serving inference engines.
 
         If not, calls that change weights or pause generation raise UNSUPPORTED.
         """
@@ -79,8 +82,8 @@ class EngineAdapter(Protocol):
     def copy_weights(self, seed: str, to: str, *, group: str, seconds: float) -> None:
         """Copy the weights of `seed` directly to the inference engine at `to`.
 
-        `group` is a unique name for this copy. Both engines keep serving. The weight version that
-        `to` reports does not change.
+        `group` is a unique name for this copy. Both engines continue to serve. The weight version that `to`
+        reports does not change.
         """
         ...
 
@@ -89,7 +92,7 @@ class EngineAdapter(Protocol):
         ...
 
     def pause(self, engine: str) -> None:
-        """Pause generation. Requests wait instead of being aborted. Idempotent."""
+        """Pause generation. Requests wait and are not aborted. Idempotent."""
         ...
 
     def resume(self, engine: str) -> None:
@@ -99,14 +102,12 @@ class EngineAdapter(Protocol):
     def flush(self, engine: str) -> None:
         """Flush caches computed with earlier weights.
 
-        The inference engine may reject this while requests are running.
+        The inference engine may reject the call while requests are running.
         """
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of running and queued requests, or None if the engine does not report this
-        number.
-        """
+        """Return the number of running and queued requests, or None if the engine does not report it."""
         ...
 
     def abort(self, engine: str) -> None:
@@ -129,24 +130,20 @@ class Worker:
 
 
 class RouterClient(Protocol):
-    """Client for the router of one service. Every call is idempotent."""
+    """Client for one service's router. Every call is idempotent."""
 
     @property
     def kind(self) -> str: ...
 
     def register(self, engine: str, *, model: str) -> None:
-        """Add the engine to the router. The router sends requests to the engine immediately or after a health
-        check.
+        """Add the engine to the router, which sends it requests immediately or after a health check.
 
-        Raises ServingError with TIMEOUT, without adding the engine, if the router never finds it healthy.
+        Raises ServingError with TIMEOUT, without adding the engine, if the router never considers it healthy.
         """
         ...
 
     def unregister(self, engine: str) -> None:
-        """Remove the inference engine from the router.
-
-        The router then stops sending requests to the engine.
-        """
+        """Remove the inference engine from the router, which then sends no more requests to the engine."""
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
@@ -164,7 +161,7 @@ class RouterClient(Protocol):
         ...
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return all inference engines of the router, ordered by address."""
+        """Return all inference engines registered with the router, ordered by address."""
         ...
 
     def running_requests(self, engine: str) -> int | None:

@@ -38,7 +38,7 @@ Key = tuple[tuple[str, str], ...]
 
 
 def parse_metrics(engine: str, text: str) -> Reading:
-    """Return the metrics in `text`. Implausible values are None.
+    """Return the metrics in `text`, with None for implausible values.
 
     Raises ServingError if the text is truncated or invalid.
     """
@@ -83,7 +83,7 @@ def _parse_lines(engine: str, text: str) -> Lines:
 
 
 def _sum_over_ranks(lines: Lines, names: Iterable[str]) -> float | None:
-    """Return the sum over all ranks, or None if any of them reports an implausible value."""
+    """Return the sum over all ranks, or None if a rank reports an implausible value."""
     gauges = _gauges_by_rank(lines, names)
     if not gauges or any(not _is_plausible(value, MAX_VALUE) for value in gauges.values()):
         return None
@@ -107,7 +107,7 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the first metric that is present, by rank. Per-priority values are ignored.
+    """Return the values of the first metric that is present, by rank. Per-priority values are ignored.
 
     If a rank has several values, its value is NaN.
     """
@@ -122,7 +122,7 @@ def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
 
 
 def _parse_histogram(lines: Lines, names: Iterable[str]) -> Histogram | None:
-    """Return the histogram merged over all label sets, or None if any of them is implausible."""
+    """Return the histogram merged over all label sets, or None if one of them is implausible."""
     name = next((name for name in names if lines.get(f"{name}_bucket")), "")
     series: dict[Key, list[tuple[float, float]]] = defaultdict(list)
     for line in lines.get(f"{name}_bucket", ()):

@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the errors of inference engines that are missing from the sample, by engine ID."""
+    """Sample, and the errors of the inference engines that are missing from it, by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]
@@ -51,7 +51,7 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
 
 
 def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
-    """Return this inference engine's reading or its error."""
+    """Return the inference engine's reading, or the error if the scrape failed."""
     if time.monotonic() >= deadline:
         return _timeout_error(target)
     try:

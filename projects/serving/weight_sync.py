@@ -1,4 +1,4 @@
-"""Transfer weights between two inference engines while both are serving.
+"""Transfer weights between two serving inference engines.
 
 The caller must prevent changes to the seed's weights during the transfer. If the weights change or an error
 occurs, the engine continues to serve and to report its previous version.
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seconds: float) -> str:
-    """Copy weights and return the new version of the inference engine at `to`. Raises ServingError.
+    """Copy weights, and return the new weight version of the inference engine at `to`. Raises ServingError.
 
     The engine is paused during the copy, so that its requests wait and no response mixes old and new weights.
     Then its cache is flushed. The engine is resumed even if an error occurs.

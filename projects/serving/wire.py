@@ -1,4 +1,4 @@
-"""HTTP calls to inference engines and routers, limited in time and size and pinned to checked addresses."""
+"""HTTP calls to inference engines and routers, limited in time and size and pinned to validated addresses."""
 
 import http.client
 import json
@@ -52,7 +52,7 @@ class WireResponse:
         )
 
     def _reason(self) -> str:
-        """Return a failed response's text. If the text is empty or HTML, return the meaning of the status."""
+        """Return a failed response's text, or the meaning of its status code if the text is empty or HTML."""
         message = to_printable_line(self.body[:MAX_MESSAGE])
         if message and not message.startswith("<"):
             return message
@@ -61,7 +61,7 @@ class WireResponse:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """HTTP client for the addresses within `reach`.
+    """HTTP client for the addresses that `reach` allows.
 
     `seconds` is the default time limit of a call. `token` is sent as a bearer token and never logged.
     """
@@ -95,7 +95,10 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         seconds: float | None = None,
     ) -> WireResponse:
-        """Return the response, regardless of its status. Raises ServingError if there is none."""
+        """Send a request, and return the response regardless of its status.
+
+        Raises ServingError if there is no response.
+        """
         limit = self.seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
         try:

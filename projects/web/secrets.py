@@ -1,4 +1,4 @@
-"""Pages that list, set and delete secrets. No page contains a value."""
+"""Pages that list, set and delete secrets. Pages never contain secret values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds that pods never re
 
 
 class WriteOnlyText(forms.Textarea):
-    """Text area that is empty in every response, even if its form has errors."""
+    """Text area that is empty in every response, even if the form has errors."""
 
     def __init__(self) -> None:
         attributes = {"rows": 3, "autocomplete": "off", "spellcheck": "false", "data-secret": ""}
@@ -119,12 +119,12 @@ class SecretRow:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Registry and user name, which are empty for other secrets."""
+        """Registry and user name. Both are empty for other kinds of secrets."""
         return ("", "") if isinstance(self.row, PluginSecret) else (self.row.registry, self.row.username)
 
     @property
     def updated(self) -> tuple[datetime, str]:
-        """Time of the last change, and the user who made it."""
+        """Time of the last change, and the user who made the change."""
         if isinstance(self.row, PluginSecret):
             return self.row.set_at, ""
         return self.row.updated_at, self.row.updated_by
@@ -135,7 +135,10 @@ class SecretRow:
 
     @property
     def has_form(self) -> bool:
-        """Whether a page can set the secret. SSH keys are set with their pool's settings."""
+        """Return whether the secret can be set on a page.
+
+        SSH keys of pools are set in the pool's settings.
+        """
         return not isinstance(self.row, PluginSecret) and self.row.kind in FORMS
 
     @property
@@ -147,7 +150,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The secret's key in the counts of outdated uses."""
+        """Key of the secret in the counts of outdated uses."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -289,7 +292,10 @@ def _secret_rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial_values(request: Request) -> dict[str, str]:
-    """Return initial values for the secret in the link, or no values if it does not exist."""
+    """Return the form's initial values for the secret in the link.
+
+    The result is empty if the secret does not exist.
+    """
     name, owner = (request.GET.get(key, "") for key in ("name", "owner"))
     for each in _secret_rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):

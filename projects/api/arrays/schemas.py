@@ -84,7 +84,7 @@ class ArrayChangeResponse(ResponseModel):
 
 
 def serialize_arrays(rows: Sequence[WorkloadArray], *, with_costs: bool = False) -> list[ArrayResponse]:
-    """Serialize arrays without their documents, which lists do not load."""
+    """Serialize arrays for lists, without their documents."""
     counts = count_tasks_by_array(rows)
     costs = array_costs([row.pk for row in rows], timezone.now()) if with_costs else {}
     return [

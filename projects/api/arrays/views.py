@@ -62,7 +62,7 @@ class ChangeQuery(Query):
 
 
 class ChangeBody(Body):
-    """Selection of the tasks to change."""
+    """Tasks to change, selected by index."""
 
     indexes: Annotated[
         Annotated[Indexes, AfterValidator(check_index_count)] | None,
@@ -71,7 +71,7 @@ class ChangeBody(Body):
 
 
 class WorstTasks(Body):
-    """Live tasks with the worst values of a metric. A task whose latest value is not finite is the worst."""
+    """Live tasks with the worst latest values of a metric. Values that are not finite rank as the worst."""
 
     metric: Annotated[Word, Field(description="Name of the metric, for example loss.")]
     goal: Goal = "min"
@@ -79,7 +79,7 @@ class WorstTasks(Body):
 
 
 class CancelBody(ChangeBody):
-    """Selection of the tasks to cancel: by index, or the worst ones by a metric."""
+    """Tasks to cancel, selected by index or by the worst values of a metric."""
 
     worst: WorstTasks | None = None
 
@@ -134,7 +134,7 @@ class Arrays(ApiView):
 
 
 class ArrayPatch(Body):
-    """New values of an array."""
+    """Changes to an array."""
 
     max_running: Annotated[
         Annotated[int, Field(ge=1, le=TASKS_MAX)] | None,

@@ -1,4 +1,4 @@
-"""REST endpoints that apply, list and revert quota drafts."""
+"""REST endpoints to apply quota drafts, and to list and revert quota changes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

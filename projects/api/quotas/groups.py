@@ -95,7 +95,7 @@ def serialize_group(group: QuotaGroup) -> QuotaGroupResponse:
 
 
 def resolve_pools(names: list[str]) -> list[NodePool]:
-    """Return the pools in the order of their names. Raises Invalid if one does not exist."""
+    """Return the pools in the order of `names`. Raises Invalid if a pool does not exist."""
     by_name = {pool.name: pool for pool in NodePool.objects.select_related("quota_group")}
     problems = [
         Problem(f"pools[{number}]", "does not exist", format_value(name), suggest(name, by_name))

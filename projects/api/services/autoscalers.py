@@ -40,7 +40,7 @@ class AutoscalerEnableBody(Body):
 
 
 class AutoscalerSettingsBody(Body):
-    """Autoscaler settings as JSON or YAML. Omitted keys have their default values."""
+    """Autoscaler settings as JSON or YAML. Omitted keys take their default values."""
 
     model_config = {**Body.model_config, "extra": "allow"}
 
@@ -224,7 +224,7 @@ class ServiceMetrics(ServiceView):
 
 
 def is_running(service: Service) -> bool:
-    """Return whether the autoscaler was evaluated recently enough for its settings."""
+    """Return whether the autoscaler's last scrape is recent enough for its metrics interval."""
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
         return False
@@ -266,7 +266,7 @@ def _serialize_condition(condition: Condition) -> AutoscalerConditionResponse:
 
 
 def _serialize_scaling(row: Scaling) -> AutoscalingActionResponse:
-    """Serialize a scaling action. Until it completes, the action has the status of its scale request."""
+    """Serialize a scaling action. An unfinished action has the status of its scale request."""
     request = row.request
     status = request.status if request is not None and row.completed_at is None else row.status
     return AutoscalingActionResponse.from_row(

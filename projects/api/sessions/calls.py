@@ -1,4 +1,4 @@
-"""REST endpoints for a session's client to submit calls and fetch results."""
+"""REST endpoints for session clients to submit calls and fetch results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

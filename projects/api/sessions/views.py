@@ -42,7 +42,7 @@ def _check_base64(text: str) -> str:
 
 
 class SessionNode(Body):
-    """Number of nodes and resources per node."""
+    """Number of nodes, and the resources of each node."""
 
     replicas: Count | None = None
     min: Count | None = None
@@ -79,7 +79,7 @@ class SessionBody(Body):
 
 
 class SessionNodeResponse(ResponseModel):
-    """Node that accepts calls."""
+    """Node of a session that accepts calls."""
 
     node: int
     pod: UUID

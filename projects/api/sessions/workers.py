@@ -68,7 +68,7 @@ class ResultFields(Body):
 
 
 class WorkerView(TokenlessView):
-    """View that authenticates the secret of a live pod."""
+    """Base view that authenticates a live pod by its secret."""
 
     caller = "worker"
 

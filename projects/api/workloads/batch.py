@@ -30,7 +30,7 @@ class BatchQuery(Query):
 
 
 class BatchBody(Body):
-    """Workload documents. Each is checked separately, so that errors in one do not hide errors in another."""
+    """Workload documents. Each is validated separately, so that one response contains the errors of all."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
     atomic: Annotated[bool, Field(description="Store all workloads or, if one is rejected, none.")] = False

@@ -20,7 +20,7 @@ from projects.services.dependencies.dependents import SHOWN
 
 
 class DependencyResponse(ResponseModel):
-    """Workload or array that must end first. The state is hidden if you cannot see the project."""
+    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
 
     project: str
     name: str
@@ -34,7 +34,7 @@ class DependencyResponse(ResponseModel):
 
 
 class DependentResponse(ResponseModel):
-    """Pending workload or array, and the dependency state that it requires."""
+    """Pending workload or array that depends on this one, and the state that it requires."""
 
     project: str
     name: str

@@ -73,7 +73,10 @@ def sort_order(query: WorkloadsQuery) -> Order:
 
 
 def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
-    """Return the visible workloads that match. Raises Invalid for names that the user does not see."""
+    """Return the visible workloads that match the query.
+
+    Raises Invalid for names that the user cannot see.
+    """
     rows = selectors.workloads(actor)
     in_pool = Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool])
     check_names(

@@ -48,7 +48,7 @@ class CostResponse(ResponseModel):
 
 
 class IdleResponse(ResponseModel):
-    """Rules for idle GPUs that apply to the workload, and the current warning."""
+    """Idle GPU rules that apply to the workload, and the current warning."""
 
     sentence: str = Field(description="The warning, or the rules while there is none.")
     rules: list[str] = Field(description='Rules in the notation of the command line, such as "below=5%,...".')
@@ -111,7 +111,7 @@ class RunImageResponse(ResponseModel):
 
 
 class WorkloadGitResponse(ResponseModel):
-    """Git repository of the code, as named in the document."""
+    """Git repository of the code, as specified in the document."""
 
     url: str
     ref: str | None = Field(description="Branch, tag or commit; null for the default branch.")
@@ -125,7 +125,7 @@ class WorkloadGitResponse(ResponseModel):
 
 
 class WorkloadCodeResponse(ResponseModel):
-    """Code that was submitted with the workload.
+    """Code submitted with the workload.
 
     `commit` and `branch` come from the Git server, or from the submitter if `git` is null.
     """
@@ -172,7 +172,7 @@ class DocumentChangeResponse(ResponseModel):
 
 
 class EditResponse(WorkloadDetailResponse):
-    """The workload after the edit. In a dry run, the edit is not stored, and its effect is predicted."""
+    """Workload after an edit. In a dry run, the edit is not stored, but its effect is predicted."""
 
     changes: list[DocumentChangeResponse]
     increases: list[str] = Field(
@@ -196,7 +196,7 @@ LimitSourceName = Literal["document", "request", "pool"]
 
 
 class PodLimitsResponse(ResponseModel):
-    """Limits of a pod. Null means no limit.
+    """Resource limits of a pod. Null means no limit.
 
     The source is `document`, `request` (the pool sets limits to requests) or `pool` (the pool's default).
     """
@@ -248,7 +248,7 @@ def annotate_pod_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 
 def serialize_list(rows: Sequence[Workload]) -> list[WorkloadResponse]:
-    """Serialize workloads without their documents, which lists do not load."""
+    """Serialize workloads for lists, without their documents."""
     costs = workload_costs([row.pk for row in rows], timezone.now())
     return [WorkloadResponse.from_row(row, **_workload_values(row, costs.get(row.pk))) for row in rows]
 
@@ -266,7 +266,7 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
 
 
 def serialize_edit(edit: Edit, prediction: Prediction | None) -> EditResponse:
-    """Serialize an edit, with its prediction if it was not stored."""
+    """Serialize an edit, with the prediction if it was a dry run."""
     row = _read_row(edit.workload)
     return EditResponse.from_row(
         row,
@@ -282,7 +282,7 @@ def serialize_edit(edit: Edit, prediction: Prediction | None) -> EditResponse:
 
 
 def serialize_new_row(submitted: Submission) -> WorkloadResponse:
-    """Serialize a new workload like a list row, without querying it again."""
+    """Serialize a new workload as a list row, without querying it again."""
     row: Any = submitted.workload
     row.pods_running, row.pods_maximum = 0, submitted.replicas_max
     return WorkloadResponse.from_row(row, **_workload_values(row, None))

@@ -162,9 +162,7 @@ class CancelMany(ApiView):
     @operation("Cancel several workloads", body=CancelManyBody, response=CancelManyResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Cancel all workloads that can be cancelled, and return the reason for each workload that cannot be
-        cancelled.
-        """
+        """Cancel the workloads. Return the reason for each workload that cannot be cancelled."""
         ids = list(dict.fromkeys(parse_body(request, CancelManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.actor).filter(pk__in=ids)}
         visible = [rows[pk] for pk in ids if pk in rows]

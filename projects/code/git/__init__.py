@@ -1,4 +1,4 @@
-"""Fetch the files of a commit with the git program. Users choose the repository and are not trusted."""
+"""Fetch the files of a commit with git. The repository is untrusted, because users choose it."""
 
 from projects.code.git.errors import GitFailure, GitRejection
 from projects.code.git.fetch import FetchedCommit, FetchRequest, fetch_commit

@@ -1,4 +1,4 @@
-"""Git settings for connecting to a validated address and authenticating."""
+"""Configure git to connect to a validated address and to authenticate."""
 
 import base64
 from collections.abc import Mapping
@@ -36,9 +36,10 @@ SSH_OPTIONS: Mapping[str, str] = {
 def build_environment(
     spec: GitSpec, secret: str, address: str, policy: GitPolicy, home: Path, keys: Path
 ) -> dict[str, str]:
-    """Return the environment for git. `address` is the checked IP address, `keys` a private directory.
+    """Return the environment variables for git.
 
-    Raises GitRejection for a secret that is not a private key.
+    `address` is the validated IP address, and `keys` is a private directory for key files. Raises
+    GitRejection if the secret is not a private key.
     """
     target = spec.address
     if target.transport is Transport.SSH:
@@ -78,7 +79,7 @@ def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, ke
 
 
 def host_key_name(target: GitAddress) -> str:
-    """Return a host's name as written in known_hosts."""
+    """Return the host's name in the format of known_hosts."""
     return target.host if target.effective_port == 22 else f"[{target.host}]:{target.effective_port}"
 
 

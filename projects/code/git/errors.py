@@ -1,4 +1,4 @@
-"""Errors of fetches. Messages of the git program are converted to sentences for users."""
+"""Errors of code fetches, with git's messages converted to sentences for users."""
 
 import re
 
@@ -23,15 +23,15 @@ KNOWN = {
 
 
 class GitRejection(Exception):
-    """Raised if the code can never be fetched as requested. The message is a sentence."""
+    """Raised if fetching the code fails permanently. The message is a sentence."""
 
 
 class GitFailure(Exception):
-    """Raised if another attempt may succeed. The message is a sentence."""
+    """Raised if fetching the code fails but may succeed later. The message is a sentence."""
 
 
 def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFailure:
-    """Convert git's output to an error. `secret` is the name of the secret, or empty."""
+    """Convert git's stderr to an error. `secret` is the name of the secret, or empty."""
     text = last_lines(stderr)
     kind = next((kind for kind, pattern in KNOWN.items() if re.search(pattern, stderr, re.IGNORECASE)), "")
     match kind:
@@ -77,7 +77,7 @@ def transfer_too_large(host: str) -> GitRejection:
 
 
 def last_lines(stderr: str) -> str:
-    """Join the output's last lines to one printable line without prefixes."""
+    """Join the last lines of stderr into one printable line, without prefixes."""
     lines = [GIT_PREFIX.sub("", line.strip()) for line in stderr.splitlines()]
     text = "; ".join([line for line in lines if line and not line.startswith("hint:")][-3:])
     text = "".join(char if char.isprintable() else " " for char in text)[:TEXT_MAX].strip()

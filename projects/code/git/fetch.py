@@ -1,4 +1,4 @@
-"""Fetch one commit, and read its files from Git's objects.
+"""Fetch one commit, and read its files from Git's object database.
 
 Nothing is checked out, so git runs neither filters nor hooks.
 """
@@ -24,7 +24,7 @@ FILE_TOO_LARGE = 128 + 25, -25  # exit status after SIGXFSZ
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """Code to fetch. `base` is the directory for temporary files."""
+    """Request to fetch code. `base` is the directory for temporary files."""
 
     spec: GitSpec
     policy: GitPolicy
@@ -35,7 +35,10 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedCommit:
-    """Commit whose files are stored. `submodules` is the number of submodules, which are not fetched."""
+    """Commit whose files have been fetched and stored.
+
+    `submodules` is the number of the commit's submodules, which are not fetched.
+    """
 
     commit: str
     branch: str
@@ -53,9 +56,9 @@ class _Target:
 
 
 def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], None]) -> FetchedCommit:
-    """Fetch the commit, and pass the chunks of its files to `store`, by digest.
+    """Fetch the commit, and pass the chunks of its files to `store`, keyed by digest.
 
-    Raises GitRejection, GitFailure if another attempt may succeed, or Interrupted.
+    Raises GitRejection for permanent failures, GitFailure if another attempt may succeed, or Interrupted.
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)
@@ -80,7 +83,7 @@ class _Fetch:
     git: GitProgram
 
     def find_target(self) -> _Target:
-        """Return the branch, tag or commit that the document names."""
+        """Return the branch, tag or commit that the document specifies."""
         ref = self.spec.ref
         if ref is not None and COMMIT.fullmatch(ref):
             return _Target(ref, has_long_ids=len(ref) == 64)
@@ -121,7 +124,7 @@ class _Fetch:
         return ids, default
 
     def transfer(self, target: _Target) -> str:
-        """Fetch the commit without its history. Return the commit's ID."""
+        """Fetch the commit without its history, and return its ID."""
         git, repository = self.git, str(self.git.repository)
         kind = "sha256" if target.has_long_ids else "sha1"
         self._call("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", "--", repository)
@@ -137,7 +140,9 @@ class _Fetch:
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
-        """Return the object ID of the directory that the document names, by default the top directory."""
+        """Return the object ID of the directory that the document specifies, by default the root
+        directory.
+        """
         directory = self.spec.directory
         name = f"{commit}^{{tree}}" if directory is None else f"{commit}:{directory}"
         status, output, _ = self.git.run(

@@ -22,7 +22,7 @@ SHOWN = 200  # maximum characters of a path in messages
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Entry of a tree that has not been read yet."""
+    """Entry of a Git tree whose content has not been read yet."""
 
     object_id: str
     mode: str
@@ -36,7 +36,10 @@ class Listing:
 
 
 def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
-    """Return the files of a tree. Raises GitRejection if files are too many, too large or unsafe."""
+    """List the files of a tree.
+
+    Raises GitRejection if there are too many files, or if a file is too large or unsafe.
+    """
     entries: list[Entry] = []
     submodules, size = 0, 0
     for record in _records(git, tree):
@@ -89,8 +92,6 @@ def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Batch:
-    """Batch of chunks that are stored together."""
-
     store: Callable[[Mapping[str, bytes]], None]
     chunks: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
@@ -113,7 +114,7 @@ class _Batch:
 def store_files(
     git: GitProgram, entries: Sequence[Entry], store: Callable[[Mapping[str, bytes]], None]
 ) -> tuple[CodeFile, ...]:
-    """Read the files, and pass their chunks to `store`, by digest. Return the files with their digests.
+    """Read the files, and pass their chunks to `store`, keyed by digest. Return the files with their digests.
 
     Raises GitRejection if a symbolic link leads out of the tree.
     """
@@ -144,7 +145,7 @@ def store_files(
 
 
 def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield an object of this size in parts."""
+    """Read an object of `size` bytes from git's output, and yield it in parts."""
     header = output.readline().split()
     if len(header) != 3 or int(header[2]) != size:
         raise EOFError

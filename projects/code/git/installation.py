@@ -1,4 +1,4 @@
-"""Rules and directories for fetches, from the settings of this installation."""
+"""Load the policy and the scratch directory for fetches from the installation's settings."""
 
 from pathlib import Path
 
@@ -22,5 +22,5 @@ def git_policy() -> GitPolicy:
 
 
 def scratch_base() -> Path:
-    """Return the directory for temporary files of fetches."""
+    """Return the directory for temporary files during fetches."""
     return Path(settings.BERTH_HOME) / "git"

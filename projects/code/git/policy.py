@@ -1,4 +1,4 @@
-"""Rules for fetches: allowed hosts, limits, and the files that git uses."""
+"""Policy for fetching code from Git: allowed hosts, limits, and the known_hosts and CA files."""
 
 import ipaddress
 import socket
@@ -15,7 +15,7 @@ EVERYTHING = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", ":
 
 @dataclass(frozen=True, slots=True)
 class GitPolicy:
-    """Rules of the installation.
+    """Installation-wide policy for fetches.
 
     Hosts at public addresses are allowed. `hosts` lists other allowed hosts, as HOST or HOST:PORT. Cloud
     metadata services and link-local addresses are never allowed. Sizes are in bytes, times in seconds.
@@ -30,9 +30,9 @@ class GitPolicy:
     files: int = 10_000
 
     def allows_private_address(self, address: GitAddress) -> bool:
-        """Return whether an admin has allowed the host.
+        """Return whether an admin has allowed this host, even if its address is private.
 
-        An entry without a port applies to the default port.
+        An entry without a port applies only to the default port.
         """
         default = 443 if address.transport == "https" else 22
         entries = {f"{address.host}:{address.effective_port}"}
@@ -42,7 +42,7 @@ class GitPolicy:
 
 
 def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
-    """Return the IP address to connect to, after checking all addresses of the host.
+    """Validate all IP addresses of the host, and return the one to connect to.
 
     Raises GitRejection for a forbidden host, or GitFailure if the name does not resolve.
     """

@@ -1,4 +1,4 @@
-"""Run git with limits, without this machine's git configuration, and only over allowed protocols."""
+"""Run git with limits, over allowed protocols only, and without this machine's git configuration."""
 
 import os
 import shlex
@@ -46,12 +46,12 @@ SETTINGS: Mapping[str, str] = {
 
 
 class Interrupted(Exception):
-    """Raised if this process stops during a fetch. Another process then repeats the fetch."""
+    """Raised if this process is stopped during a fetch. Another process then repeats the fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitProgram:
-    """The git program for one fetch, in a private directory. `deadline` is a monotonic time."""
+    """Runner for the git commands of one fetch, in a private directory. `deadline` is a monotonic time."""
 
     directory: Path
     environment: Mapping[str, str]
@@ -64,7 +64,7 @@ class GitProgram:
         return self.directory / "repository"
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Run a command. Return its exit status, and up to a limit its output and errors.
+        """Run a git command. Return its exit status, and its stdout and stderr up to a size limit.
 
         Raises GitFailure at the deadline, GitRejection if git is not installed, or Interrupted.
         """
@@ -78,7 +78,7 @@ class GitProgram:
         self, arguments: Sequence[str], output: IO[bytes] | int, errors: IO[bytes] | int,
         source: int = subprocess.DEVNULL,
     ) -> "subprocess.Popen[bytes]":  # fmt: skip
-        """Start a command. If this process ends, the command and its helpers are killed."""
+        """Start a git command. If this process ends, the command and its child processes are killed."""
         seconds = max(1, int(self.deadline - time.monotonic()))
         limits = [str(seconds), str(self.file_size // 512), str(MEMORY_KIB)]
         command = ["nice", "-n", "10", "/bin/sh", "-c", LIMITED, "sh", *limits, "git", *arguments]
@@ -92,13 +92,13 @@ class GitProgram:
             raise GitFailure(f"The git program could not be started: {error.strerror}.") from None
 
     def kill(self, process: "subprocess.Popen[bytes]") -> None:
-        """Kill the command and its helpers."""
+        """Kill the command and its child processes."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def raise_if_out_of_time(self) -> None:
-        """Raise GitFailure at the deadline, or Interrupted if this process stops."""
+        """Raise GitFailure after the deadline, or Interrupted if this process is being stopped."""
         if self.is_interrupted():
             raise Interrupted
         if time.monotonic() >= self.deadline:
@@ -120,9 +120,9 @@ class GitProgram:
 
 
 def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git: one protocol, no files of this machine, no prompts.
+    """Return the environment for git: one allowed protocol, no local configuration, no prompts.
 
-    Settings are in variables, because other users can read command lines.
+    Settings are passed in variables, because other users can read command lines.
     """
     settings = {**SETTINGS, **settings}
     pairs = {
@@ -149,7 +149,7 @@ def base_environment(home: Path, transport: str, settings: Mapping[str, str]) ->
 
 
 def ssh_command(options: Mapping[str, str]) -> str:
-    """Return the command line that git uses to start ssh."""
+    """Return the ssh command line for git."""
     words = ["ssh", "-F", "none"]
     for name, value in options.items():
         words += ["-o", f"{name}={value}"]

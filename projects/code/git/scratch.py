@@ -1,4 +1,4 @@
-"""Private directories for fetches, which are deleted even if the process that created them was killed."""
+"""Private directories for fetches. They are deleted even if the process that created them was killed."""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ def scratch_directory(base: Path) -> Iterator[Path]:
 
 
 def sweep(base: Path) -> int:
-    """Delete the directories of processes that have ended. Return their number."""
+    """Delete the directories of ended processes. Return the number of deleted directories."""
     if not base.is_dir():
         return 0
     count = 0
@@ -45,7 +45,7 @@ def sweep(base: Path) -> int:
 
 
 def key_directory(base: Path) -> Path:
-    """Return the directory for keys: in memory if possible, otherwise `base`."""
+    """Return a directory for key files, in memory if possible, otherwise `base`."""
     path = MEMORY / f"berth-git-{os.getuid()}"
     try:
         path.mkdir(mode=0o700, exist_ok=True)

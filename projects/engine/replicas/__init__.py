@@ -1,4 +1,4 @@
-"""Decide a service's number of inference engines from its metrics.
+"""Decide how many inference engines a service needs, based on its metrics.
 
 REST views parse settings with `document.parse`. The loop adds each sample to the service's `Window` with
 `conditions.with_sample` and calls `decide.decide`. A decision does not change the window: only a new sample

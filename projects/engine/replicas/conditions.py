@@ -72,7 +72,7 @@ def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics 
 
 
 def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
-    """Return the window with a new sample, without old samples and with updated streaks.
+    """Return the window with the new sample and updated streaks, without expired samples.
 
     The window is reset if the clock was set back or no sample has arrived for too long.
     """
@@ -103,7 +103,7 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
 
 
 def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
-    """Return the condition with a streak from `since` to the sample at `at`."""
+    """Return the condition with a streak that began at `since` and lasts until the sample at `at`."""
     if not condition.is_met or since is None:
         return condition
     held = at - since

@@ -67,5 +67,5 @@ class AutoscalerConfig:
 
     @property
     def max_sample_age(self) -> float:
-        """Number of seconds without a sample after which the streaks are reset."""
+        """Maximum number of seconds between two samples. After a longer gap, the streaks are reset."""
         return MAX_MISSED_SAMPLES * self.metrics_interval_secs

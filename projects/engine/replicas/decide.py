@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Timestamps in seconds, and the last action, which determines the cooldown's length."""
+    """Unix times of recent scaling, and the last action, which determines the length of the cooldown."""
 
     now: float
     last_scaled_at: float | None = None
@@ -50,7 +50,7 @@ class ScalingTimes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Scaling decision, with the `conditions` that led to it and the `target` number of inference engines."""
+    """Scaling decision: the `conditions` that led to it, and the `target` number of inference engines."""
 
     action: Action
     delta: int
@@ -93,7 +93,7 @@ def decide_from_conditions(
 
 
 def cooldown_left(config: AutoscalerConfig, clock: ScalingTimes) -> float:
-    """Return the seconds left in the cooldown, which ends early if the clock is set back."""
+    """Return the seconds left in the cooldown, which ends early if the clock was set back."""
     cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:
         return 0.0
@@ -111,7 +111,7 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
 
 
 def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
-    """Return a decision to scale out to the minimum, or None. No metrics are needed."""
+    """Return a decision to scale out to the minimum, or None if there are enough engines."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Parse autoscaler settings. Missing keys have their default values."""
+"""Parse autoscaler settings. Missing keys take their default values."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -69,7 +69,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
-    """Return the settings and all problems. Invalid fields have their default values."""
+    """Return the settings and all problems. Invalid fields take their default values."""
     if document is None:
         return AutoscalerConfig(), ()
     if not isinstance(document, Mapping):
@@ -85,7 +85,7 @@ def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
 
 
 def to_document(config: AutoscalerConfig) -> dict[str, Any]:
-    """Return the document that parses to these settings."""
+    """Convert the settings to a document, from which `parse` returns the same settings."""
     names = _field_names(AutoscalerConfig) - set(POLICIES)
     document: dict[str, Any] = {name: getattr(config, name) for name in sorted(names)}
     for name in POLICIES:
@@ -160,7 +160,7 @@ def _field_names(kind: type) -> set[str]:
 
 
 def _contradictions(config: AutoscalerConfig) -> list[Problem]:
-    """Return problems with combinations of fields that are valid on their own."""
+    """Return problems with combinations of individually valid fields."""
     problems: list[Problem] = []
     if config.min_engines > config.max_engines:
         allowed = f"at least min_engines, {config.min_engines}"

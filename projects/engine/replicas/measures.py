@@ -12,7 +12,7 @@ PickHistogram = Callable[[Reading], Histogram | None]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Aggregated value, the number of engines that reported one, and the number of all engines.
+    """Aggregated value, with the number of engines that reported it and the total number of engines.
 
     The value is None if unknown.
     """
@@ -41,7 +41,7 @@ def sum_values(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of all inference engines' observations within the samples.
+    """Return a quantile of the observations of all inference engines between the first and the last sample.
 
     The value is None if there are no observations.
     """
@@ -57,10 +57,10 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
 
 
 def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
-    """Return the variance of the total divided by its squared mean, or 0 if the total is always 0.
+    """Return the total's variance divided by its squared mean, or 0 if the total is always 0.
 
-    The value is None for a single sample. It is also None if an inference engine is missing from a sample,
-    because the totals are then not comparable.
+    The total is summed over all inference engines. The value is None for a single sample, or if an engine is
+    missing from a sample, because the totals are then not comparable.
     """
     if len(samples) < 2:
         return Measure(None, 0, len(samples[-1].engines) if samples else 0)
@@ -102,7 +102,7 @@ def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
 
 
 def with_throughput(sample: Sample, before: Sample | None) -> Sample:
-    """Return the sample. For engines that report no throughput, it is derived from token counters."""
+    """Return the sample, with missing throughputs derived from token counters."""
     if before is None or sample.at <= before.at:
         return sample
     token_counts = {reading.engine: reading.generated for reading in before.readings}
@@ -129,7 +129,7 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations between the first and the last histogram. Handles counter resets."""
+    """Return the observations made between the first and the last histogram. Handles counter resets."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

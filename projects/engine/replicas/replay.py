@@ -21,7 +21,7 @@ class RecordedPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedScaling:
-    """A replay's scaling decision, with the number of inference engines before the decision."""
+    """Scaling decision in a replay, with the number of inference engines before the decision."""
 
     at: float
     engines: int
@@ -78,7 +78,7 @@ def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> 
 
 
 def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
-    """Return the point's metrics as expected with a different number of inference engines."""
+    """Estimate the point's metrics for a different number of inference engines."""
     reporting = round(engines * point.reporting / point.engines) if point.engines else 0
 
     def measure(name: str) -> Measure:

@@ -17,7 +17,7 @@ def to_json(window: Window) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Window:
-    """Return the window from its JSON data, or an empty window if the data is empty."""
+    """Convert JSON data to a window. Empty data becomes an empty window."""
     samples = tuple(_parse_sample(sample) for sample in data.get("samples", ()))
     since = data.get("since", {})
     return Window(samples, tuple((name, since[name]) for name in sorted(since)))

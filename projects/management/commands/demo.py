@@ -1,4 +1,4 @@
-"""Seed the demo organization into an empty installation."""
+"""Seed an empty installation with the demo organization."""
 
 import os
 from pathlib import Path

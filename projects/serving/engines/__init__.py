@@ -1,4 +1,4 @@
-"""Supported inference engines, one module each."""
+"""Adapters for the supported inference engines, one module each."""
 
 from projects.serving.base import EngineAdapter
 from projects.serving.engines.openai import OpenAIEngines

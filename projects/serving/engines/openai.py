@@ -10,7 +10,7 @@ HEALTH_SECONDS = 10.0
 
 
 class OpenAIEngines:
-    """Adapter for vLLM and similar engines, which cannot copy weights from one engine to another."""
+    """Adapter for vLLM and similar engines, which cannot copy weights to each other."""
 
     kind = "openai"
     syncs_weights = False
@@ -19,7 +19,7 @@ class OpenAIEngines:
         self.wire = wire
 
     def health(self, engine: str) -> None:
-        """Check the health endpoint, or the list of models for servers without one."""
+        """Check the health endpoint, or the list of models if the server has no health endpoint."""
         response = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
         if response.status == HTTPStatus.NOT_FOUND:
             response = self.wire.get(engine, "/v1/models", seconds=HEALTH_SECONDS)
@@ -57,10 +57,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "flush its cache")
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number of requests from the inference engine's metrics.
-
-        Return None if the metric is missing.
-        """
+        """Read the number of requests from the engine's metrics. Return None if the metric is missing."""
         try:
             metrics = parse_metrics(engine, self.metrics(engine))
         except ServingError as error:

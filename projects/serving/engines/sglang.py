@@ -80,7 +80,7 @@ class SGLangEngines:
         )
 
     def pause(self, engine: str) -> None:
-        """Pause in `retract` mode, where requests wait and are recomputed instead of aborted."""
+        """Pause in `retract` mode: requests wait and are recomputed later instead of being aborted."""
         self.wire.post(engine, "/pause_generation", {"mode": "retract"}).raise_for_status()
 
     def resume(self, engine: str) -> None:
@@ -90,9 +90,7 @@ class SGLangEngines:
         self.wire.post(engine, "/flush_cache").raise_for_status()
 
     def running_requests(self, engine: str) -> int | None:
-        """Read the number of requests from the load endpoint or, on older engines, from the gauges, which lag
-        behind.
-        """
+        """Read the number of requests from the load endpoint or, on older engines, from the metrics."""
         response = self.wire.get(engine, "/v1/loads")
         if response.status != HTTPStatus.NOT_FOUND:
             return _total_load(engine, response.raise_for_status().json().get("loads"))
@@ -111,7 +109,7 @@ class SGLangEngines:
     def _post_command(
         self, engine: str, path: str, body: Mapping[str, Any], seconds: float | None = None
     ) -> None:
-        """Call an endpoint that responds with `success` and a message."""
+        """Call an endpoint whose response contains `success` and a message."""
         response = self.wire.post(engine, path, body, seconds=seconds)
         if response.status == HTTPStatus.BAD_REQUEST:
             raise ServingError(ErrorKind.REJECTED, engine, _error_message(response))
@@ -120,7 +118,7 @@ class SGLangEngines:
 
 
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
-    """Make the call on both engines concurrently, and raise the first error as soon as it occurs.
+    """Call both engines concurrently, and raise the first error as soon as it occurs.
 
     The other call may then last until its time limit. Its thread does not delay the end of the process.
     """

@@ -1,4 +1,4 @@
-"""Supported routers, one module each."""
+"""Clients for the supported routers, one module each."""
 
 from projects.serving.routers.sglang import SGLangRouter
 from projects.serving.routers.static import StaticRouter

@@ -1,8 +1,8 @@
 """Client for sglang-router.
 
-The router cannot mark inference engines as unhealthy, and it checks their health only once a
-minute. To stop new requests, an engine is therefore removed from the router's list. Its running
-requests still complete.
+The router cannot mark inference engines as unhealthy, and it checks their health only once a minute.
+Therefore, an engine that must receive no new requests is removed from the router's list. Its running requests
+still complete.
 """
 
 import time
@@ -21,7 +21,7 @@ NOT_SUPPORTED = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 class SGLangRouter:
     """Client for one router.
 
-    `seconds` limits how long the router may take to add or remove an inference engine.
+    `seconds` is the time limit for the router to add or remove an inference engine.
     """
 
     kind = "sglang"
@@ -93,7 +93,7 @@ class SGLangRouter:
         return {_normalize_if_valid(str(worker.get("url", ""))): worker for worker in info}
 
     def _wait_until(self, is_done: Callable[[dict[str, dict[str, Any]]], bool], reason: str) -> None:
-        """Wait until the router has completed a change. Raises ServingError with TIMEOUT."""
+        """Wait until the router has applied a change. Raises ServingError with TIMEOUT."""
         deadline = time.monotonic() + self.seconds
         while not is_done(self._list_workers() or {}):
             if time.monotonic() >= deadline:

@@ -1,11 +1,9 @@
-"""Router that consists of an nginx upstream file.
+"""Router client that edits an nginx upstream file.
 
 The file is the only state and is replaced atomically. Each call reads it again, so a restarted process
 continues from the file. After each change, a command configured by the administrator reloads nginx. A failed
-reload is retried.
-
-nginx resolves host names when it reloads. By then, a name may resolve to an address that Berth must not call.
-The file therefore contains only IP addresses that Berth has resolved and checked.
+reload is retried. nginx resolves host names when it reloads. By then, a name may resolve to an address that
+Berth must not call. The file therefore contains only IP addresses that Berth has resolved and validated.
 """
 
 import fcntl
@@ -35,16 +33,16 @@ Resolve = Callable[[str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ListedEngine:
-    """Inference engine in the file. `server` is its checked address and port in nginx syntax."""
+    """Inference engine in the upstream file. `server` is its validated address and port in nginx syntax."""
 
     server: str
     healthy: bool
 
 
 class StaticRouter:
-    """Router client that edits the upstream file of one service.
+    """Router client that edits one service's upstream file.
 
-    `resolve` returns the checked IP addresses of an inference engine's URL and raises ForbiddenAddress or
+    `resolve` returns the validated IP addresses of an inference engine's URL and raises ForbiddenAddress or
     OSError. `reload` is the command to run after each change, such as `nginx -s reload`.
     """
 
@@ -75,19 +73,24 @@ class StaticRouter:
             listed[engine] = ListedEngine(self._choose_server(engine, listed), healthy=True)
 
     def workers(self) -> tuple[Worker, ...]:
-        """Return the listed inference engines, except those whose host now resolves to other addresses."""
+        """Return the listed inference engines, except those whose host name now resolves to other
+        addresses.
+        """
         listed = self._read_file()
         return tuple(
             Worker(url, listed[url].healthy) for url in sorted(listed) if self._is_current(url, listed)
         )
 
     def running_requests(self, engine: str) -> int | None:
-        """Return None, because a file does not count requests."""
+        """Return None, because an upstream file contains no request counts."""
         return None
 
     @contextmanager
     def _edit_file(self) -> Iterator[dict[str, ListedEngine]]:
-        """Lock the file and yield its inference engines. If they change, write the file and reload nginx."""
+        """Lock the file and yield its inference engines.
+
+        If the block changes them, write the file and reload nginx.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
@@ -123,7 +126,7 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the inference engine's server, preferably the one in the file if it is still valid.
+        """Return the `server` value for the engine, preferably the one in the file if it is still valid.
 
         Raises ServingError.
         """
@@ -146,7 +149,9 @@ class StaticRouter:
             return True  # the listed address was checked before, and no newer one is known
 
     def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the inference engine with a resolved address, because older releases wrote host names."""
+        """Return the inference engine with its host name resolved, because older releases wrote
+        host names.
+        """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))
         except ServingError:
@@ -200,14 +205,14 @@ def _check_address(engine: str) -> None:
 
 
 def _format_server(address: str, engine: str) -> str:
-    """Return address and port in nginx syntax. The protocol is configured outside the upstream."""
+    """Format an address and port in nginx syntax. The protocol is configured outside the upstream."""
     parts = urlsplit(engine)
     host, port = ipaddress.ip_address(address), parts.port or PORTS[parts.scheme]
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def _is_resolved(server: str) -> bool:
-    """Return whether the server is a resolved IP address and port rather than a host name."""
+    """Return whether the server is an IP address with a port, not a host name."""
     try:
         ipaddress.ip_address(server.rpartition(":")[0].strip("[]"))
     except ValueError:

@@ -1,1 +1,1 @@
-"""Activity page: the audit log as sentences."""
+"""Activity page, which shows the audit log as sentences."""

@@ -67,7 +67,7 @@ MAX_INLINE_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed value. A multi-line value has a diff."""
+    """Changed value. A multi-line value also has a diff."""
 
     label: str
     before: str
@@ -77,10 +77,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One sentence: the actor, `verb`, the object `name` with its link, and the `tail`.
+    """Sentence about an audit entry: the actor, `verb`, the object `name` with its link, and the `tail`.
 
-    `changes` are the values that the sentence does not already contain. `in_group` is the verb for
-    several such entries, such as "submitted {} workloads", or "" if they are never grouped.
+    `changes` are the values that the sentence does not already contain. `in_group` is the verb for several
+    such entries, such as "submitted {} workloads", or "" if they are never grouped.
     """
 
     row: Audit
@@ -103,7 +103,7 @@ def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
 
 
 def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
-    """Return the name of the schedule that submitted each workload or array, by workload or array ID."""
+    """Map the IDs of workloads and arrays to the names of the schedules that submitted them."""
     submitted = [row for row in rows if row.action == "submit"]
     if not submitted:
         return {}
@@ -174,7 +174,7 @@ def _verb_phrase(row: Audit) -> str:
 
 
 def _describe_role(row: Audit) -> Entry:
-    """Describe a granted or revoked role. The object's name is "dave: member of vision"."""
+    """Describe a granted or revoked role. The object's name has the form "dave: member of vision"."""
     user, _, role = row.object_name.partition(": ")
     before = to_words((row.before or {}).get("role", "")).lower()
     if row.action == "revoke":
@@ -186,7 +186,7 @@ def _describe_role(row: Audit) -> Entry:
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return the values that belong in the sentence, with a leading colon, or ""."""
+    """Return the values that are part of the sentence, with a leading colon, or ""."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

@@ -1,4 +1,4 @@
-"""Groups of similar audit entries within a minute, so that a script's changes do not fill the page."""
+"""Group similar audit entries within a minute, so that a script's changes do not fill the page."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ MAX_NAMES = 4  # maximum number of objects named in a group's sentence
 
 @dataclass(frozen=True, slots=True)
 class EntryGroup:
-    """Similar entries of one user within a minute, shown as one sentence that can be expanded."""
+    """Similar audit entries of one user within a minute, shown as one sentence that can be expanded."""
 
     entries: list[Entry]
 
@@ -29,7 +29,7 @@ class EntryGroup:
 
     @property
     def named(self) -> list[Entry]:
-        """Return the first entry of each object, for the first objects."""
+        """Return the first entry of each object, for at most MAX_NAMES objects."""
         by_name = {entry.name: entry for entry in reversed(self.entries)}
         return list(reversed(by_name.values()))[:MAX_NAMES]
 
@@ -39,7 +39,10 @@ class EntryGroup:
 
 
 def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
-    """Yield the entries in order. Similar entries of one minute form a group, in place of its first entry."""
+    """Yield the entries in order, with similar entries of one minute replaced by a group.
+
+    A group takes the place of its first entry.
+    """
     for _, of_minute in groupby(entries, key=_minute_of_entry):
         yield from _group_minute(list(of_minute))
 

@@ -1,4 +1,4 @@
-"""Values that an audit entry changed, with their labels."""
+"""List the values that an audit entry changed, with their labels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,7 +44,7 @@ def field_label(name: str) -> str:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values: {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
+    """Flatten nested values. For example, {"limit": {"gpu": 4}} becomes {"limit gpu": 4}."""
     flat_values: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix} {key}".strip().replace("_", " ")

@@ -27,9 +27,9 @@ MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in fo
 
 
 class TasksForm(Form):
-    """Choice between all tasks that an action usually changes, described by `usual`, and other tasks.
+    """Form for choosing tasks: those that an action usually changes, described by `usual`, or others.
 
-    If `usual` is empty, the form asks for the tasks only.
+    If `usual` is empty, the form asks only for task indexes.
     """
 
     choice = forms.ChoiceField(label="Tasks", required=False, widget=forms.RadioSelect)
@@ -81,7 +81,7 @@ class WorstForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to some or all tasks of an array, with the wording of its form."""
+    """Change to some or all tasks of an array, and the texts of its form."""
 
     verb: str
     text: str
@@ -137,7 +137,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
-    """Return the tasks that a change applies to if no indexes are entered, as text, and their number."""
+    """Return a description and the number of the tasks that a change applies to by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
         return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live

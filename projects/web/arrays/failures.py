@@ -1,4 +1,4 @@
-"""Failed tasks on an array's page, with one line and one log for each cause."""
+"""Failed tasks on an array's page, with one line and one log per cause."""
 
 import uuid
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ INDEXES_MAX = 200  # maximum number of failed tasks whose indexes are listed
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Group of failed tasks. `task` is the first one, and `pod` is its first pod to fail, if any.
+    """Group of failed tasks. `task` is the first task, and `pod` is its first pod to fail, if any.
 
     `indexes` lists the indexes of all tasks as text, unless there are too many.
     """
@@ -28,7 +28,7 @@ class Failure:
 
 
 def load_failures(array: WorkloadArray) -> list[Failure]:
-    """Return the most frequent failures of the array's tasks, in order of frequency."""
+    """Return the largest groups of failed tasks, largest first."""
     groups = failures_by_array([array.pk]).get(array.pk, [])
     if not groups:
         return []

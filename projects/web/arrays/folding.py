@@ -13,7 +13,7 @@ FOLDED_PHASES = (Phase.PENDING, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, 
 
 @dataclass(frozen=True, slots=True)
 class FoldedTasks:
-    """Tasks that follow a row and have its state and reason."""
+    """Tasks after a row that have the same state and reason as the row."""
 
     count: int
     first: Workload
@@ -21,9 +21,9 @@ class FoldedTasks:
 
 
 def fold_tasks(tasks: Sequence[Workload], *, fold: bool, only_held: bool) -> None:
-    """Mark the tasks to collapse, and add a summary of these tasks to the preceding row.
+    """Mark the tasks to collapse, and add a summary of them to the preceding row.
 
-    With `only_held`, as for tasks with parameters, only tasks that wait for earlier tasks are collapsed.
+    With `only_held`, as for tasks with parameters, only held tasks are collapsed.
     """
     for task in tasks:
         cast("Any", task).is_folded, cast("Any", task).folded_tasks = False, None

@@ -11,7 +11,7 @@ RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
 
 @dataclass(frozen=True, slots=True)
 class RankedTask:
-    """Task with its best and last values. `kind` is the CSS class of its line, or empty."""
+    """Task with its best and last values. `kind` is the CSS class of its line in the chart, or empty."""
 
     task: Workload
     best: str

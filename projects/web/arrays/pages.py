@@ -45,7 +45,7 @@ Parameters = Mapping[int, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A task in the grid of all tasks."""
+    """Square that represents a task in the grid of all tasks."""
 
     pk: uuid.UUID
     kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks

@@ -1,4 +1,4 @@
-"""Filters of an array's tasks by their parameters."""
+"""Filter an array's tasks by their parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ NAMES_MAX, VALUES_MAX = 4, 50  # parameters that are offered as filters, and the
 
 @dataclass(frozen=True, slots=True)
 class ParameterFilter:
-    """Filter by one parameter. `field` is its query parameter, and `chosen` is empty for any value."""
+    """Filter by one task parameter.
+
+    `field` is the filter's query parameter. `chosen` is empty if any value matches.
+    """
 
     name: str
     field: str
@@ -19,7 +22,7 @@ class ParameterFilter:
 
 
 def parameter_filters(parameters: Mapping[int, Mapping[str, str]], query: QueryDict) -> list[ParameterFilter]:
-    """Return a filter for each of the first parameters that have several values, but not too many."""
+    """Return filters for the first parameters that have between 2 and VALUES_MAX values."""
     distinct: dict[str, dict[str, None]] = {}
     for values in parameters.values():
         for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Progress of arrays as bars and counts."""
+"""Show the progress of arrays as bars and counts."""
 
 import uuid
 from collections.abc import Collection
@@ -16,10 +16,10 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 @dataclass(frozen=True, slots=True)
 class ArrayProgress:
-    """Counts of an array's tasks, with a progress bar of completed, failed, cancelled, running and
-    queued tasks.
+    """Task counts of an array, with a progress bar for completed, failed, cancelled, running and queued
+    tasks.
 
-    Its colours are those of the squares on the page of the array.
+    The bar has the same colours as the squares on the array's page.
     """
 
     counts: TaskCounts
@@ -43,7 +43,7 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Whether no task is running and none of the queued tasks can ever start."""
+        """Return whether no task is running and all queued tasks are unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of the users table: one per role, and one for each superuser and each user without a role."""
+"""Rows of the users table: one per role, and one per superuser or user without a role."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superus
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """User with one role. `membership` is None for the row of a superuser or of a user without a role.
+    """User with one role. `membership` is None for a superuser or a user without a role.
 
     `email` is empty unless the viewer administers the role's scope. `may_change` is set if the viewer may
     deactivate the user.
@@ -74,7 +74,7 @@ ADMIN_COLUMNS: tuple[Column[PersonRow], ...] = (
 
 
 def list_people(actor: Actor) -> list[PersonRow]:
-    """Return the roles that the user may see. Platform admins also see all users without a role."""
+    """Return the user rows that the viewer may see. Platform admins also see users without a role."""
     is_admin = is_platform_admin(actor)
     by_user: dict[int, list[Membership]] = {}
     for row in sorted(members(actor).order_by("pk"), key=_sort_key):
@@ -92,7 +92,7 @@ def list_people(actor: Actor) -> list[PersonRow]:
 
 
 def offer_deactivation_once(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
-    """Yield the rows of a page. Only the first row of each user still offers to deactivate the user."""
+    """Yield the rows of a page, offering to deactivate a user only in the user's first row."""
     users_before: set[int] = set()
     for row in rows:
         yield replace(row, may_change=row.may_change and row.user.pk not in users_before)
@@ -114,5 +114,5 @@ def _scope_names(row: Membership) -> tuple[str, str]:
 
 
 def _sort_key(row: Membership) -> tuple[str, str, str, int]:
-    """Return a sort key that puts the platform first and each department before its projects."""
+    """Return a sort key that orders the platform first and each department before its projects."""
     return *_scope_names(row), row.user.username, row.pk

@@ -1,4 +1,4 @@
-"""Convert between text and values in cells of the quota grid."""
+"""Convert the values of quota grid cells to text and back."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class Field:
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
     `limit.cpu`. If `adds_up` is True, the sum of the project values is shown next to the department's value.
-    An `is_rare` field is shown only if a quota has another value than the default, or on request.
+    An `is_rare` field is shown only on request, or if a quota has a value other than the default.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """Text of the default value in a new quota."""
+        """Return the text of the default value for a new quota."""
         return cell_text(self, self.default)
 
 
@@ -60,7 +60,7 @@ WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
 def cell_text(field: Field, value: Any) -> str:
-    """Return the text of a value, as shown in its cell and copied to a spreadsheet."""
+    """Format a value as it is shown in its cell and copied to a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
     if value is None:
@@ -71,9 +71,9 @@ def cell_text(field: Field, value: Any) -> str:
 
 
 def parse_cell(field: Field, text: str) -> Any:
-    """Return the value in the service's units, or the text itself if it is invalid.
+    """Convert a cell's text to a value in the service's units.
 
-    The service rejects invalid text.
+    Invalid text is returned unchanged, and the service rejects it.
     """
     word = text.strip().lower()
     if field.kind == "flag":
@@ -89,12 +89,12 @@ def parse_cell(field: Field, text: str) -> Any:
 
 
 def removes_quota(text: str) -> bool:
-    """Return whether the text removes the quota. A removed quota differs from a quota of 0."""
+    """Return whether the text removes the quota, as opposed to setting it to 0."""
     return text.strip() in NO_QUOTA_WORDS
 
 
 def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
-    """Return the values entered in one quota's cells as a document for the service.
+    """Convert the values entered in one quota's cells to a document for the service.
 
     If `equal_weights` is False, the entered weight applies only to GPUs, and the weights of CPU and memory
     are unchanged.
@@ -112,13 +112,13 @@ def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any
 
 
 def field_for_path(path: str, inputs: Iterable[str]) -> str:
-    """Return the field at the path of a service error or, if there is none, the first entered field."""
+    """Return the field that a service error refers to or, if there is none, the first entered field."""
     names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
     return names.get(path) or next(iter(inputs), "gpu")
 
 
 def _parse_number(word: str) -> float | None:
-    """Parse a number, including spreadsheet formats: 1,500 or 1 500."""
+    """Parse a number, including spreadsheet formats such as 1,500 or 1 500."""
     normalized = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
     normalized = normalized.replace(",", "") if THOUSANDS.fullmatch(normalized) else normalized
     try:

@@ -64,7 +64,7 @@ class QuotaForm(Form):
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values at the time the form was opened
 
     def values(self) -> dict[str, Any]:
-        """Return the values as arguments for the service."""
+        """Return the form's values as arguments for the quota service."""
         data = self.cleaned_data
         weight: Any = data["weight"]
         if "weight" in self.initial and weight == self.initial["weight"] and "weights" in self.initial:
@@ -93,7 +93,7 @@ def initial_values(quota: Quota | None) -> dict[str, Any]:
 
 
 def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a quota document by form field."""
+    """Convert a quota document to the values of the form fields."""
     weights = values["weight"]
     return {
         **{key: values[key] for key in ("gpu", "cpu", "memory_mib", "rank", "over_quota")},
@@ -104,7 +104,7 @@ def flatten_quota(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
-    """Return a form with entered values in fields that the user changed, and stored values in all others."""
+    """Return a form that combines the fields that the user changed with the stored values of all others."""
     stored_values = initial_values(quota)
     seen, inputs = form.cleaned_data.get("seen") or {}, form.cleaned_data
     merged_values = {
@@ -121,7 +121,7 @@ def merge_stored(form: QuotaForm, quota: Quota | None) -> QuotaForm:
 
 
 def list_differences(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
-    """Yield the label, stored value and entered value of each field that saving would overwrite."""
+    """Yield the label, stored value and entered value of each field that saving would change."""
     for name in FIELDS:
         stored_value, inputs = form.initial.get(name), form.cleaned_data.get(name)
         if stored_value != inputs:
@@ -141,5 +141,5 @@ def _displayed_value(value: Any) -> str:
 
 
 def _to_number(number: float) -> float:
-    """Return the number, as an int if it is whole, so that 2.0 is shown as 2."""
+    """Convert a whole number to an int, so that 2.0 is shown as 2."""
     return int(number) if number.is_integer() else number

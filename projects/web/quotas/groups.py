@@ -83,7 +83,7 @@ def edit(request: Request, name: str) -> HttpResponse:
 
 
 def edit_form(request: Request, group: QuotaGroup) -> tuple[PoolsForm, list[NodePool]]:
-    """Return the form for the group's pools, and the pools that it offers."""
+    """Return the form for the group's pools, and the pools that the form offers."""
     pools = [
         pool
         for pool in visible_pools(request.actor).order_by("name")

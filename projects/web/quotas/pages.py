@@ -94,7 +94,7 @@ def render_quota_form(
 
 
 def _show_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
-    """Show the form again after a concurrent change, with the entered values and the differences."""
+    """Show the form again after a conflicting change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
     merged_form = merge_stored(form, quota)
     audit_rows = (
@@ -113,7 +113,7 @@ def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:
 
 
 def get_pool_or_group_or_404(name: str) -> PoolOrGroup:
-    """Return the pool or quota group with this name."""
+    """Return the pool or quota group with this name. Raises Http404 if there is none."""
     place = find_pool_or_group(name)
     if place is None:
         raise Http404

@@ -1,1 +1,1 @@
-"""Schedule pages: list, next and last runs, and forms."""
+"""Schedule pages: the list, next and last runs, and forms."""

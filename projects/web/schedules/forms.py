@@ -146,7 +146,6 @@ class ScheduleForm(Form):
             self.fields[source].shown_for = f"source={source}"  # type: ignore[attr-defined]
 
     def set_template_choices(self, choices: Sequence[tuple[str, str]]) -> None:
-        """Set the templates to choose from."""
         cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
     def sections(self) -> Sequence[Section]:
@@ -157,7 +156,7 @@ class ScheduleForm(Form):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Build the cron expression, and report missing values at the visible field."""
+        """Build the cron expression, and attach errors about missing values to the visible field."""
         cleaned = super().clean() or self.cleaned_data
         frequency = cleaned.get("frequency") or CUSTOM
         for name in NEEDED.get(frequency, ()):
@@ -171,7 +170,7 @@ class ScheduleForm(Form):
         return cleaned
 
     def values(self) -> schedules.ScheduleValues:
-        """Return the values with only the chosen source, which is the template or the document."""
+        """Return the form's values with either the template or the document, whichever was chosen."""
         cleaned = self.cleaned_data
         text = "" if cleaned["source"] == TEMPLATE else cleaned["document"].replace("\r\n", "\n")
         return schedules.ScheduleValues(
@@ -184,7 +183,7 @@ class ScheduleForm(Form):
 
 
 def _zone_choices(stored: Iterable[str | None]) -> list[Any]:
-    """Return the time zones grouped by region, UTC first. Valid stored zones are offered too."""
+    """Return the time zones grouped by region, UTC first, including valid stored zones."""
     zones = available_timezones()
     listed = {name for name in zones if "/" in name and not name.startswith(FORMER_ZONES)}
     listed |= {name for name in stored if name in zones and name != "UTC"}
@@ -278,7 +277,7 @@ def template_options(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def preview_times(request: Request) -> HttpResponse:
-    """Show when a cron expression fires and its next runs, or its first error."""
+    """Show when a cron expression fires and when its next runs are due, or its first error."""
     cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
     values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
     context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}
@@ -293,7 +292,7 @@ def preview_times(request: Request) -> HttpResponse:
 
 
 def _template_choices(actor: Actor, project: str, current: str = "") -> list[tuple[str, str]]:
-    """Return the project's templates as choices, and the schedule's current one if it was deleted."""
+    """Return the project's templates as choices. A deleted template that the schedule uses is included."""
     names = list(templates(actor).filter(project__name=project).values_list("name", flat=True))
     choices = [(name, name) for name in names]
     if current and current not in names:

@@ -1,4 +1,4 @@
-"""Schedule frequencies, from which the form builds cron expressions."""
+"""Convert between the frequencies in the schedule form and cron expressions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ DEFAULTS: Mapping[str, Any] = {"frequency": DAILY, "minute": 0, "at": "03:00", "
 
 
 def build_cron(values: Mapping[str, Any]) -> str:
-    """Return the cron expression of the form's values, or "" if a value that the frequency needs is missing.
+    """Build the cron expression, or return "" if a value that the frequency needs is missing.
 
     Without a frequency, return the expression that was entered.
     """
@@ -50,7 +50,7 @@ def build_cron(values: Mapping[str, Any]) -> str:
 
 
 def split_cron(cron: str) -> dict[str, Any]:
-    """Return the form's values for a cron expression. The frequency is custom for less common expressions."""
+    """Return the form's values for a cron expression. Less common expressions have the frequency "custom"."""
     parts = cron.split()
     values = {**DEFAULTS, "cron": cron, "frequency": CUSTOM}
     if len(parts) != 5 or parts[3] != "*" or not parts[0].isdecimal():

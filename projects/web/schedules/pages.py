@@ -29,7 +29,7 @@ DOTS = 5  # number of runs shown per schedule
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A schedule with its latest runs, newest first."""
+    """Schedule with its latest runs, newest first."""
 
     schedule: Schedule
     runs: Sequence[ScheduleRun]
@@ -44,7 +44,7 @@ class Row:
         return [(run_state(run), self._in_schedule_zone(run.due_at)) for run in reversed(self.runs)]
 
     def _in_schedule_zone(self, time: datetime) -> str:
-        """Return a time in the time zone of the schedule, with the name of the zone."""
+        """Format a time in the schedule's time zone, with the name of the zone."""
         at = time.astimezone(ZoneInfo(self.schedule.time_zone))
         return f"{at:%a} {at.day} {at:%b, %H:%M} {self.schedule.time_zone}"
 
@@ -80,7 +80,7 @@ RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Action that a user confirms, with the texts of its dialog."""
+    """Action on a schedule that the user must confirm, with the texts of its dialog."""
 
     title: str
     warning: str

@@ -17,7 +17,7 @@ PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Setting at a path in the settings document. Fractions are entered as percentages."""
+    """Form field for a path in the settings document. Fractions are entered as percentages."""
 
     path: tuple[str, ...]
     label: str
@@ -36,7 +36,7 @@ class Setting:
 def _condition(
     policy: str, threshold: str, name: str, metric: str, bound: str, kind: str
 ) -> tuple[Setting, Setting]:
-    """Return the settings for a condition's threshold and duration."""
+    """Return the form settings for the threshold and the duration of a condition."""
     return (
         Setting((policy, threshold), f"{metric} {bound}", kind),
         Setting((policy, DURATIONS, name), f"{metric} held for (s)"),
@@ -79,7 +79,7 @@ SETTINGS = (*GENERAL, *SCALE_OUT, *SCALE_IN, *INTERVALS)
 
 
 class AutoscalerForm(Form):
-    """Form with one field per setting. Settings without a field are unchanged."""
+    """Form with one field per autoscaler setting. Settings without a field stay unchanged."""
 
     enabled = forms.BooleanField(label="Enabled", required=False)
 
@@ -110,7 +110,7 @@ class AutoscalerForm(Form):
         return document
 
     def add_problems(self, error: BerthError) -> None:
-        """Show each problem next to its field. Show problems without a field at the top of the form."""
+        """Show each problem next to its field, and problems without a field at the top of the form."""
         problems: Sequence[Problem] = getattr(error, "problems", ())
         for problem in problems:
             name = problem.path.replace(".", "__")

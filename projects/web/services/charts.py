@@ -25,7 +25,7 @@ Pick = Callable[[MetricsPoint], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Time range of a chart. A sample is valid for `valid_seconds` seconds."""
+    """Time axis of a chart. A sample is valid for `valid_seconds` seconds."""
 
     begin: datetime
     end: datetime
@@ -56,12 +56,12 @@ class Chart:
 
     @property
     def names(self) -> str:
-        """Return the labels of the chart's values for the readout. Gaps have no label."""
+        """Labels of the chart's values, which are shown on hover. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
 def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
-    """Return a service's charts, or none if there is no sample from the last hour."""
+    """Return a service's charts, or an empty list if there is no sample from the last hour."""
     points = _recent_points(service, now)
     if not points:
         return []
@@ -92,27 +92,30 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    Only reporting inference engines count. If none reports, all engines count.
+    Only engines that report metrics count. If none reports, all engines count.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 
 
 def format_percent(fraction: float) -> str:
-    """Return a fraction as a percentage, with three digits as in the conditions and charts."""
+    """Format a fraction as a percentage with three significant digits, as in the conditions and charts."""
     percent = 100 * fraction
     return f"{percent:,.3g}%" if percent >= 0.1 or not percent else "below 0.1%"
 
 
 @dataclass(frozen=True, slots=True)
 class LatestMetrics:
-    """Values of a service's latest sample. `old_since` is its time if the sample is no longer current."""
+    """Latest sample of a service. `old_since` is the sample's time if it is no longer current."""
 
     values: Mapping[str, Any]
     old_since: datetime | None = None
 
 
 def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, LatestMetrics]:
-    """Return the latest sample of each service with a sample in the last hour, by service ID."""
+    """Return the latest sample of each service, by service ID.
+
+    Services without a recent sample are omitted.
+    """
     rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - SPAN)
     latest = rows.order_by("service", "-at").distinct("service").values_list("service", "at", "values")
     result = {}
@@ -123,7 +126,7 @@ def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> di
 
 
 def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
-    """Yield the samples behind the charts as CSV rows. Unknown values are empty."""
+    """Yield the charts' samples as CSV rows. Unknown values are empty."""
     usage, queued, latency = (
         _value_getter("avg_token_usage", 100),
         _value_getter("total_queue_reqs", 1),

@@ -26,7 +26,7 @@ KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
 
 def measured_at(window: Window, now: datetime) -> datetime | None:
-    """Return the time of the latest measurement, if it is in the last hour, which the charts show."""
+    """Return the time of the latest measurement, or None if it is more than an hour old."""
     latest = window.latest
     at = datetime.fromtimestamp(latest.at, UTC) if latest is not None else None
     return at if at is not None and now - SPAN < at <= now else None
@@ -35,7 +35,7 @@ def measured_at(window: Window, now: datetime) -> datetime | None:
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:
     """Return a condition's table row: its state, and the latest value and threshold with units.
 
-    If the measurement is no longer fresh, the state is unknown and no engine counts as reporting.
+    If the measurement is too old, the state is unknown and no engine counts as reporting.
     """
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = (
@@ -68,7 +68,7 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
 def explain_unknown_states(
     evaluated: Sequence[Condition], measured: datetime | None, *, is_fresh: bool
 ) -> str:
-    """Return why all states are unknown, or an empty string. The time is shown elsewhere."""
+    """Return why all conditions are unknown, without the time of the measurement, or an empty string."""
     if measured is None:
         return "No metrics were measured in the last hour."
     if not is_fresh:

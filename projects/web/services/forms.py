@@ -63,7 +63,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale_in(request: Request, service: str) -> HttpResponse:
-    """Show the inference engines to remove, using a dry run, then request the scale-in."""
+    """Show the inference engines that a dry run would remove, then request the scale-in."""
     row = _find_service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = ScaleInForm(request.POST or None, initial=initial, auto_id="scale_%s")
@@ -136,7 +136,7 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
-    """Edit the settings, or preview them with the last day's metrics."""
+    """Edit the settings of an autoscaler, or preview them with the metrics of the last day."""
     row = _find_service(request, service)
     form = AutoscalerForm(request.POST or None, current=autoscalers.full_settings(row.autoscaler))
     context: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Preview of autoscaler settings, based on the last day's metrics."""
+"""Preview autoscaler settings, based on the metrics of the last day."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ScalingRow:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Replayed scaling decisions with these settings, compared with the recorded number of engines."""
+    """Scaling decisions with the previewed settings, compared with the recorded number of engines."""
 
     begin: datetime
     end: datetime

@@ -1,4 +1,4 @@
-"""Describe the states of services: how many inference engines are serving, and why the rest are not."""
+"""Describe the status of services: how many inference engines are serving, and why others are not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ HEALTH_CHECK_FAILS = "health check fails"
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """An engine's status: its title, its chip's tone and, if the engine is not serving, the reason."""
+    """Status of an engine: title, chip tone and, if the engine is not serving, the reason."""
 
     title: str
     tone: str
@@ -22,7 +22,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServingStatus:
-    """A service's status: its chip's title and tone, and a sentence such as `1 of 2 serving: ...`."""
+    """Status of a service: chip title and tone, and a sentence such as `1 of 2 serving: ...`."""
 
     title: str
     tone: str
@@ -30,8 +30,9 @@ class ServingStatus:
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
-    """Return the status of an inference engine. A failing check takes precedence over the state that it
-    delays.
+    """Return the status of an inference engine.
+
+    A failing check is shown instead of the state that it delays.
     """
     title = to_words(engine.state)
     match engine.state:
@@ -56,7 +57,7 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
 
 
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
-    """Return the status of a service from its current inference engines."""
+    """Return the status of a service, based on its current inference engines."""
     if workload.phase in ENDED_PHASES:
         return ServingStatus(to_words(workload.phase), "", "The service has ended.")
     statuses = [engine_status(engine) for engine in engines]

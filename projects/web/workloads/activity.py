@@ -1,4 +1,4 @@
-"""Activity of running workloads, for the column *Status* of the workload list."""
+"""Describe the activity of running workloads for the *Status* column of the workload list."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ NODES_MAX = 3
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
     """Return a sentence for each running workload.
 
-    It describes the state of services and inference engines, and the nodes of other workloads.
+    It describes the status of services and inference engines, and the nodes of other workloads.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

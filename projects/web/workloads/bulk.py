@@ -1,4 +1,4 @@
-"""Cancel, suspend, resume, retry or delete several workloads and arrays after confirmation."""
+"""Cancel, suspend, resume, retry or delete several workloads and arrays after a confirmation."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ STEPS: Mapping[str, BulkStep] = {
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Selected rows to which the action does not apply, for one reason."""
+    """Selected rows that share one reason why the action does not apply."""
 
     reason: str
     rows: Rows
@@ -137,7 +137,7 @@ def act(request: Request, step: str) -> HttpResponse:
 def _split(
     actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
 ) -> tuple[Rows, list[Unchanged]]:
-    """Return the rows to which the action applies, and the remaining rows by the reason why it does not."""
+    """Return the rows to which the action applies, and the other rows, grouped by why it does not apply."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
         by_reason.setdefault(obstacle(actor, step, row, counts.get(row.pk, TaskCounts())), []).append(row)
@@ -151,7 +151,7 @@ def _no_change_text(step: str) -> str:
 
 
 def _change(actor: Actor, step: BulkStep, rows: Rows) -> str:
-    """Change the rows, and return a message."""
+    """Change the rows, and return a message for the user."""
     changed, rejected = list[Workload | WorkloadArray](), list[tuple[str, str]]()
     if step.change:
         chosen = [row for row in rows if isinstance(row, Workload)]
@@ -180,7 +180,7 @@ def _describe(rows: Rows) -> str:
 
 
 def _describe_tasks(step: str, counts: TaskCounts) -> str:
-    """Return which tasks of an array an action changes."""
+    """Describe the tasks of an array that an action changes."""
     if step == "retry":
         return format_count(counts.failed, "failed task")
     if step == "resume":

@@ -52,7 +52,7 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return how long the last run of an ended workload took, or None if there is none."""
+    """Return the duration of the last run of an ended workload in seconds, or None."""
     if row.ended_at is None or row.started_at is None:
         return None
     return max(0, round((row.ended_at - row.started_at).total_seconds()))
@@ -95,7 +95,7 @@ FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
 
 
 def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
-    """Return the CSV columns that correspond to these columns of the list."""
+    """Return the CSV columns for these columns of the list."""
     return (*FIXED_CSV_COLUMNS, *(column for key in keys for column in CSV_COLUMNS[key]))
 
 
@@ -106,7 +106,7 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Add to each row how long its workload or array ran, or None before it has ended.
+    """Add the runtime of the workload or array to each row, or None if it has not ended.
 
     The runtime of an array is the time from the first start of a task to the end of the array.
     """
@@ -122,7 +122,7 @@ def load_runtimes(rows: Sequence[Workload]) -> None:
 
 
 def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
-    """Add each workload's cost to its row if the cost is shown. Return the rows."""
+    """Add each workload's cost to its row if the cost column is shown. Return the rows."""
     costs = workload_costs([row.pk for row in rows], timezone.now()) if "cost" in columns else {}
     for row in rows:
         cast("Any", row).cost = costs.get(row.pk)
@@ -130,7 +130,7 @@ def load_costs(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Wor
 
 
 def load_array_costs(rows: Sequence[Workload], columns: Iterable[str]) -> None:
-    """If costs are shown, set the cost in each array's row to the total of its tasks."""
+    """Add the total cost of an array's tasks to the array's row if the cost column is shown."""
     arrays = {row.array_id: row for row in rows if row.array_id is not None} if "cost" in columns else {}
     costs = array_costs(list(arrays), timezone.now())
     for array_id, row in arrays.items():

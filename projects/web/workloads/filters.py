@@ -120,7 +120,7 @@ def filter_workloads(
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
-    The tasks of an array have the state of the array or, if `each_task` is set, their own.
+    A task is matched by the state of its array or, with `each_task`, by its own state.
     """
     rows = workloads(actor)
     if not any_state and filters.state != "all":
@@ -151,7 +151,7 @@ def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows, but only the first task of each array, which represents the array in the list."""
+    """Return the rows with only the first task of each array, which represents the array in the list."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
@@ -160,7 +160,7 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
     """Return each state's name, title and number of rows that match the other filters.
 
     Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
-    live. Unschedulable rows also count as pending, and failed rows as ended. These two states are left out if
+    live. Unschedulable rows also count as pending, and failed rows as ended. These two states are omitted if
     they have no rows.
     """
     titles = dict[str, str]()
@@ -213,20 +213,20 @@ def _phase_condition(state: str) -> Q:
 
 
 def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
-    """Return the IDs of the arrays with tasks in a state, as a subquery."""
+    """Return a subquery for the IDs of the arrays that have tasks in a state."""
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")
 
 
 def reason_condition(reason: str) -> Q:
-    """Return a condition for a reason. A reserved workload keeps the reason that it was pending for."""
+    """Return a condition for a reason. Reserved workloads match only RESERVED, not their pending reason."""
     if reason == RESERVED:
         return Q(phase=Phase.RESERVED)
     return Q(reason=reason) & ~Q(phase=Phase.RESERVED)
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition that matches a label, written as key=value, or part of a name."""
+    """Return a condition that matches a label, given as key=value, or part of a name."""
     key, equals, value = words.partition("=")
     if equals and key:
         return HAS_LABELS & Q(labels__contains={key: value})

@@ -181,7 +181,7 @@ def _has_request_words(row: Any) -> bool:
 
 
 def _load_bulk_steps(actor: Actor, row: Workload) -> None:
-    """Set the actions that the bar of selected rows offers for this row, and whether it can be cloned."""
+    """Set the bulk actions that apply to this row, and whether the row can be cloned."""
     target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
     target.project = row.project
     cast("Any", row).bulk_steps = " ".join(bulk_steps(actor, target, counts))

@@ -1,4 +1,4 @@
-"""Replicas of workloads that can be scaled while they run."""
+"""Replica counts of workloads that can be scaled while they run."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Replicas:
 
 
 def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
-    """Return the replicas of each elastic workload and service whose number of replicas can change."""
+    """Return the replica counts of elastic workloads and services that can be scaled."""
     scaled = [row.pk for row in rows if row.kind in SCALED_KINDS]
     if not scaled:
         return {}

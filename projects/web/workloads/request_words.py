@@ -1,4 +1,4 @@
-"""Requests of workloads without a number of GPUs, in words."""
+"""Describe the resource requests of workloads that do not request a number of GPUs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -17,8 +17,8 @@ def load_request_words(rows: Iterable[Workload]) -> None:
     """Set `gpu_words` and `cpu_words` on each workload. Both are empty for requests of whole GPUs or shares.
 
     `gpu_words` is "no GPU", or the requested GPU memory, such as "24 GiB GPU memory". `cpu_words` are the
-    cores and the memory, such as "2 cores, 4 GiB", or empty without either. All amounts are those of the
-    smallest number of replicas that starts. One statement serves all rows.
+    cores and the memory, such as "2 cores, 4 GiB", or empty if neither is requested. All amounts are for the
+    smallest number of replicas that can start. One SQL statement serves all rows.
     """
     listed = list(rows)
     without_number = [row.pk for row in listed if not row.gpu_milli_min]

@@ -1,4 +1,4 @@
-"""Actions that apply to a workload or array, and the reasons why other actions do not."""
+"""Actions that apply to a workload or array, and the reasons why others do not."""
 
 from projects.access import Action, may
 from projects.actor import Actor
@@ -25,7 +25,7 @@ def steps_for(workload: Workload) -> list[str]:
 def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
     """Return the bulk actions of the workload list that apply to this row.
 
-    `counts` are those of the array's tasks.
+    `counts` contains the array's task counts.
     """
     return [step for step in BULK_STEPS if not obstacle(actor, step, row, counts)]
 

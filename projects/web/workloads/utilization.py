@@ -1,4 +1,4 @@
-"""GPU utilization in the workload list."""
+"""Add GPU utilization to the workload list."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ SAME_TIME = timedelta(minutes=2)
 
 
 def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequence[Workload]:
-    """Add the utilization in thousandths, its bar and `idle_since` to each row if they are shown.
+    """If the column is shown, add the utilization in thousandths, its bar and `idle_since` to each row.
 
     None means not measured. A running workload without a recent measurement gets `is_unmeasured`, and
     `measured_at` if it was ever measured. Return the rows.
@@ -39,7 +39,7 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
 
 
 def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
-    """Return the time if measurement stopped for several rows at the same time, else None."""
+    """Return when measurements stopped, if they stopped for several rows at the same time, else None."""
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None
 

@@ -16,7 +16,7 @@ class CodeTree(Model):
 
 
 class ProjectCode(Model):
-    """Limits in bytes, except for `files_max`."""
+    """Size of a project's stored code, and its limits. All values except `files_max` are in bytes."""
 
     size_max: int = 0
     files_max: int = 0

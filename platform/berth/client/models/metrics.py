@@ -14,8 +14,8 @@ class MetricPoint(Model):
 
 
 class Metric(Model):
-    """Reported values.  `last`, `lowest` and `highest` are exact. The points are a sample of the reported
-    values."""
+    """Metric that a workload reports.  `last`, `lowest` and `highest` are exact. The points are a sample
+    of the reported values."""
 
     name: str
     last: MetricPoint | None = None
@@ -64,7 +64,7 @@ class TaskMetric(Model):
 
 
 class TaskStop(Model):
-    """Task that the array's rule would stop now."""
+    """Task that the array's stop rule would stop now."""
 
     index: int = 0
     metric: str = ""

@@ -21,7 +21,7 @@ class OutputFile(Model):
 
 
 class PodOutputs(Model):
-    """Files that one pod left behind: its outputs, or its changes to a volume. `size` is in bytes."""
+    """Files that a pod produced: its outputs, or its changes to a volume. `size` is in bytes."""
 
     pod: str = ""
     """ROLE-INDEX"""

@@ -9,7 +9,7 @@ from berth.client.models.mixins import MemberMixin
 
 
 class AuditEntry(Model):
-    """Entry of the audit log."""
+    """Entry in the audit log."""
 
     id: int
     at: datetime

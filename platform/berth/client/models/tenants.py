@@ -268,7 +268,7 @@ class Secret(Model):
 
 
 class SecretUse(Model):
-    """Run of a workload that received a version of the secret."""
+    """Workload run that received a version of the secret."""
 
     workload: str = ""
     name: str

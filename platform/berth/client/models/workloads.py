@@ -24,8 +24,8 @@ class Blocker(Model):
 
 
 class PodLimits(Model):
-    """Limits of a pod. None means no limit.  The source is `document`, `request` (the pool sets limits to
-    requests) or `pool` (the pool's default)."""
+    """Resource limits of a pod. None means no limit.  The source is `document`, `request` (the pool sets
+    limits to requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None
     memory_source: str | None = None
@@ -153,7 +153,7 @@ class Batch(Model):
 
 
 class Dependency(Model):
-    """Workload or array that must end first. The state is hidden if you cannot see the project."""
+    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
 
     project: str = ""
     name: str
@@ -170,7 +170,7 @@ class Dependency(Model):
 
 
 class Dependent(Model):
-    """Pending workload or array, and the dependency state that it requires."""
+    """Pending workload or array that depends on this one, and the state that it requires."""
 
     project: str = ""
     name: str
@@ -188,7 +188,7 @@ class Dependencies(Model):
 
 
 class WorkloadGit(Model):
-    """Git repository of the code, as named in the document."""
+    """Git repository of the code, as specified in the document."""
 
     url: str = ""
     ref: str | None = None
@@ -206,8 +206,8 @@ class WorkloadGit(Model):
 
 
 class WorkloadCode(Model):
-    """Code that was submitted with the workload.  `commit` and `branch` come from the Git server, or from
-    the submitter if `git` is None."""
+    """Code submitted with the workload.  `commit` and `branch` come from the Git server, or from the
+    submitter if `git` is None."""
 
     tree: str | None = None
     """ID of the files; None until they are fetched."""
@@ -226,7 +226,7 @@ class WorkloadCode(Model):
 
 
 class Idle(Model):
-    """Rules for idle GPUs that apply to the workload, and the current warning."""
+    """Idle GPU rules that apply to the workload, and the current warning."""
 
     sentence: str = ""
     """The warning, or the rules while there is none."""
@@ -274,7 +274,7 @@ class DocumentChange(Model):
 
 
 class Edit(WorkloadDetail):
-    """The workload after the edit. In a dry run, the edit is not stored, and its effect is predicted."""
+    """Workload after an edit. In a dry run, the edit is not stored, but its effect is predicted."""
 
     changes: list[DocumentChange] = []
     increases: list[str] = []
