@@ -28,7 +28,7 @@ def decide_with_layout(
 ) -> tuple[Plan, Layout]:
     """Return the plan and the layout.
 
-    The next cycle passes the layout as `previous_layout`, so that only changed parts are rebuilt.
+    Pass the layout as `previous_layout` in the next cycle, so that only changed parts are rebuilt.
     """
     layout = prepare_layout(snapshot, previous_layout)
     boards, choices = layout.quota_groups.boards_in_order(), range(layout.max_pool_choices)

@@ -1,8 +1,7 @@
-"""Engine input as frozen values.
+"""Input of the engine as frozen values.
 
-Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The
-number of departments, projects, nodes and workloads is not limited. Names are unique within each
-kind.
+Units are milli-GPU, milli-CPU, MiB and whole seconds. Times are seconds since the Unix epoch. The number of
+departments, projects, nodes and workloads is not limited. Names are unique within each kind.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +50,7 @@ class Consolidation:
 
 @dataclass(frozen=True, slots=True)
 class FairShareMode:
-    """How past usage affects shares.
+    """Settings that determine how past usage affects fair shares.
 
     `half_life` and `window` are in seconds. If neither is set, history does not count.
     """
@@ -226,7 +225,7 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request of one replica.
+    """Resources that one replica requests.
 
     `gpu` is in milli-GPUs on each of `devices` devices: 1000 for whole devices, less for shared devices.
     `gpu_memory_mib` (exclusive with `gpu`) requests memory on each device. The replica then uses the
@@ -309,7 +308,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Workload that must end in a state (completed, failed or any) before another one may start.
+    """Workload that must reach a final state (completed, failed or any) before its dependent may start.
 
     `status` describes its current state as a clause, and is empty if it is hidden or obvious.
     """

@@ -43,7 +43,7 @@ class ReleasableNode:
 def find_empty_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], max_nodes: int
 ) -> tuple[str, ...]:
-    """Return the nodes in `offered` that have no pods and that no pending workload needs.
+    """Return nodes in `offered` that have no pods and that no pending workload needs.
 
     The newest nodes come first, and at most `max_nodes` are returned.
     """
@@ -85,7 +85,7 @@ def find_node_to_release(
 
 
 def is_settled(plan: Plan, pool: str) -> bool:
-    """Return whether the plan makes no changes in the pool and no workload waits for the pool's capacity."""
+    """Return whether the plan changes nothing in the pool and no workload waits for its capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -239,7 +239,7 @@ class MoveRules:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
-        """Return the lost work in milliseconds of node capacity, or None if a move is not allowed.
+        """Return the lost work in milliseconds of the node's full capacity, or None if a move is not allowed.
 
         Moving one replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
         """

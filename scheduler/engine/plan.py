@@ -1,4 +1,4 @@
-"""Engine output as frozen values."""
+"""Output of the engine as frozen values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons that a workload is pending, most dominant first."""
+    """Reasons why a workload is pending, most dominant first."""
 
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
@@ -62,7 +62,7 @@ UNSCHEDULABLE_REASONS = frozenset({
 
 
 def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
-    """Return a sort key for rejections by policies. It is greatest for the smallest relative shortfall."""
+    """Return a sort key for rejections by policies. The smallest relative shortfall has the greatest key."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
@@ -97,7 +97,7 @@ Step = Place | Evict
 
 @dataclass(frozen=True, slots=True)
 class QueueImpact:
-    """Quota, share and allocation of a queue in one pool, before and after a bundle."""
+    """Quota, fair share and allocation of a queue in one pool, before and after a bundle."""
 
     queue: str
     quota: Bounds
@@ -109,7 +109,7 @@ class QueueImpact:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason that a workload is pending, with its message and numbers."""
+    """One reason why a workload is pending, with its message and numbers."""
 
     reason: Reason
     message: str

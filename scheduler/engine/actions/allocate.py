@@ -49,9 +49,9 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Reject all groups and return True if no group can start.
+    """If no group can start, reject all groups and return True.
 
-    As long as no gang starts, all groups see the same board and their order does not matter.
+    As long as no gang starts, the board does not change, so the order of the groups does not matter.
     """
     start, rejected, rejections = board.mark(), RejectionCache(), []
     for group in groups:
@@ -68,7 +68,7 @@ def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
 def _try_to_start(
     board: Board, group: PendingGroup, gang: Gang, rejected: RejectionCache
 ) -> Rejection | None:
-    """Try to place the gang. Return None if it was placed, else the reason it cannot start."""
+    """Try to place the gang. Return None on success, else the rejection."""
     bound = exceeded_bound(gang, gang.requested)
     if bound is not None and _start_on_larger_devices(board, gang):
         return None
@@ -113,9 +113,9 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Place the gang on larger devices.
+    """Try to place the gang on devices with more memory. Return whether it was placed.
 
-    The gang then needs a smaller fraction of each device, which may keep it within limits and quotas.
+    Its request is a smaller fraction of a larger device, which may keep the gang within limits and quotas.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
@@ -138,7 +138,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _horizons(board: Board) -> list[Horizon]:
-    """Return the placement horizons to try, earliest first: now, after stopping pods, after booting nodes."""
+    """Return the placement horizons to try: now, once pods have stopped, once nodes have booted."""
     horizons = [Horizon.NOW]
     if board.nodes.leaving:
         horizons.append(Horizon.LEAVING)

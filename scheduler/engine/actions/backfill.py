@@ -62,7 +62,7 @@ def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | Non
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
-    """Hold nodes for a blocked workload within its share, if it has waited long enough."""
+    """Hold nodes for a blocked workload that is within its fair share and has waited long enough."""
     cycle = board.cycle
     if (
         cycle.hold() is not None
@@ -79,10 +79,11 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return the end of the current period, and whether the period holds nodes without a known end time.
+    """Return the end of the current hold or pause, and whether it is a hold.
 
-    Both `waited` and the end are in seconds since nodes could first be held for the workload. A hold and a
-    pause of the same length alternate, and the length doubles each time.
+    Applies to nodes whose workloads have no known end time. Both `waited` and the end are in seconds since
+    nodes could first be held for the pending workload. A hold and a pause of the same length alternate, and
+    the length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)
@@ -91,7 +92,7 @@ def hold_period(waited: int) -> tuple[int, bool]:
 
 
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
-    """Return the nodes to hold for the gang, or None if holding nodes would not help the gang.
+    """Return the nodes to hold for the gang, or None if holding nodes would not help it.
 
     A gang within its fair share waits for declared end times. If end times are undeclared, nodes are left
     idle only if the project does not borrow.
@@ -120,7 +121,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes where a gang will fit soonest, by removing gangs in the order of their ends.
+    """Search for the nodes where a gang will fit soonest, by removing running gangs in order of end time.
 
     Workloads of the gang's project that will have ended by then do not count against the project's bound (its
     quota or deserved amount). Otherwise, the gang would lose held nodes to a workload that backfills them.
@@ -141,7 +142,7 @@ class _HoldSearch:
         self._tries = self._skipped = 0
 
     def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
-        """Return the nodes to hold until the earliest known end time after which the gang fits, or None."""
+        """Return the nodes to hold until the first known end time at which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
         for end, gang in known_ends(self._board, declared_only):
@@ -156,7 +157,7 @@ class _HoldSearch:
         return None
 
     def by_node(self) -> NodeHold | None:
-        """Hold the nodes with the fewest allocated resources. Return the hold, or None during a pause."""
+        """Return a hold on the nodes with the fewest allocated resources, or None during a pause."""
         board, workload = self._board, self._gang.workload
         _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
         if not holds or board.can_add_nodes:
@@ -187,7 +188,7 @@ class _HoldSearch:
         return sorted(compress(range(len(allocated)), nodes.ready), key=allocated.__getitem__)
 
     def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
-        """Treat these gangs as ended.
+        """Treat the gangs as ended.
 
         To save time, a gang stays on the board until its removal can make a difference. Gangs of the same
         project are removed immediately, because they count against the project's bound.
@@ -231,7 +232,7 @@ class _HoldSearch:
 
 
 def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
-    """Place the gang and return its nodes, or return None if it does not fit."""
+    """Place the gang and return its nodes, or None if it does not fit."""
     for arrangement in arrangements(gang):
         before = board.mark()
         if find_room(board, gang, arrangement, Horizon.LEAVING):
@@ -240,7 +241,7 @@ def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
 
 
 def _latest_end(ends: Iterable[int | None]) -> int | None:
-    """Return the latest of these end times, or None if any of them is unknown."""
+    """Return the latest end time, or None if any end time is unknown."""
     latest: int | None = None
     for end in ends:
         if end is None:

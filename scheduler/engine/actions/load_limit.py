@@ -59,10 +59,10 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the node's allocated CPU limits, without the minimum replicas of overcommitted workloads.
+    """Return the sum of the CPU limits on a node, without the minimum replicas of overcommitted workloads.
 
-    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their
-    extra replicas.
+    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
+    replicas.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

@@ -47,7 +47,7 @@ def _remove_excess(board: Board, gang: Gang) -> Eviction:
 
 
 def scale_down_for_scale_up(board: Board, choice: int) -> None:
-    """Scale up gangs within their fair share by scaling down gangs over theirs."""
+    """Scale up gangs within their fair share by scaling down gangs over their fair share."""
     for gang in elastic_gangs(board, choice):
         progressed = True
         while progressed:

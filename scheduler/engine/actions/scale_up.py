@@ -29,7 +29,7 @@ MAX_SCALE_UP_STEPS = 500  # maximum number of scale-up steps per workload and cy
 
 
 class ScaleUpStep(NamedTuple):
-    """Next scale-up step of a gang, ordered by fulfilment, size, submission time and name."""
+    """Next scale-up step of a gang. Steps are sorted by fulfilment, size, submission time and name."""
 
     fulfilment: float
     amounts: tuple[int, int, int]
@@ -71,7 +71,7 @@ def scale_up(board: Board, choice: int) -> None:
 
 
 class ScaleUpQueue:
-    """Possible scale-up steps in order.
+    """Priority queue of the possible scale-up steps.
 
     After each step, the remaining steps of the same gang are recomputed.
     """
@@ -100,7 +100,7 @@ class ScaleUpQueue:
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:
     """Return the elastic gangs that may scale up.
 
-    Such gangs meet their minimum, are not in backoff, and have not been scaled down in this cycle.
+    They meet their minimum, are not in backoff, and have not been scaled down in this cycle.
     """
     return [
         gang
@@ -136,7 +136,7 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 
 
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
-    """Yield a step of `replicas` replicas for each role, and a step for each missing optional group."""
+    """Yield one step per role that adds `replicas` replicas, and one step per missing optional group."""
     workload = gang.workload
     for part in gang.parts:
         arrangement = _request_more(gang, part, replicas)
@@ -168,7 +168,7 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 
 
 def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
-    """Return a request for more replicas of the role and for the roles that scale with it."""
+    """Request more replicas of a role and of the roles that scale with it."""
     role = part.role
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()
@@ -187,7 +187,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield each running group's optional children that are not running, as pairs of child and group."""
+    """Yield (group, child) for each optional child that is not running, although its group runs."""
     if not section.meets_minimum:
         return
     for child in section.children:

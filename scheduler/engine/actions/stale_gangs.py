@@ -36,7 +36,7 @@ def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[B
 
 
 def _meets_minimum(board: Board, node: BoardGroup | BoardRole) -> bool:
-    """Return whether the minimum is met. Replicas reserved on nodes that are not ready do not count."""
+    """Return whether the minimum is met without the replicas that are reserved on unready nodes."""
     if isinstance(node, BoardGroup):
         return sum(_meets_minimum(board, child) for child in node.children) >= node.need
     nodes = board.nodes

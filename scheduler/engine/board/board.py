@@ -1,4 +1,4 @@
-"""Board of one pool. Trials place, evict and move pods on it."""
+"""Mutable state of one pool during a cycle. Trials place, evict and move pods on it."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -50,7 +50,7 @@ class Trial:
         self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
     def reject(self, reason: Reason, numbers: Numbers) -> None:
-        """Set the reason to record for the gang and its group."""
+        """Set the reason to record for the gang and its group if the trial is not accepted."""
         self.reason, self.numbers = reason, numbers
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class Board:
     ) -> None:
         """Create a board without workloads.
 
-        All boards share `served`, the names of the workloads that were placed or scaled in this cycle.
+        All boards share `served`, the names of workloads that were placed or scaled in this cycle.
         """
         self.pool = self.configured_pool = pool
         self.now = now
@@ -117,7 +117,7 @@ class Board:
         return gang
 
     def remove(self, gang: Gang) -> None:
-        """Undo `add`. Do not call this during a trial."""
+        """Remove a gang that `add` added. Must not be called during a trial."""
         del self.gangs[gang.name]
         self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
@@ -180,7 +180,7 @@ class Board:
 
     @cached_property
     def fragmentation(self) -> "Fragmentation":
-        """Fragmentation index. It is created on first use, because importing NumPy is slow."""
+        """Fragmentation index, created on first use, because importing NumPy is slow."""
         from scheduler.engine.placement.fragmentation import Fragmentation
 
         return Fragmentation(self.nodes, self.mix)
@@ -195,7 +195,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def begin_attempt(self) -> int:
-        """Count another attempt within a trial. Return a mark that the board can be rewound to."""
+        """Count one more attempt of a trial. Return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
@@ -241,7 +241,7 @@ class Board:
                 self._apply_placement(move)
 
     def reset(self) -> set[str]:
-        """Undo all moves, including accepted moves. Return the names of the affected gangs."""
+        """Undo all moves, including accepted ones. Return the names of the affected gangs."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._blocked_indices:
             part.used.discard(index)
@@ -344,11 +344,11 @@ class Board:
         )
 
     def is_newly_placed(self, pod: Pod) -> bool:
-        """Return whether this cycle placed the pod."""
+        """Return whether the pod was placed in this cycle."""
         return id(pod) in self._new_placements
 
     def _replace_placements(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that this cycle has already placed. Return the remaining moves."""
+        """Withdraw or relocate pods that were placed earlier in this cycle. Return the remaining moves."""
         withdrawn = [self._new_placements.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {move_key(move) for move in withdrawn}
         replacements = {move_key(move): move for move in moves if move.placed and move_key(move) in keys}
@@ -372,7 +372,7 @@ class Board:
         return reserved_only
 
     def newly_placed_gangs(self) -> Iterable[Gang]:
-        """Return the gangs with at least one pod that this cycle placed."""
+        """Return the gangs with at least one pod that was placed in this cycle."""
         return {move.gang: None for move in self._new_placements.values()}
 
     def starts_completely(self, gang: Gang) -> bool:
@@ -382,12 +382,12 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return the reasons that the gang is pending: its group's reasons and its own."""
+        """Return the reasons why the gang is pending, including the reasons of its group."""
         own = self.cycle.rejections.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """Record a reason that the gang and its group are pending."""
+        """Record a reason why the gang and its group are pending."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

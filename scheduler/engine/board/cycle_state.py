@@ -12,7 +12,7 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 
 @dataclass(slots=True)
 class CycleState:
-    """Decisions and counters of one cycle. Strings are workload names."""
+    """Decisions and counters of one cycle. Sets of strings contain workload names."""
 
     # Reasons of individual gangs, in addition to those of their groups.
     rejections: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class CycleState:
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 
     def hold(self) -> NodeHold | None:
-        """Return the nodes held for a pending workload. The first call searches for the nodes."""
+        """Return the nodes held for a pending workload. Only the first call searches for nodes."""
         if self.find_hold is not None:
             find, self.find_hold = self.find_hold, None
             self.backfill_hold = find()

@@ -23,9 +23,9 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
-    """Return the groups with a gang that may start.
+    """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at that position of their node pools.
+    With `choice`, return only groups whose gangs have this pool at that position in their list of pools.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -39,7 +39,6 @@ def find_pending_groups(board: Board, choice: int | None = None) -> list[Pending
 
 
 def first_pending(board: Board, group: PendingGroup) -> Gang | None:
-    """Return the first gang of the group that is still pending."""
     gangs = group.gangs
     while group.at < len(gangs):
         if is_still_pending(board, gangs[group.at]):
@@ -60,7 +59,7 @@ def remaining_preemption_delay(board: Board, workload: Workload) -> int:
 
 
 def is_in_backoff(board: Board, workload: Workload) -> bool:
-    """Return whether the workload may not start or scale up yet."""
+    """Return whether backoff still prevents the workload from starting or scaling up."""
     return workload.backoff_until is not None and workload.backoff_until > board.now
 
 
@@ -75,8 +74,8 @@ def exceeded_bound(
 ) -> tuple[Reason, Numbers] | None:
     """Return the first limit or quota that the request would exceed, or None.
 
-    Limits are checked before quotas, and a project's bounds before its department's. Without an arrangement,
-    the gang's first one is checked.
+    Limits are checked before quotas, and the project before its department. `arrangement` defaults to the
+    gang's first arrangement.
     """
     return next(exceeded_bounds(gang, requested, arrangement), None)
 
@@ -84,7 +83,10 @@ def exceeded_bound(
 def exceeded_bounds(
     gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
 ) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits and then the quotas that the request would exceed. The project's bounds come first."""
+    """Yield the limits and then the quotas that the request would exceed.
+
+    In each case, the project comes before its department.
+    """
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
         if kind is not None:
@@ -99,7 +101,8 @@ def exceeded_bounds(
 
 
 def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the reason if the gang would exceed a cluster's quota on limits or pod counts, else None.
+    """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pods, else
+    None.
 
     Evictions are not planned for these quotas.
     """
@@ -215,12 +218,12 @@ def _with_group_numbers(numbers: Numbers, allocated: int, bound: int) -> Numbers
 
 
 def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return a reason if the request would put the project over its quota and fair share."""
+    """Return a reason if the request would put the project over its quota and fair share, else None."""
     return _exceeded_share(gang.account, requested)
 
 
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return a reason if the request would put one of the gang's queues over quota and fair share.
+    """Return a reason if the request would put one of the gang's queues over quota and fair share, else None.
 
     A department is ignored if it would exceed them only because another of its projects borrows, because
     borrowed resources can be reclaimed.
@@ -249,7 +252,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
 
 
 def lowest_priority(board: Board, account: QueueAccount) -> int | None:
-    """Return the lowest priority among the project's running gangs."""
+    """Return the lowest priority among the running gangs of the project, or None if there are none."""
     if _LOWEST not in account.cache:
         gangs = board.by_project.get(account, {}).values()
         account.cache[_LOWEST] = min((gang.workload.priority for gang in gangs), default=None)
@@ -258,7 +261,6 @@ def lowest_priority(board: Board, account: QueueAccount) -> int | None:
 
 
 def runs_elastic_gang(board: Board, account: QueueAccount) -> bool:
-    """Return whether the project runs an elastic gang."""
     if _ELASTIC not in account.cache:
         gangs = board.by_project.get(account, {}).values()
         account.cache[_ELASTIC] = any(gang.is_elastic for gang in gangs)

@@ -1,4 +1,4 @@
-"""A workload as a gang: its running replicas, missing replicas and room to scale up."""
+"""Gangs: workloads on the board, with running replicas, missing replicas and room to scale up."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class BoardRole:
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
 
     def release_index(self, index: int) -> None:
-        """Record that an index may be free again."""
+        """Mark a replica index as possibly free again."""
         self._first = min(self._first, index)
 
     def fulfilment(self) -> float:
@@ -212,7 +212,9 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with a single role, as is usual, or None for other gangs."""
+        """Return the missing resources of a gang with a single role (the usual case), or None for other
+        gangs.
+        """
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -229,7 +231,7 @@ class Gang:
 
     @property
     def is_running(self) -> bool:
-        """Whether at least one replica has a pod, not only a reservation."""
+        """Whether at least one replica has a pod and not only a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def find_part(self, role: str) -> BoardRole:
@@ -255,7 +257,7 @@ def _board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
 
 
 def _has_one_arrangement(group: Group) -> bool:
-    """Return whether there is only one arrangement: no optional children and no topology constraints."""
+    """Return whether the group has no optional children and no topology constraints."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
@@ -367,7 +369,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the arrangement's smallest possible request, which is its request on the largest devices."""
+    """Return the arrangement's smallest possible request, which is the request on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count
@@ -375,7 +377,7 @@ def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def node_amount(part: BoardRole, kind: int) -> int:
-    """Return the amount that one replica uses on its node: its CPU or memory limit, or its GPU share."""
+    """Return the amount that one replica uses on its node: its CPU limit, memory limit or GPU share."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 
@@ -385,7 +387,7 @@ def pod_milli_gpus(pod: Pod) -> int:
 
 
 def compute_lost_gpu_seconds(gang: Gang, pod: Pod, now: int) -> int:
-    """Return the GPU-seconds of work that would be lost by stopping this pod."""
+    """Return the GPU-seconds of work that would be lost if this pod were stopped."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
     return max(0, now - since) * pod_milli_gpus(pod) // MILLI

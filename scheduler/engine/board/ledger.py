@@ -22,7 +22,7 @@ NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """A queue's decayed usage divided by its weighted share of the total usage of its siblings."""
+    """A queue's decayed usage, divided by its weighted share of the usage of all siblings."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle
@@ -33,7 +33,7 @@ OVER_QUOTA, WITHIN_QUOTA, OVER_SHARE = "over its quota", "within its quota", "ov
 
 
 class QueueKey(NamedTuple):
-    """Sort key of a queue with its next workload. The smallest key comes first."""
+    """Sort key of a queue, given its next workload. The smallest key comes first."""
 
     over_quota: bool
     rank: int  # negated, so that higher ranks sort first
@@ -148,7 +148,7 @@ class QueueAccount:
         self.limit = _limit_within(self.own_limit, entitlement)
 
     def change_entitlement(self, entitlement: Entitlement) -> None:
-        """Change the quota and limit during a cycle. The caller must recompute the share."""
+        """Change the quota and limit during a cycle. The caller must recompute the fair share."""
         self._set_bounds(entitlement)
         self.deserved = [max(quota, part) for quota, part in zip(self.quota, self.share, strict=True)]
         self.version += 1
@@ -156,7 +156,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def charge_load(self, request: Request, sign: int) -> None:
-        """Add or subtract the amounts of one pod that cluster quotas restrict."""
+        """Add the load of one pod that counts towards cluster quotas, or subtract it if `sign` is -1."""
         for kind, amount in replica_load(request).items():
             self.cluster_load[kind] += sign * amount
 
@@ -170,7 +170,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the project if its department is divided, else the department. This queue takes turns."""
+        """Return the queue that takes turns: the project in a divided department, else the department."""
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 
@@ -260,7 +260,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit, lowered to the remaining amounts of the cluster's quotas."""
+    """Return the limit, reduced to the remaining amounts of cluster quotas if these are lower."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:

@@ -32,7 +32,7 @@ def matches(role: Role, node: Node) -> bool:
 def meets_constraints(role: Role, node: Node) -> bool:
     """Return whether the node has the role's labels, features and GPU model, and no untolerated taint.
 
-    Nodes that the role avoids do not meet its constraints.
+    Nodes that the role must avoid after a failure do not qualify.
     """
     return (
         node.name not in role.avoided_nodes
@@ -52,7 +52,10 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node should be used only if no other node fits."""
+    """Return whether the node has a soft taint that the role does not tolerate.
+
+    Such a node is used only if no other node fits.
+    """
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints

@@ -14,7 +14,7 @@ from scheduler.engine.model import Node, NodeState, Request
 
 
 class Slot(NamedTuple):
-    """Node with devices for one replica."""
+    """Node and devices for one replica."""
 
     node: int
     devices: tuple[int, ...]

@@ -18,7 +18,6 @@ GangKey: TypeAlias = tuple[int, int, str, int, str]
 
 
 def gang_sort_key(gang: Gang) -> GangKey:
-    """Return the sort key of a gang within its project."""
     key = gang.sort_key
     if key is None:
         stem, number = _split_name(gang.name)
@@ -27,7 +26,7 @@ def gang_sort_key(gang: Gang) -> GangKey:
 
 
 def _split_name(name: str) -> tuple[str, int]:
-    """Split the name into its stem and final number. Without a number, return the name and -1."""
+    """Split a name into its stem and final number, which is -1 if the name ends without a number."""
     stem, hyphen, number = name.rpartition("-")
     return (stem, int(number)) if hyphen and number.isascii() and number.isdigit() else (name, -1)
 
@@ -81,7 +80,6 @@ class _NextGangs:
         self.skipped: set[PendingGroup] = set()
 
     def next_gang(self, group: PendingGroup) -> Gang | None:
-        """Return the next gang of the group, or None."""
         return None if group in self.skipped else first_pending(self.board, group)
 
 

@@ -1,8 +1,8 @@
 """Hold a project's quota for its first blocked non-preemptible workload.
 
-Otherwise, non-preemptible workloads of lower priority could keep using the quota that it needs. Preemptible
-workloads and other projects may still use the held resources. Holds are not stored: each cycle computes them
-from the workload's age.
+Otherwise, non-preemptible workloads of lower priority could keep using the quota that this workload needs.
+Preemptible workloads and other projects may still use the held resources. Holds are not stored: each cycle
+computes them from the workload's age.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,14 +54,13 @@ class QuotaHold:
     gang: Gang
 
     def fits_whole_quota(self) -> bool:
-        """Return whether the gang fits in the whole quota. Quota that counts in several pools is not held."""
+        """Return whether the gang fits in the entire quota. A quota shared by several pools is never held."""
         account, requested = self.gang.account, self.gang.requested
         return account.group is None and all(
             fits_within(NOTHING, queue.non_preemptible_quota, requested) for queue in account.path
         )
 
     def fits_unused_quota(self) -> bool:
-        """Return whether the gang fits in the unused quota."""
         account = self.gang.account
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
@@ -87,7 +86,7 @@ class QuotaHold:
         return result
 
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
-        """Return the numbers of the first held resource that a gang of lower priority would use, or None.
+        """Return the numbers of the first held resource that a lower-priority gang would use, or None.
 
         The gang may use held quota if it declares that it ends before the quota is needed.
         """

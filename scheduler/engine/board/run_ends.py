@@ -7,7 +7,7 @@ from scheduler.engine.board.gang import Gang
 
 
 def known_end(gang: Gang, now: int) -> int | None:
-    """Return when the gang ends, or None if unknown. A pending gang is assumed to start now.
+    """Return the gang's end time, or None if unknown. A pending gang is assumed to start now.
 
     The declared end takes precedence over the expected end. An expected end in the past counts as unknown.
     """
@@ -20,7 +20,7 @@ def known_end(gang: Gang, now: int) -> int | None:
 
 
 def declared_end(gang: Gang, now: int) -> int | None:
-    """Return when the gang ends at the latest, or None if it declares no maximum runtime."""
+    """Return the latest end time of the gang, or None if it declares no maximum runtime."""
     max_runtime = gang.workload.max_runtime
     return None if max_runtime is None else _start_time(gang, now) + max_runtime
 
@@ -37,12 +37,12 @@ def has_waited_long_enough(board: Board, gang: Gang) -> bool:
 
 
 def may_end(gang: Gang) -> bool:
-    """Return whether the gang may end on its own."""
+    """Return whether the gang may end without being stopped."""
     return gang.workload.max_runtime is not None or not gang.workload.endless
 
 
 def known_ends(board: Board, declared_only: bool) -> Iterator[tuple[int, Gang]]:
-    """Yield the known ends of the gangs that have pods."""
+    """Yield (end, gang) for each gang with pods and a known end time."""
     for account, gangs in board.by_project.items():
         includes_expected = not declared_only and account.queue.expected_runtime is not None
         key = "gangs with a runtime", includes_expected

@@ -50,7 +50,7 @@ def rewrite_bundles(
     replacements: Mapping[Key, Move],
     reserved: Collection[str],
 ) -> list[Bundle]:
-    """Return the bundles without withdrawn placements. The bundles in `replacements` are inserted instead.
+    """Return the bundles without withdrawn placements. Moves in `replacements` take their place.
 
     Workloads in `reserved` receive reservations, because they can no longer start immediately.
     """

@@ -1,4 +1,4 @@
-"""Compute the unmet demand for the autoscaler: requests within limits that additional nodes could serve."""
+"""Compute the unmet demand for the autoscaler: requests within limits that would fit on additional nodes."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ FullRoles = set[tuple[Hashable, str]]  # (request, role name) pairs that no node
 
 @dataclass(frozen=True, slots=True)
 class GroupDemand:
-    """The first `count` pending gangs of a group that need capacity, except excluded gangs."""
+    """Unmet demand of a pending group: its first `count` pending gangs that are not in `excluded`."""
 
     group: PendingGroup
     first: Gang
@@ -50,7 +50,7 @@ class GroupDemand:
 
 
 def unmet_demand(board: Board, group_demands: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
-    """Return the pool's unmet demand and the pending gangs that additional nodes would serve."""
+    """Return the pool's unmet demand, and the pending gangs that could start on additional nodes."""
     shapes: list[UnmetShape] = []
     loads: list[Load] = []
     for group_demand in group_demands:
@@ -156,7 +156,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Return how many excluded gangs each group has at or after its first pending gang."""
+    """Count the excluded gangs of each group, starting at its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -204,7 +204,7 @@ class _NewNodeSimulation:
     def _place_pending(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
-        """Place pending gangs. Return their replicas on new nodes."""
+        """Place pending gangs. Return the replicas that were placed on new nodes."""
         rejected: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:
@@ -220,7 +220,7 @@ class _NewNodeSimulation:
 
 
 def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
-    """Place the whole gang. Return its replicas on new nodes.
+    """Place the whole gang. Return its replicas that were placed on new nodes.
 
     If that fails, return None and leave both boards unchanged. A CPU-only gang whose limits fit nowhere is
     placed based on its requests, because it may start that way.

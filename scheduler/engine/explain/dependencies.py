@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers for one or more unmet dependencies. Only a single dependency has a `state`."""
+    """Return the numbers for the unmet dependencies. Only a single dependency has a `state`."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

@@ -28,7 +28,7 @@ _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the name
 
 
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
-    """Return the reason that the gang can never fit into the pool, or None if it may fit.
+    """Return the reason why the gang can never fit into the pool, or None if it may fit.
 
     `cache_key` is shared by gangs with identical requests and role names.
     """

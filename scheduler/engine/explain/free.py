@@ -82,7 +82,7 @@ class NodeView:
         return self._blocks[key]
 
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
-        """Return unavailable amounts: used by stopping pods, or free on cordoned or draining nodes."""
+        """Return the amounts that stopping pods use, or that are free on cordoned or draining nodes."""
         if kind not in self._elsewhere:
             leaving = sum(self._leaving_amount(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
@@ -180,7 +180,6 @@ class FreeCapacity:
         return self.view.usable
 
     def restricted_to(self, usable: Sequence[int]) -> "FreeCapacity":
-        """Return the free capacity of only these nodes."""
         return FreeCapacity(self.arrangement, self.view.restricted_to(usable))
 
     def total(self, kind: int) -> int:

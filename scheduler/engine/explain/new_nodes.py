@@ -54,7 +54,7 @@ def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
 
 
 def request_and_capacity(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
-    """Return one replica's request and an empty node's capacity, by resource."""
+    """Return (resource, request of one replica, capacity of an empty node) for each resource."""
     by_limits = request.devices > 0  # CPU-only workloads are placed by their requests
     return [
         ("gpu", request.devices * MILLI if request.gpu in (0, MILLI) else request.amounts.gpu,

@@ -1,4 +1,4 @@
-"""Collect the pending reasons of each group's gangs from the board at the end of the cycle.
+"""Explain why gangs are still pending at the end of a cycle, based on the final board.
 
 The actions recorded their rejections while the board was still changing. This module recomputes all numbers
 from the final board, and omits reasons that no longer keep the gang pending.
@@ -40,7 +40,7 @@ class PendingReasons:
         self._shortages: dict[Hashable, Obstacle | None] = {}
 
     def reasons_for(self, group: PendingGroup, gang: Gang) -> Reasons:
-        """Return the reasons of the group, represented by its first pending gang."""
+        """Return the pending reasons of the group, represented by its first pending gang."""
         recorded = group.reasons
         for reason in UNSCHEDULABLE_REASONS & recorded.keys():
             return {reason: recorded[reason]}
@@ -64,7 +64,7 @@ class PendingReasons:
         return result or dict(recorded)
 
     def _capacity_obstacle(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
-        """Return why the gang does not fit into free capacity, or None if it does."""
+        """Return the obstacle that keeps the gang from fitting into free capacity, or None."""
         behind = group.reasons.get(Reason.BEHIND_RESERVATION)
         if behind is not None:
             return Reason.BEHIND_RESERVATION, behind
@@ -81,7 +81,7 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage, and the reason why evictions or moves do not make room."""
+        """Return the shortage, and why evictions or moves do not make room."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -109,8 +109,7 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, and the best evictions for that
-        resource.
+        """Return the first resource that evictions cannot free in full, with the best evictions for it.
 
         If evictions can free all resources, return the first one.
         """
@@ -133,7 +132,7 @@ class PendingReasons:
         return ("preempted", own) if own != Reclaimable() else None
 
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
-        """Return why preempting the project's own workloads is not enough to stay within a limit.
+        """Return why preempting workloads of the same project is not enough to stay within a limit.
 
         Return an empty mapping if preemption could not be enough even without protected workloads.
         """

@@ -1,4 +1,4 @@
-"""Messages and numbers of the reasons that a workload is pending."""
+"""Messages and numbers for the reasons why a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -57,7 +57,10 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether, despite the first blocker, the workload may start later without a change."""
+    """Return whether the workload may start later without changes to the workload or the cluster.
+
+    The first blocker decides.
+    """
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
@@ -67,7 +70,7 @@ class _Values(dict[str, object]):
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
-    """Return the blocker with its message for `numbers` in engine units."""
+    """Format one reason as a blocker with a message. `numbers` are in engine units."""
     values = _Values({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
     for key in AMOUNTS:
         if key in numbers:
@@ -102,7 +105,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield placeholders and their texts, for texts that depend on several numbers or on the plural form."""
+    """Yield message placeholders whose texts depend on several numbers or on a plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:
@@ -275,7 +278,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Return a phrase with the time of the change, or an empty string if unknown.
+    """Format the `until` time of a reason in UTC, or return an empty string if it is unknown.
 
     Unlike the remaining seconds, this time is the same in all cycles.
     """
@@ -291,7 +294,7 @@ def _protected_workloads_phrase(numbers: Numbers) -> str:
 
 
 class BlockerFormatter:
-    """Formatter of blockers. Workloads with the same numbers share one formatted blocker."""
+    """Convert pending reasons to blockers. Workloads with the same numbers share one blocker."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}

@@ -58,7 +58,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reclaimable:
-    """Amounts of one resource in engine units."""
+    """Reclaimable amount of one resource, and the amounts that are protected, in engine units."""
 
     amount: int = 0
     by_runtime: int = 0  # additional amount if no workload were within its minimum runtime
@@ -112,7 +112,7 @@ class ReclaimableAmounts:
         return result
 
     def preemptible(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
-        """Return how much of the resource the gang can preempt from lower priorities of its project."""
+        """Return how much of the resource the gang can preempt from lower priorities in its project."""
         if Preempt.has_no_victims_over_share(self._board, gang):
             return Reclaimable()
         key = gang.account, gang.workload.priority, kind, view.usable_set, view.units

@@ -35,7 +35,7 @@ HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iter
 class ReportedGroup(PendingGroup):
     """A pending group with its pending reasons at the end of the cycle.
 
-    Later changes to the board do not affect the group.
+    Later changes to the board do not affect it.
     """
 
     __slots__ = ("count", "queue_keys")
@@ -104,7 +104,6 @@ class PoolRejections:
             yield gang.name
 
     def __len__(self) -> int:
-        """Return the number of rejected workloads without expanding the rejections."""
         explained = sum(group.count for group in self.groups if group.reasons)
         others = (gang for group in self.groups if not group.reasons for gang in group.gangs)
         own = sum(gang.name in self.own_reasons and gang.name not in self.served for gang in others)
@@ -125,7 +124,7 @@ class PoolRejections:
 def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
     """Yield the pending gangs in queue order on a board that no longer changes.
 
-    The order equals that of `PendingOrder`. Computing it is faster, because all sort keys are known.
+    The order equals that of `PendingOrder`, but is computed faster, because all sort keys are known.
     """
     by_project: dict[QueueAccount, list[ReportedGroup]] = {}
     for group in groups:
@@ -202,13 +201,13 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations. Another workload may have taken them."""
+    """Return whether the workload still has its reservations, which another workload may have taken over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
+    """Return the reasons of the workload for which nodes are held, including the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -322,7 +321,6 @@ class Rejections(Sequence[Rejection]):
         return iter(self._expanded)
 
     def __len__(self) -> int:
-        """Return the number of rejected workloads, without expanding the rejections."""
         if len(self._pools) == 1:
             return len(self._pools[0])
         return len({name for pool in self._pools for name in pool.names()})

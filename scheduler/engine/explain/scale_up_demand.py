@@ -25,7 +25,7 @@ class UnplacedReplicas(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum, if the pool may add nodes for these gangs.
+    """Return the elastic gangs that meet their minimum and for which the pool may add nodes.
 
     Gangs in backoff are excluded. Gangs bound to a topology domain are excluded, because an added node may be
     in another domain. Gangs with completed replicas are excluded, because they are about to finish.
@@ -118,8 +118,9 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
 
 @contextmanager
 def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
-    """Context manager that yields a function to charge replicas to their queues. All charges are undone on
-    exit.
+    """Context manager that yields a function to charge replicas to their queues.
+
+    On exit, it undoes all charges.
     """
     charged: list[UnplacedReplicas] = []
 

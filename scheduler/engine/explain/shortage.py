@@ -23,7 +23,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle on the current board.
+    """Return the first obstacle that keeps the gang from fitting on the board.
 
     If several resources are insufficient, report the scarcest.
     """
@@ -56,13 +56,13 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return the cache key shared by all gangs of the group, or None for a gang with pods."""
+    """Return a cache key shared by all gangs of the group, or None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 
 
 def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return the obstacle of a role that no node accepts now, or None if every role has such a node."""
+    """Return the obstacle of the first role that no node accepts now, or None."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -124,7 +124,6 @@ def _free_on_reserved_nodes(free: FreeCapacity, kind: int) -> int:
 
 
 def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
-    """Return the numbers for the fragmented resource."""
     for need in free.arrangement:
         replicas_by_resource = {
             kind: [free.replicas_on(i, need.part, kind) for i in free.usable]
@@ -150,7 +149,7 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers if each resource alone suffices, but no node has enough of all resources.
+    """Return the numbers for a gang for which each resource suffices, but not on the same nodes.
 
     The numbers describe the resource that, if ignored, would let the most replicas fit. In a tie, GPUs come
     last.

@@ -38,10 +38,10 @@ def update_turns(board: Board) -> None:
 
 
 def _divide_departments(board: Board) -> None:
-    """Set each department's `divided`.
+    """Decide which departments are divided.
 
-    The result depends on the requests of all pending and running workloads, not on usage. Placing or
-    evicting workloads therefore leaves it unchanged.
+    The result depends on the requests of all pending and running workloads, not on usage. Placing or evicting
+    workloads therefore leaves it unchanged.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:

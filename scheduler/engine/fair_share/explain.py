@@ -13,7 +13,7 @@ NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
-    """Return the divisions of the pool's resources among queues, top level first.
+    """Return how each of the pool's resources was divided among queues, top level first.
 
     The list is empty for an unknown pool.
     """
@@ -29,7 +29,7 @@ def divide_requests(
 ) -> list[Division]:
     """Divide the pool's capacity fairly between queues with these requests. Return all divisions.
 
-    A queue's request includes its allocation.
+    The request of a queue includes its allocation.
     """
     ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():

@@ -41,7 +41,7 @@ NeedFunction = Callable[[Claim], int]
 def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
-    """Set the fair share of every queue, from the top down. `recorded` collects the divisions."""
+    """Set the fair share of every queue, departments first. Divisions are appended to `recorded`."""
     for account in ledger.accounts.values():
         now, more = account.allocated, account.pending_request
         account.requested = [now[0] + more[0], now[1] + more[1], now[2] + more[2]]
@@ -102,7 +102,7 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return the shares of a resource that siblings would have if their past usage were equal.
+    """Return the shares of a resource that the accounts would have if their past usage were equal.
 
     The shares are rounded up to whole units.
     """
@@ -111,7 +111,7 @@ def shares_without_history(
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share if there is capacity for all requests.
+    """Return the queue's share if there were capacity for all requests.
 
     Weight 0 limits the share to the quota.
     """
@@ -191,7 +191,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` on each claim so that the sum does not exceed the total."""
+    """Set `granted` on each claim. The sum does not exceed `total`."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]

@@ -41,7 +41,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of offers to those queues of one rank that still need more.
+    """One round of offers to the queues of one rank that still need more.
 
     A remainder round grants the units that remain after rounding down, in the order of its offers.
     """

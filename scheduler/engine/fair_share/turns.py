@@ -32,7 +32,7 @@ MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 @dataclass(frozen=True, slots=True)
 class SiblingLevel:
-    """Allocations of sibling queues that count as usage, and the relative usage per allocated unit."""
+    """Sibling queues: the allocations that count as usage, and the relative usage per allocated unit."""
 
     charged: Mapping[QueueAccount, int]
     usage_per_unit: Mapping[QueueAccount, float]
@@ -88,7 +88,7 @@ class TurnTaking:
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would then be less far over quota than the other queue, its turn must be over.
+        If the victim queue would end up less far over quota than the other queue, its turn must be over.
         Otherwise, the victim queue must keep its share, or have used at least as much as the preemptor's
         queue.
         """
@@ -141,7 +141,7 @@ class TurnTaking:
     def _level_factor(self, account: QueueAccount) -> float:
         """Return a factor that is halved for each parent level whose queues also take turns.
 
-        The projects of a department thus share its turn.
+        The projects of a department share its turn in this way.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0
@@ -200,7 +200,7 @@ def _charged_amount(board: Board, account: QueueAccount, kind: int) -> int:
 
 
 def is_project_head(board: Board, gang: Gang) -> bool:
-    """Return whether the gang is the next pending gang of its project."""
+    """Return whether the gang is the first pending gang of its project."""
     heads = (
         first_pending(board, group)
         for group in board.groups_by_project.get(gang.account, ())

@@ -52,7 +52,6 @@ def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _are_alike(one: Queue, other: Queue) -> bool:
-    """Return whether two queues are equal except for their usage and expected runtime."""
     entitlements, other_entitlements = one.entitlements, other.entitlements
     return one is other or (
         _queue_settings(one) == _queue_settings(other)

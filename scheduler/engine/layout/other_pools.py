@@ -29,7 +29,7 @@ def refresh_other_pools(board: Board) -> bool:
 
 
 def _was_placed_elsewhere(gang: Gang | None) -> bool:
-    """Return whether the gang was pending in this pool and has no pods in this pool."""
+    """Return whether the gang was pending in this pool and still has no pods in it."""
     return gang is not None and gang.group is not None and not gang.pod_count
 
 

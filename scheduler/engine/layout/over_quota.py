@@ -15,7 +15,7 @@ from scheduler.engine.model import Pod
 
 
 class PodsOverQuota(NamedTuple):
-    """Number of a workload's pods that are over quota, and their allocation in milli-GPUs."""
+    """Number of a workload's pods that are over quota, and the milli-GPUs allocated to them."""
 
     pods: int = 0
     gpu_milli: int = 0

@@ -38,7 +38,7 @@ def find_room(
 def available_nodes(
     board: Board, gang: Gang, within: AbstractSet[int] | None = None
 ) -> AbstractSet[int] | None:
-    """Return the nodes in `within` that no hold reserves for another workload. None means all nodes."""
+    """Return the nodes in `within` that are not held for another workload. None means all nodes."""
     hold = board.cycle.hold()
     if hold is None or may_use_held_nodes(board, gang):
         return within
@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes: they are held for this gang, or the gang ends in time."""
+    """Return whether the gang may use held nodes, because they are held for it or it ends in time."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
@@ -73,12 +73,12 @@ def _place_unscoped(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Return the arrangement without its scopes, which the selected nodes already satisfy."""
+    """Remove the scopes from an arrangement, because the selected nodes already satisfy them."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield distinct orders of the replicas: by size, by constraints, by CPU, and unsorted."""
+    """Yield the arrangement in distinct orders: by size, by constraints, by CPU, and unsorted."""
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),

@@ -83,7 +83,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Current or hypothetical states of nodes. A node may appear more than once."""
+    """Current or hypothetical states of nodes. The same node may appear more than once."""
 
     node: Ints
     cpu: Ints
@@ -219,7 +219,7 @@ class Fragmentation:
         )
 
     def _scores(self, after: _States) -> Ints:
-        """Return the additional loss per replica of the mix, in fifths of a device."""
+        """Return the additional loss per replica of the mix, in fifths of a device, for each state."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 
@@ -249,7 +249,7 @@ class Fragmentation:
 
 
 def _amount_from_tightest_devices(free: Ints, milli: Ints, count: int) -> Ints:
-    """Return how much a replica would use on each of the `count` fullest devices with room."""
+    """Return how much a replica would use on each of the `count` fullest devices that have room for it."""
     used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NO_FIT), axis=1, kind="stable")[:, :count]

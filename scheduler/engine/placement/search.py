@@ -48,7 +48,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether packing may miss a placement because of several roles, scopes or shared devices."""
+    """Return whether simple packing may miss a placement, due to several roles, scopes or shared devices."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
@@ -60,7 +60,7 @@ def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
 
 
 def _fits_anywhere(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
-    """Return whether one replica fits on any node. This cheap check rejects most gangs that do not fit."""
+    """Return whether one replica fits on any node, a cheap check that rejects most gangs that do not fit."""
     part = need.part
     return any(
         has_room(board.nodes, i, part, horizon) and slot_on_node(board.nodes, i, part, horizon) is not None

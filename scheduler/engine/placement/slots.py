@@ -15,7 +15,7 @@ RANKING_THRESHOLD = 64  # from this number of replicas on, nodes are ranked only
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use. Each member includes the capacity of all earlier members."""
+    """Capacity that a placement may use. Each member includes the capacity of the previous members."""
 
     NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free
@@ -102,7 +102,7 @@ def _slots_from_heap(
 def _node_sort_key(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Callable[[int], tuple[float, ...]]:
-    """Return a sort key that orders nodes like `_candidates`."""
+    """Return a sort key that orders nodes in the same way as `_candidates`."""
     nodes = board.nodes
     if board.pool.node_strategy is not Strategy.BINPACK:
         return _spreading_key(nodes, part)

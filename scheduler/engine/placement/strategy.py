@@ -10,7 +10,10 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Replace `auto`: use fragmentation if nodes or requests are mixed, and binpack otherwise."""
+    """Replace `auto` in the pool's settings.
+
+    Use fragmentation if nodes or requests are mixed, and binpack otherwise.
+    """
     pool = board.configured_pool
     if Strategy.AUTO not in (pool.node_strategy, pool.device_strategy):
         return pool
@@ -35,6 +38,6 @@ def _has_mixed_nodes(nodes: Nodes) -> bool:
 
 
 def _has_mixed_requests(mix: RequestMix) -> bool:
-    """Return whether both whole devices and fractions are requested."""
+    """Return whether the mix contains both whole devices and fractions."""
     sizes = [milli for _, _, milli in mix.counts]
     return MILLI in sizes and min(sizes) < MILLI

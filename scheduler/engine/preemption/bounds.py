@@ -1,4 +1,4 @@
-"""Upper bounds on the resources that evictions could free, computed from totals alone."""
+"""Upper bounds on the resources that evictions could free, computed from sums alone."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -56,7 +56,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers for the rejection of a gang that is blocked although the totals suffice.
+    """Return the numbers of a rejection for a gang that is blocked although the sums suffice.
 
     The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
     reclaims.

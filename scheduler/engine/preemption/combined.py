@@ -1,8 +1,7 @@
-"""Try sets of victims: evict as many victims as the totals require, then move other pods if the pool allows
-it.
+"""Evict as many victims as the totals require, then move other pods if the pool allows moves.
 
-Sets of victims are tried cheapest first. A set costs more than all others if evicting it would leave a queue
-below its quota.
+Sets of victims are tried cheapest first. A set that would leave a queue below its quota costs more than all
+sets that would not.
 """
 
 from scheduler.engine.board.board import Board
@@ -30,7 +29,7 @@ def evict_and_move(
 ) -> tuple[VictimSelection, Outcome] | None:
     """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
 
-    Return the evictions and moves, which are applied to the board, or None if none were found. With
+    Return the evictions and moves, which are applied to the board, or None if no solution was found. With
     `keeps_quotas`, evictions that would leave a queue below its quota are not tried.
     """
     board = policy.board
@@ -96,7 +95,7 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
 ) -> Outcome | None:
-    """Place the arrangement once the selected victims are removed, without moving other workloads."""
+    """Place the arrangement after removing the selected victims, without moving other workloads."""
     board, gang = selection.board, selection.policy.gang
     if not find_room(board, gang, arrangement, Horizon.LEAVING):
         return None
@@ -104,7 +103,7 @@ def _place_after_evictions(
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
-    """Place the arrangement by moves alone after the selected victims have been removed."""
+    """Place the arrangement by moves alone, after removing the selected victims."""
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}

@@ -24,8 +24,6 @@ MAX_DEVICE_CHOICES = 16  # per node
 
 
 class _Item(NamedTuple):
-    """Replica to be placed."""
-
     gang: Gang
     part: BoardRole
     pod: Pod | None  # None for replicas of the preemptor

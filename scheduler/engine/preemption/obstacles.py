@@ -28,7 +28,7 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
 def policy_obstacle(
     board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
 ) -> Obstacle | None:
-    """Return why the policy cannot help the gang in any arrangement, or None if it might help.
+    """Return the obstacle that prevents the policy from helping the gang in any arrangement, or None.
 
     `needs_share` is the result of `policy_type.needs_share(board)`.
     """
@@ -53,7 +53,10 @@ def policy_obstacle(
 
 
 def _share_obstacle(gang: Gang, requested: Requested) -> Obstacle | None:
-    """Return a reason if the request exceeds the share. The result is cached until the allocation changes."""
+    """Return a reason if the request exceeds the fair share.
+
+    The result is cached until the allocation changes.
+    """
     cache, key = gang.account.cache, ("beyond", requested)
     if key not in cache:
         cache[key] = exceeded_share(gang, requested)

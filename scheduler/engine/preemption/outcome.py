@@ -139,7 +139,7 @@ def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Mov
 
 
 def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
-    """Reapply moves that were rewound."""
+    """Repeat moves that were undone by rewinding the board."""
     for gang, part, pod, node, placed, _ in moves:
         if placed:
             board.put(gang, part, pod.index, Slot(node, pod.devices, pod.milli))

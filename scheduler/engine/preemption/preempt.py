@@ -33,7 +33,7 @@ Result = tuple[VictimSelection, Outcome]
 
 
 class Acceptance(NamedTuple):
-    """Accepted evictions and moves, with the allocations before these changes."""
+    """Accepted evictions and moves, with the queues' allocations before them."""
 
     selection: VictimSelection
     outcome: Outcome
@@ -74,7 +74,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_rejected(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Reject all groups without trying moves if the policy can help none of them. Return whether they were
+    """If the policy can help no group, reject all groups without trying moves. Return whether they were
     rejected.
 
     The order of groups does not matter, because the board does not change until a gang is placed.
@@ -93,7 +93,7 @@ def _all_rejected(
 
 
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
-    """Try a policy for one gang. Return whether the gang was placed, or fits without evictions."""
+    """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
     if is_holder:
@@ -168,7 +168,6 @@ def _try_arrangements(
 
 
 def _accept(trial: Trial, acceptance: Acceptance) -> None:
-    """Accept the evictions and moves that the trial has applied to the board."""
     selection, outcome, before, over_bounds_before = acceptance
     trial.delayed = over_bounds_before and outcome.stops_running_pods(trial.board)
     records, kind = eviction_records(selection, outcome, before), selection.policy.kind
@@ -239,7 +238,7 @@ def _find_outcome_by_policy(
 def _rejection_after_attempts(
     board: Board, policy: PreemptionPolicy, budget: Budget
 ) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang whose attempts all failed although the totals are sufficient."""
+    """Return the rejection of a gang for which all attempts failed although the totals suffice."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

@@ -115,8 +115,8 @@ def _propose_by_node(
 ) -> bool:
     """Place the arrangement, clearing the cheapest node for each replica that does not fit.
 
-    Proposals for the same arrangement share node costs through `offer_cache`, because the board does not
-    change until a node is cleared.
+    Proposals for the same arrangement share node costs in `offer_cache`, because the board does not change
+    until a node is cleared.
     """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
@@ -188,7 +188,7 @@ def _victims_to_clear(
 
 
 class _Alternatives:
-    """Sets of victims that may cost less than clearing one node after another.
+    """Sets of victims that may cost less than clearing nodes one by one.
 
     Clearing a node for each replica would miss a few larger victims that make room for several replicas.
     """

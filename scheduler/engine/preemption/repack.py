@@ -1,4 +1,4 @@
-"""Place a pending gang as if all movable workloads were repacked, largest first."""
+"""Place a pending gang by repacking all movable workloads, largest first."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang
@@ -14,7 +14,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Place the arrangement where repacking all victims leaves room for it.
+    """Place the arrangement where it fits if all victims are repacked.
 
     Placing the preemptor first might use the only room for a larger gang.
     """

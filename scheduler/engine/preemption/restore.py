@@ -1,4 +1,4 @@
-"""Restore removed pods on their previous nodes, or place them on others."""
+"""Restore removed pods on their previous nodes or on other nodes."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,16 +16,16 @@ Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
 class Restorer:
-    """Helper that restores victims one by one and remembers how many replicas of each kind still fit."""
+    """Restore victims one by one, and remember how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
         self._room: dict[Hashable, int] = {}  # never increases, because restored pods use capacity
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore these pods. Return the pods that had to move.
+        """Restore these pods. Return the pods that had to move, or None if not all pods fit.
 
-        Return None if not all of them fit. The caller must then rewind the board.
+        After None, the caller must rewind the board.
         """
         if self._planned_slots:
             return self._restore_as_planned(gang, pods)

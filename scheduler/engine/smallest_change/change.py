@@ -52,7 +52,7 @@ Value = int | str | None
 
 
 def as_integer(value: object) -> int:
-    """Return the value after asserting that it is an integer."""
+    """Assert that the value is an integer, and return it."""
     assert isinstance(value, int)
     return value
 
@@ -152,7 +152,7 @@ def _edit_consolidation(pool: Pool, change: Change) -> Pool:
 
 
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
-    """Return the snapshot as if all workloads had completed `seconds` more of their minimum runtime."""
+    """Return the snapshot as if all workloads had run for `seconds` more of their minimum runtime."""
 
     def remaining(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)

@@ -45,8 +45,7 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that computes by how much limits and quotas are still exceeded after a gang has
-    ended.
+    """Return a function that computes the amount by which limits and quotas stay exceeded after a gang ends.
 
     Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """
@@ -67,9 +66,10 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return 0 if each role of the pending gang would fit on its own after a gang has ended, else None.
+    """Return a function that returns 0 if each role of the pending gang fits after a gang ends, else None.
 
-    In case of doubt, the result is 0, because the engine then tries the change.
+    The roles are checked separately. In case of doubt, the function returns 0, so that the engine tries the
+    change.
     """
     pending = board.gangs[case.workload.name]
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]

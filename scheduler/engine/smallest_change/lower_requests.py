@@ -28,7 +28,10 @@ def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> La
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield each amount of the request that could be lowered, if the blockers name its resource."""
+    """Yield (role, resource, amount) for each part of the request that could be lowered.
+
+    Only resources that the blockers name are included.
+    """
     for role in case.roles:
         if role.min > 1:
             yield role, "replicas", role.min

@@ -1,4 +1,4 @@
-"""The pending workload, its blockers, and the limits and quotas that it would exceed."""
+"""A pending workload, its blockers, and the limits and quotas that it would exceed."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class ExceededBound:
-    """Limit or quota that the workload would exceed. Raising it to `target` admits the workload."""
+    """Limit or quota that the workload would exceed. The workload is admitted if it is raised to `target`."""
 
     reason: Reason
     queue: Queue
@@ -76,12 +76,11 @@ class PendingCase:
 
     @cached_property
     def path(self) -> tuple[Queue, ...]:
-        """Return the queues of the project and its department."""
+        """Return the queues of the workload's project and department."""
         return self._path(self.workload.project)
 
     @cached_property
     def queue_reports(self) -> Mapping[str, QueueReport]:
-        """Return the reports of the pool's queues, by name."""
         return {report.queue: report for report in self.plan.queues if report.pool == self.pool.name}
 
     def allocated(self, queue: Queue, kind: int) -> int:
@@ -106,7 +105,10 @@ class PendingCase:
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the minimum request by resource. A blocker's numbers override the document's."""
+        """Return the workload's minimum request by resource.
+
+        Numbers of blockers override those of the document.
+        """
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.rejection.blockers:
             if blocker.reason in BOUNDS or blocker.reason is Reason.WOULD_EXCEED_FAIR_SHARE:
@@ -167,7 +169,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the workload's case, or None if the workload has pods or reservations, or the plan assigns them.
+    """Return the case of a workload that is pending in the plan and has no pods or reservations, else None.
 
     If the workload lists several pools, the case is for the pool named in the plan's rejection.
     """

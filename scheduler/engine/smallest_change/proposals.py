@@ -1,4 +1,4 @@
-"""Proposed changes with their sizes, and ladders of changes to one amount, smallest first."""
+"""Proposed changes and their sizes. A ladder lists changes of one amount, smallest first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -17,7 +17,7 @@ Ladder = Sequence[Proposal]  # smallest change first; larger changes start the w
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size. Proposals are sorted by kind, then by amount, then by names."""
+    """Return the change with its size. Proposals are sorted by kind, amount and names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
@@ -26,7 +26,7 @@ def single_rung(change: Change, amount: int = 0) -> Ladder:
 
 
 def ladder_in_order(changes: Iterable[Change]) -> Ladder:
-    """Return a ladder of the changes, which must be sorted by amount."""
+    """Return a ladder of changes that are sorted by amount."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
@@ -42,7 +42,7 @@ def lowering_ladder(
 def raising_ladder(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Ladder:
-    """Return a ladder that raises `amount` in round steps up to the largest of the targets.
+    """Return a ladder that raises `amount` in round steps up to the largest target.
 
     Each target is also a rung. Sizes are relative to the new amount, so an increase from 0 has size 1.
     """

@@ -1,4 +1,4 @@
-"""Candidate increases of the limits and quotas of the pending workload's project and department."""
+"""Proposed increases of the limits and quotas of the pending workload's project and department."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
-    """Propose the lowest limits that admit the workload."""
+    """Propose the lowest limits with which the workload is admitted."""
     for bound in case.exceeded_bounds:
         limit = _entitlement(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:
@@ -22,7 +22,7 @@ def higher_limits(case: PendingCase) -> Iterator[Ladder]:
 
 
 def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
-    """Propose quotas up to the amount that brings the workload within its queue's quota."""
+    """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
         for kind, quota in enumerate(_entitlement(case, queue).quota):
             targets = [target for target in _targets(case, queue, kind) if target > (quota or 0)]

@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Number of other workloads that are fully evicted, scaled down or moved to start the workload."""
+    """Number of workloads that are evicted, scaled down or moved to start the pending workload."""
 
     evicted: int = 0
     scaled_down: int = 0
@@ -114,7 +114,7 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 
 
 def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
-    """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
+    """Yield the workload's case in each of its pools, or nothing if it is not pending.
 
     A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
     allowed no other pool.
@@ -134,7 +134,7 @@ def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[Pendin
 class _TrialRuns:
     """Engine runs on changed snapshots, up to a maximum number.
 
-    Runs that change only workloads share a layout.
+    Runs whose snapshots differ only in workloads share a layout.
     """
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
@@ -160,7 +160,7 @@ class _TrialRuns:
     def smallest(self, ladders: Iterable[Ladder], *, later: bool = False) -> tuple[Change, Effects] | None:
         """Return the smallest change in the ladders that starts the workload, with its effects.
 
-        With `later`, it is enough that the workload may start once resources are free.
+        With `later`, a change also counts if the workload may start once resources are free.
         """
         best: tuple[Proposal, Effects] | None = None
         for ladder in ladders:
@@ -189,7 +189,7 @@ class _TrialRuns:
     def _effects(self, change: Change, *, later: bool) -> Effects | None:
         """Return the effects of starting the workload with the change, or None if it does not start.
 
-        With `later`, a workload that may start once resources are free has no effects.
+        With `later`, a workload that may start once resources are free also counts, without effects.
         """
         if change not in self._results:
             if self.count >= self._max_runs:
@@ -206,7 +206,7 @@ class _TrialRuns:
 
 
 def _may_start_later(plan: Plan, name: str) -> bool:
-    """Return whether the workload waits for resources, or for nodes that are booting for it."""
+    """Return whether the workload waits for resources or for nodes that are booting for it."""
     if any(bundle.workload == name for bundle in plan.bundles):
         return True
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)

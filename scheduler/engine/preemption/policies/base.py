@@ -69,11 +69,15 @@ class PreemptionPolicy:
         return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:
-        """Return the rule that allows this victim now, or None."""
+        """Return the rule by which this victim may be evicted now, or None."""
         raise NotImplementedError
 
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
-        """Return whether the final outcome is fair."""
+        """Return whether the outcome is fair to the victim queues.
+
+        `sides` contains pairs of the preemptor's queue and a victim queue, at the level where their paths
+        diverge.
+        """
         del sides
         return True
 
@@ -85,7 +89,7 @@ class PreemptionPolicy:
         """Allow the department to exceed its share again, after a retry within the share."""
 
     def retries_without_new_gangs(self) -> bool:
-        """Return whether to retry without the victims that the next cycle would protect.
+        """Return whether to retry without the victims that will be protected in the next cycle.
 
         These victims have a minimum runtime and start in this cycle. Although their start could be withdrawn,
         other victims are preferable. If the method returns True, these victims are protected from then on.
@@ -126,7 +130,7 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return the worst stage of the victims' queues, as a sort key that takes precedence over cost."""
+        """Return the worst stage of the victims' queues as a sort key. It takes precedence over the cost."""
         del victims
         return ()
 
@@ -136,7 +140,7 @@ class PreemptionPolicy:
         return ()
 
     def key(self, victim: Victim) -> Key | None:
-        """Return the sort key of a victim, or None if the policy does not allow the victim now."""
+        """Return the sort key of a victim, or None if the policy does not allow its eviction now."""
         queue_key_prefix = self.queue_key_prefix(victim)
         return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
 
@@ -159,7 +163,7 @@ class PreemptionPolicy:
         return (sum([victim.is_gang for victim in victims]), *worst, len(victims), freed)
 
     def may_evict(self) -> bool:
-        """Return whether the preemptor may evict others for its request."""
+        """Return whether the preemptor may evict other workloads."""
         return True
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
@@ -169,7 +173,7 @@ class PreemptionPolicy:
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
         """Return the allocation that the victim queue must exceed before its last eviction.
 
-        Return None if no single threshold applies to the resource.
+        Return None if the resource has no single threshold.
         """
         del victim_queue, kind
         return None
@@ -191,7 +195,6 @@ class PreemptionPolicy:
         )
 
     def _gang_min_runtime(self, gang: Gang) -> int:
-        """Return the minimum runtime of the gang in seconds."""
         return self.min_runtime(gang.account)
 
     def min_runtime(self, project: QueueAccount) -> int:
@@ -205,12 +208,12 @@ class PreemptionPolicy:
         return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
     def compared_queues(self, account: QueueAccount, rule: str) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return the queues that the rule compares for a victim of the project, or None."""
+        """Return the pair of queues that the rule compares for a victim of the project, or None."""
         del rule
         return self.diverging_queues(account)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return (preemptor's queue, victim queue) at the level where both paths diverge, or None."""
+        """Return (preemptor's queue, victim queue) at the level where their paths diverge, or None."""
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)

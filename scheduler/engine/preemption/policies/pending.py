@@ -1,7 +1,7 @@
 """Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
-A policy object is created for one preemptor. It reads the current board, which no longer contains the
-selected victims.
+A policy object is created for one preemptor. It reads the current board, from which the selected victims have
+been removed.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -71,7 +71,7 @@ class Reclaim(PreemptionPolicy):
                     )
 
     def thresholds(self, project: QueueAccount) -> list[tuple[int, int]]:
-        """Return each resource that can be reclaimed from the project's queue, with its threshold."""
+        """Return (resource, threshold) for each resource that can be reclaimed from the project's queue."""
         sides = self.diverging_queues(project)
         return [(kind, above) for kind, above, _ in self._reclaim_rules(*sides, project)] if sides else []
 
@@ -125,7 +125,7 @@ class Reclaim(PreemptionPolicy):
     def _reclaim_rules(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield each resource that can be reclaimed from the project, with its threshold and rule.
+        """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project.
 
         If the preemptor is within its quota, the threshold is the victim queue's quota, regardless of the
         victim's share.
@@ -225,7 +225,7 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _equal_victims_stage(self, victim: Victim, count: int) -> Key:
-        """Return the worst stage for `count` victims that are equal to this one."""
+        """Return the worst stage for `count` victims of the same queue and size as `victim`."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account

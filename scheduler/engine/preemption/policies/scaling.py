@@ -13,7 +13,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas: across queues by the reclaim rules, and within a project up to equal priority."""
+    """Evict extra replicas by the reclaim rules across queues, and up to equal priority within a project."""
 
     kind = Kind.SHRINK
     evicts_gangs = False
@@ -65,7 +65,7 @@ class Shrink(Reclaim):
 
 
 class ShrinkForScaleUp(Reclaim):
-    """Evict extra replicas of queues over their fair share so that other gangs scale up within theirs."""
+    """Evict extra replicas of queues over their fair share to scale up gangs within their fair share."""
 
     kind = Kind.GROW
     evicts_gangs = False

@@ -22,7 +22,7 @@ Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the vi
 
 @dataclass(slots=True)
 class OfferCache:
-    """Offers made for the first proposal, shared with later proposals."""
+    """Offers of the first proposal, shared with later proposals."""
 
     offers: Offers | None = None
 
@@ -41,9 +41,7 @@ class NodeCosts:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """Compute the cost of each node, or use the offers in `offer_cache`, which were made for the same
-        board.
-        """
+        """Compute the cost of each node, or reuse the costs that `offer_cache` holds for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -92,9 +90,7 @@ class NodeCosts:
                 self._price_node(i)
 
     def _share_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
-        """Store the first proposal's offers in the cache, or reuse the cached offers except those of banned
-        nodes.
-        """
+        """Cache the first proposal's offers, or reuse the cached offers except those of banned nodes."""
         if offer_cache.offers is None:
             offer_cache.offers = {
                 name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
@@ -139,7 +135,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _reprice_offer(self, name: str, offer: Offer) -> None:
-        """Compute the cost of a node again after its victim queue's stage has changed."""
+        """Recompute the cost of a node after the stage of its victim queue has changed."""
         _, _, i, victims = offer
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):
@@ -243,7 +239,7 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with those already chosen, or its gang cannot lose all of them."""
+    """Return whether the victim overlaps with chosen victims, or its gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
@@ -270,7 +266,7 @@ def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
 
 
 class _Room:
-    """Room on one node for a replica after victims have been evicted."""
+    """Free room on one node for a replica, given the evicted victims."""
 
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes

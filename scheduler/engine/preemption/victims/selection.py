@@ -103,10 +103,7 @@ class VictimSelection:
         return [victim for _, victim in allowed]
 
     def select(self, victim: Victim) -> bool:
-        """Remove a victim from the board if the policy still allows the eviction.
-
-        Return whether it was removed.
-        """
+        """Remove a victim from the board if the policy still allows it. Return whether it was removed."""
         rule = self.policy.rule(victim)
         if rule is None or not self.is_available(victim):
             return False
@@ -119,7 +116,7 @@ class VictimSelection:
         return True
 
     def is_available(self, victim: Victim) -> bool:
-        """Return whether all pods of the victim are still placed and its gang can still lose these pods."""
+        """Return whether the victim's pods are still placed and its gang can still lose them."""
         if any(part.live.get(pod.index) is not pod for part, pod in victim.pods):
             return False
         if victim.is_gang or self.policy.moves_only:

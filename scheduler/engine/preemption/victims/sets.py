@@ -1,7 +1,7 @@
 """Enumerate sets of victims that free enough in total, cheapest first.
 
-Interchangeable workloads are enumerated by number only. Workloads of one queue and size are interchangeable
-if other workloads can move, or else if they run on the same nodes.
+Of interchangeable workloads, only the number is varied. Workloads of one queue and size are interchangeable
+if they run on the same nodes, or if other workloads can move.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ MAX_GROUPS = 32
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
     """Select the victims, smallest first, because a queue must exceed its threshold before its last eviction.
 
-    A gang's size excludes its extra replicas, because extra replicas could be evicted first.
+    A gang's size excludes its extra replicas, which could be evicted first.
     """
     return all(selection.select(victim) for victim in sorted(victims, key=_size_key))
 
@@ -40,7 +40,7 @@ SetCost = tuple[int, Key, float | int | str, Key, Key]
 
 @dataclass(frozen=True, slots=True)
 class _VictimSet:
-    """Victims in order, with sums over all of them. Adding a victim never reduces the cost."""
+    """Victims in eviction order, with their sums. Adding a victim never reduces the cost."""
 
     missing: tuple[int, ...]  # amount that must still be freed, for each resource of the policy
     victims: tuple[Victim, ...] = ()
@@ -90,7 +90,7 @@ def sufficient_sets(
     may_move: bool = True,
     max_cost: SetCost | None = None,
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
-    """Yield (amount below quota, victims) pairs whose victims free enough resources in total, cheapest first.
+    """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
     At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, the victims' nodes
     are taken into account. With `max_cost`, only sets that cost less are yielded.
@@ -143,7 +143,7 @@ def _freed_amount(victim: Victim, kind: int) -> int:
 def _missing_amounts(
     policy: PreemptionPolicy, arrangement: Arrangement, usable: frozenset[int]
 ) -> dict[int, int]:
-    """Return the missing amount of each requested resource if all free resources could be used."""
+    """Return how much of each requested resource is missing even if all free resources could be used."""
     nodes = policy.board.nodes
     gpus, _, _ = least_request(arrangement)
     requested = (

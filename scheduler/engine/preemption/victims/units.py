@@ -117,7 +117,7 @@ def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Vi
 
 
 def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield the victims that the gang does not need to meet its minimum, newest replicas first."""
+    """Yield the victims without which the gang still meets its minimum, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             followers = _followers(gang, part)
@@ -146,7 +146,7 @@ def _followers(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield running children that the group does not need."""
+    """Yield the running children that the group does not need to meet its minimum."""
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.meets_minimum for child in section.children) > section.need
     for child in reversed(running):
@@ -159,7 +159,7 @@ def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterato
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Return whether the gang has run for less than `seconds`, its positive minimum runtime."""
+    """Return whether the gang has run for less than its minimum runtime of `seconds`."""
     started = gang.workload.started
     if started is None:
         running = [
