@@ -18,9 +18,7 @@ Runtimes = Callable[[NodePool], Runtime]
 
 @dataclass(slots=True)
 class SentCommands:
-    """Times at which this process sent commands to start and stop pods, so that ticks do not repeat the
-    commands.
-    """
+    """Times of the last start and stop commands for each pod, so that ticks do not repeat commands."""
 
     started: dict[uuid.UUID, datetime] = field(default_factory=dict)
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -32,7 +30,7 @@ class SentCommands:
     starts_left: bool = False  # whether the last tick postponed some starts to the next tick
 
     def keep_starts(self, pods: Container[uuid.UUID]) -> None:
-        """Remove the entries of pods that are no longer starting."""
+        """Keep only the entries of these pods, which are still starting."""
         self.started = {pk: at for pk, at in self.started.items() if pk in pods}
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
@@ -54,7 +52,7 @@ class StartMessages:
     pulling: frozenset[uuid.UUID] = frozenset()
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
-        """Remove the entries of workloads that are no longer starting."""
+        """Keep only the entries of these workloads, which are still starting."""
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 

@@ -42,7 +42,7 @@ IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 @dataclass(slots=True)
 class Pace:
-    """Minimum interval between runs of a task whose duration depends on the number of workloads."""
+    """Minimum interval between runs of a task, in proportion to the number of workloads."""
 
     per_second: int
     last: datetime | None = None
@@ -53,7 +53,7 @@ class Pace:
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 
     def is_due(self, size: int, now: datetime) -> bool:
-        """Return whether a run is due. If so, start the next interval."""
+        """Return whether a run is due. If so, begin the next interval."""
         due = self.is_due_at(size, now)
         if due:
             self.last = now
@@ -177,7 +177,7 @@ def _record(
 
 
 def _idle_state(run: CycleRun) -> IdleState | None:
-    """Return the values that determine the records of a cycle, or None if the cycle had workloads.
+    """Return the values that determine what is recorded, or None if the cycle had workloads.
 
     Decayed usage is omitted, because it is stored only once per minute.
     """
@@ -228,16 +228,13 @@ def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMe
 
 
 def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
-    """Encode the next part of the snapshot for `store_snapshot`. Return whether parts may remain."""
+    """Encode the next batch of workloads for `store_snapshot`. Return whether more may remain."""
     snapshot = run.view.snapshot
     return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
 
 
 def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
-    """Compose the next part of the pending reasons that `record_cycle` will write.
-
-    Return whether parts may remain.
-    """
+    """Compose the next batch of pending reasons for `record_cycle`. Return whether more may remain."""
     rejections = run.plan.rejections
     is_due = memory.explained.is_due_at(run.record.pending, run.view.at)
     return is_due and isinstance(rejections, Rejections) and rejections.expand(PART_SIZE)

@@ -24,8 +24,7 @@ class LayoutCache:
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
     """Return the plan for all pools. If the engine fails, skip the pools that cause the failure.
 
-    The plan's notes list the skipped pools. If the failure is not caused by single pools, raises the engine's
-    error.
+    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes the failure.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
@@ -55,7 +54,7 @@ def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
 
 
 def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the engine's errors by pool, for pools that fail even when decided on their own."""
+    """Return the engine's error for each pool that fails even when decided on its own."""
     names = sorted(pool.name for pool in snapshot.pools)
     errors: dict[str, str] = {}
     for name in names:

@@ -6,7 +6,6 @@ from berth.server.tracing.spans import Span
 
 
 def clear_cycle() -> None:
-    """Clear the previous tick's cycle number."""
     unbind_contextvars("cycle")
 
 

@@ -1,4 +1,4 @@
-"""Queries shared by several steps of the loop."""
+"""Database queries that several steps of the scheduler loop share."""
 
 from berth.db.compiled import compiled_once
 from pools.models import NodePool, QuotaGroup

@@ -21,14 +21,13 @@ LARGE_FIELDS = ("nodes", "workloads")  # snapshot fields that are long and mostl
 
 
 class UnreadableSnapshot(ValueError):
-    """Raised for a snapshot that was stored by an engine version with different fields."""
+    """Raised for a snapshot from an engine version with different fields."""
 
 
 class SnapshotEncoder:
     """JSON encoder for snapshots that reuses the encoded text of unchanged workloads and nodes.
 
-    Workloads with the same document, or before and after a change of their pods, share one tree, which is
-    encoded once.
+    A tree that several workloads share is encoded only once, and is kept when a workload's pods change.
     """
 
     def __init__(self) -> None:
@@ -100,7 +99,7 @@ def decode_snapshot(document: Any) -> Snapshot:
 
 
 def _to_plain(value: Any) -> Any:
-    """Convert a value that the JSON encoder does not know. The encoder converts the parts of the result."""
+    """Convert a value that the JSON encoder does not support. The encoder converts nested values."""
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
@@ -159,7 +158,9 @@ def _tuple_decoder(inner: tuple[Any, ...]) -> Decoder:
 
 
 def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
-    """Return a decoder for None or several dataclasses, distinguished by their required fields."""
+    """Return a decoder for either None or one of several dataclasses, distinguished by their
+    required fields.
+    """
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])

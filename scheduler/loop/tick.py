@@ -114,7 +114,10 @@ class Loop:
         return self._changed
 
     def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
-        """Record pod reports, then read the rows. Return None on failure, or if no decision is due."""
+        """Record pod reports, then read the rows.
+
+        Return None on failure, or if no decision is due.
+        """
         self._timer = CycleTimer(now, trigger)
         # Use the pools of the newest view to save a query.
         pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
@@ -180,7 +183,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return the bundles of this tick. Bundles that were recently stale come last."""
+        """Return the bundles to commit in this tick. Bundles that were recently stale come last."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -346,7 +349,7 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Return the step with a fence, so that it writes only while this process leads.
+        """Wrap a step so that it writes only while this process leads.
 
         Use this for steps that do not check the lease themselves.
         """
@@ -372,6 +375,6 @@ class Loop:
             return None
 
     def _try_steps(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
-        """Yield the result of each step until a step fails."""
+        """Yield the result of each step, up to the first step that fails."""
         while (result := self._try(name, lambda: next(steps, None))) is not None:
             yield result

@@ -42,7 +42,7 @@ class StartCommand:
 
 @dataclass(slots=True)
 class NewRows:
-    """Rows that a commit inserts and updates, with a constant number of statements."""
+    """Rows that a commit inserts and updates in a constant number of statements."""
 
     now: datetime
     moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # keyed by workload
@@ -59,9 +59,9 @@ class NewRows:
     fulfilled: list[uuid.UUID] = field(default_factory=list)  # started workloads with reservations
 
     def add_move(self, move: Move) -> None:
-        """Add the move of a locked workload.
+        """Add a phase change of a locked workload.
 
-        A second move of the same workload is written by a separate statement.
+        A second phase change of the same workload is written by a separate statement.
         """
         if move.workload.pk in self.moves:
             self.insert()
@@ -74,7 +74,7 @@ class NewRows:
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
         """Delete the reservations of a locked workload.
 
-        If the workload was only reserved, return it to pending.
+        Return the workload to pending if it was only reserved.
         """
         if workload.pk in self.reserved:
             self.insert()  # the reservations may not have been inserted yet
@@ -86,7 +86,7 @@ class NewRows:
     def insert(self) -> None:
         """Write the collected changes, then clear them.
 
-        Moves come before new reservations, because a move may delete reservations.
+        Phase changes are written before new reservations, because they may delete reservations.
         """
         made = move_all(list(self.moves.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.moves), "a locked row cannot leave its phase"
@@ -118,7 +118,7 @@ class NewRows:
 def start(order: StartCommand, rows: NewRows, kind: str, message: str = "") -> None:
     """Start or scale up a workload in the caller's transaction.
 
-    Begin a new run if the workload is pending.
+    A pending workload begins a new run.
     """
     workload = order.workload
     if order.has_reservations:
@@ -196,7 +196,7 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
 
 
 def _outputs(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -> Iterator[PodOutputs]:
-    """Yield rows for the files that the pod will leave behind."""
+    """Yield `PodOutputs` rows for the files that the pod will leave behind."""
     if spec.outputs:
         yield PodOutputs(pod=pod, paths=list(spec.outputs))
     if spec.volumes:

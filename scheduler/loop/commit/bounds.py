@@ -1,4 +1,4 @@
-"""Recheck the limits and quotas of workloads with a reservation."""
+"""Recheck the limits and quotas of workloads with reservations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,9 @@ class QueueBounds:
         return with_groups(_allocated(preemptible=False), self.quotas)
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
-        """Return a sentence about the first limit or quota that the request exceeds, or an empty string."""
+        """Return a sentence about the first limit or quota that the request would exceed, or an
+        empty string.
+        """
         project = workload.project
         for name, owner in (
             (project.name, (None, project.pk)),
@@ -66,7 +68,7 @@ def _allocated(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
 
 
 def _limit_bound(quota: Quota | None) -> Bound:
-    """Return the upper bound: the limit, or the lower of limit and quota if the queue may not borrow."""
+    """Return the limit, or the lower of limit and quota if the queue may not borrow."""
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)

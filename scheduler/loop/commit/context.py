@@ -37,7 +37,10 @@ def transition(
     data: dict[str, Any] | None = None,
     **columns: Any,
 ) -> None:
-    """Change a workload's phase when the commit is written. The workload's row must be locked and checked."""
+    """Add a workload's phase change to the commit.
+
+    The caller must have locked and checked the workload's row.
+    """
     assert workload.phase in expected, f"{workload} is in none of the expected phases {expected}"
     data = {"cycle": context.cycle, **(data or {})}
     context.new_rows.add_move(Move(workload, [workload.phase], to, reason, message, data, columns))

@@ -51,7 +51,7 @@ def evict(bundle: Bundle, context: CommitContext) -> int:
 def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
     """Mark pods as stopping.
 
-    If a replica is only reserved, cancel all reservations of its workload.
+    If a replica has only a reservation, cancel all reservations of its workload.
     """
     live = {key: context.locked.live_pod(context.view, key) for key in keys}
     pods = [pod for pod in live.values() if pod is not None]

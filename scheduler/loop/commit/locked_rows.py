@@ -86,7 +86,7 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 
 @dataclass(frozen=True)
 class LockedRows:
-    """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
+    """Current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
     The quotas of the workloads' queues are locked. A quota edit that was committed before this lock is
     detected. A later edit waits until this commit has finished.
@@ -174,9 +174,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count the allocations of an accepted bundle, so that later bundles are checked against these
-    allocations.
-    """
+    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
@@ -233,9 +231,9 @@ def _requested_resources(step: Place, view: ClusterView) -> NodeResources:
 
 
 def _resource_conflict(requested: Mapping[str, NodeResources], locked: LockedRows) -> str:
-    """Return why a node lacks capacity, or an empty string.
+    """Return why a node lacks capacity for the requests, or an empty string.
 
-    The database would also reject the bundle, but the whole batch would then have to be repeated.
+    The database would also reject the bundle, but then the whole batch would have to be repeated.
     """
     for name, more in requested.items():
         node = locked.nodes[name]
@@ -268,7 +266,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the ranks in use in the active runs that the steps add pods to.
+    """Return the ranks in use, by workload, for the active runs to which the steps add pods.
 
     A replacement pod inherits its rank.
     """
@@ -298,7 +296,7 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _groups_changed(view: ClusterView) -> bool:
-    """Return whether the pools of a quota group have changed since the view was taken."""
+    """Return whether the pools of any quota group have changed since the view was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
 

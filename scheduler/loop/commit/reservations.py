@@ -84,7 +84,9 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return why workloads cannot start after a limit, quota or document was edited, by workload ID."""
+    """Return why workloads can no longer start after a limit, quota or document was edited, by
+    workload ID.
+    """
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:
         rows[row.workload_id].append(row)

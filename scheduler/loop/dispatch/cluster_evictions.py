@@ -1,4 +1,4 @@
-"""Record pods that their cluster evicted or deleted.
+"""Record pods that were evicted or deleted by their cluster.
 
 Berth does not decide these evictions. It learns of them from the pods' reports.
 """
@@ -21,7 +21,8 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """A workload's pods that the cluster has evicted, and its pods that are live or have just failed.
+    """Pods of one workload that the cluster has evicted, and its other pods that are live or have just
+    failed.
 
     `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
     true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
@@ -39,7 +40,7 @@ def find_cluster_evictions(
     lost_pods: Collection[uuid.UUID],
     being_evicted: Mapping[uuid.UUID, str],
 ) -> list[ClusterEviction]:
-    """Return the evictions of these pods. Their rows must already record that they ended.
+    """Return the evictions of these pods, whose rows must already be marked as ended.
 
     `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
     pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted`
@@ -65,7 +66,7 @@ def find_cluster_evictions(
 
 
 def _pods_on_record(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Return the evicted peers of failed pods that are already on record, as (workload, pod) pairs."""
+    """Return (workload, pod) for evictions that earlier ticks recorded for peers of the failed pods."""
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)
     on_record = {
@@ -105,9 +106,7 @@ def _find_evictions(
 def _cluster_eviction(
     pods: Sequence[Pod], evicted_ids: Collection[uuid.UUID], *, is_on_record: bool
 ) -> ClusterEviction:
-    """Divide a workload's pods into evicted and other pods. Replacements of evicted pods are in neither
-    group.
-    """
+    """Divide a workload's pods into evicted and other pods, without the replacements of evicted pods."""
     evicted = [pod for pod in pods if pod.pk in evicted_ids]
     replicas = {(pod.role, pod.index) for pod in evicted}
     others = [pod for pod in pods if (pod.role, pod.index) not in replicas]
@@ -181,7 +180,9 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
 
 
 def _eviction_rule(eviction: ClusterEviction) -> str:
-    """Return who decided the eviction, and the reason that the cluster reports for each node."""
+    """Describe an eviction that was decided outside Berth, with the reason that the cluster gives
+    per node.
+    """
     reasons: dict[str, set[str]] = defaultdict(set)
     for pod in eviction.evicted:
         reasons[pod.message].add(pod.node.name)

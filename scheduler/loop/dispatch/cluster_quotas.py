@@ -1,4 +1,4 @@
-"""Store the quotas that the pools' clusters enforce in addition to Berth's."""
+"""Store the quotas that the pools' clusters enforce in addition to Berth's quotas."""
 
 from collections.abc import Iterable
 from dataclasses import asdict

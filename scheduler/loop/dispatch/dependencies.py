@@ -38,7 +38,7 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
 
 
 def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[tuple[Workload, str]]:
-    """Return the workloads with a dependency that can no longer be met, and the message for each."""
+    """Return (workload, message) for each workload with a dependency that can no longer be met."""
     dependencies = []
     for row in rows:
         try:

@@ -70,7 +70,7 @@ def load_gangs(
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
-    """Lock the workloads to evaluate, before their pods. Requests lock rows in the same order."""
+    """Lock the workloads to evaluate. Their pods must be locked later, as in HTTP requests."""
     workloads = list(EVALUATED([*ids]))
     share_related(workloads, "project", PROJECTS)
     return workloads
@@ -282,12 +282,12 @@ def _verdict_move(gang: Gang, step: Verdict, columns: dict[str, Any]) -> Move:
 
 
 def _all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether a consolidation stopped every pod. In that case, the new placement stays reserved."""
+    """Return whether every pod was stopped by a consolidation, so that the new placement stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 
 def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the columns that a verdict changes. `names` are the names of nodes where a gang failed."""
+    """Return the column values that a verdict sets. `names` are the names of nodes where a gang failed."""
     workload = gang.workload
     columns: dict[str, Any] = {}
     if step.stale is not None:
@@ -315,9 +315,9 @@ def _start_columns(workload: Workload, started_at: datetime) -> dict[str, Any]:
 
 
 def _latest_start(pods: Sequence[Pod]) -> datetime | None:
-    """Return when all pods had started, or None if one has not.
+    """Return the start time of the pod that started last, or None if any pod has no start time.
 
-    Pods may end before the scheduler has observed them running.
+    A pod may end before the scheduler has observed it running.
     """
     starts = [pod.started_at for pod in pods]
     return max(start for start in starts if start) if starts and all(starts) else None

@@ -38,7 +38,7 @@ Credentials = dict[tuple[int, int], RegistryAuth | UnusableSecret]  # by project
 
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
-    """Image by digest, with the auth.json for the pull and the secret with the credentials, if any."""
+    """Image with its digest, the auth.json to pull it, and the secret with the credentials, if any."""
 
     reference: str = ""
     auth: str = field(default="", repr=False)
@@ -140,7 +140,7 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
 def _image_or_reason(
     run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
-    """Return the run's image, or why it is not available yet. Start a lookup if one is due."""
+    """Return the run's image, or the reason why it is not available yet. Start a lookup if one is due."""
     auth = credentials[_credentials_key(run.pod)]
     if isinstance(auth, UnusableSecret):
         return str(auth)

@@ -96,7 +96,7 @@ SESSIONS = compiled_once(
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log size of each workload with an idle timeout, and the time when it last changed."""
+    """Log size of each workload with an idle timeout, and the time at which the size last changed."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -171,7 +171,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return, for each workload that did not start in time, the failure that retry rules apply to.
+    """Return the failure of each workload that did not start in time, for its retry rules.
 
     `pulling` contains the workloads whose pods are pulling their image.
     """
@@ -189,7 +189,7 @@ def _start_timeout_failures(
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return, by workload, the start failure of the lowest-ranked pod that has one."""
+    """Return the start failure of each workload's lowest-ranked pod that has one."""
     if not workloads:
         return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")

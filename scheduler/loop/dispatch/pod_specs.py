@@ -212,7 +212,6 @@ def _address_env(pod: Pod, gang: Sequence[Pod]) -> tuple[str, ...]:
 
 
 def _lowest_rank_pod(gang: Sequence[Pod], pod: Pod) -> Pod:
-    """Return the pod with the lowest rank in the gang."""
     return min([*gang, pod], key=lambda other: other.rank)
 
 

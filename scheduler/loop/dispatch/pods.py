@@ -145,7 +145,7 @@ class _StartResults:
 
 
 def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _StartResults:
-    """Start the pods until this process no longer leads. Log one warning for all pods with the same error."""
+    """Start pods for as long as this process leads. Log one warning for all pods with the same error."""
     attempts = _StartResults()
     _try_each(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
@@ -197,7 +197,7 @@ def _store_failures(
 def _fail_without_secrets(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Stop the starting workloads that lack a secret. They then fail.
+    """Stop starting workloads that lack a secret, so that they fail.
 
     Running workloads continue without the replicas that cannot be started.
     """
@@ -270,7 +270,7 @@ Starts = Iterator[tuple[Pod, PodSpec | Exception]]
 def _begin_starts(
     pods: Iterable[Pod], next_pods: Iterable[Pod], build: Callable[[Pod], PodSpec], context: SchedulerContext
 ) -> Starts:
-    """Start pods in the background. Yield each pod with its spec, or with the error that prevents one.
+    """Start pods in the background. Yield each pod with its spec, or with the error that prevents its start.
 
     Up to STARTS_AHEAD pods start while the caller handles an earlier pod. The pods in `next_pods` also begin
     to start, but are not yielded, because the next tick reads their results.

@@ -57,7 +57,10 @@ def port_secret_env(pod: Pod) -> dict[str, str]:
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Return an address for each port. Port numbers that the document sets are used unchanged."""
+    """Choose an address for each port, or return None if that fails.
+
+    Port numbers in the document are used unchanged.
+    """
     runtime = context.runtimes(pod.node.pool)
     try:
         specs = [PortSpec.model_validate(document) for document in pod.workload.spec["ports"]]

@@ -41,8 +41,8 @@ def handle_rejections(
 ) -> None:  # fmt: skip
     """Record rejected pods. Release the pods of workloads whose starts have been rejected for too long.
 
-    `rejected` maps pods to messages. `starting` contains all starting pods. A pod stays rejected until
-    it is `accepted`, because the next attempt may take longer than a tick.
+    `rejected` maps pods to messages. `starting` contains all starting pods. A pod stays rejected until it is
+    in `accepted`, because the next attempt may take longer than a tick.
     """
     _record_rejections(starting, accepted, rejected.keys(), now, context.sent)
     messages = {pod.workload_id: rejected[pod.pk] for pod in reversed(starting) if pod.pk in rejected}
@@ -100,9 +100,9 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop rejected replicas of locked workloads that meet their minimum without these replicas.
+    """Stop rejected replicas of locked workloads that meet their minimum without them.
 
-    Return the workloads.
+    Return these workloads.
     """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []

@@ -65,7 +65,7 @@ Pools = Mapping[int, NodePool]
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """New state of a pod's row. `pod` is the row as it was read."""
+    """New state of a pod's row. `pod` is the row before the change."""
 
     pod: PodRow
     state: str
@@ -182,7 +182,7 @@ def _split_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
 
 
 def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
-    """Return the change to the pod that results from a report, or None."""
+    """Return the change to the pod's row that a report causes, or None."""
     is_taken_back = node.eviction_reason != "" and pod.state != PodState.STOPPING
     if node.state in LOST_OR_ENDED:
         message = f"Node {node.name} {'was lost' if node.state == 'lost' else 'no longer exists'}."
@@ -208,9 +208,9 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 def _pods_being_evicted(
     pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
 ) -> dict[uuid.UUID, str]:
-    """Return why live pods are being evicted, for workloads with a pod that has just failed.
+    """Return the eviction reasons of live pods in workloads in which a pod has just failed.
 
-    Berth does not stop these pods itself.
+    These evictions are not decided by Berth.
     """
     failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
     evictions: dict[uuid.UUID, str] = {}
@@ -287,7 +287,7 @@ def _stop_pods_on_lost_or_ended_nodes(
     pools: Pools,
     context: SchedulerContext,
 ) -> Iterable[str]:
-    """Stop pods that still run on lost or ended nodes, before their devices are allocated again."""
+    """Stop pods that are still running on lost or ended nodes, before their devices are allocated again."""
     for pod in pods:
         report, node = reports.get(pod.pk), nodes[pod.node_id]
         if node.state not in LOST_OR_ENDED or report is None or report.state not in ALIVE:

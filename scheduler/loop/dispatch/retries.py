@@ -41,7 +41,7 @@ def transition_after_failure(
     now: datetime,
     names: Mapping[int, str],
 ) -> Move:
-    """Return the transition of a locked, active workload whose run failed as a whole: restart or fail.
+    """Return the transition of a locked, active workload after a failure of its run: restart or fail.
 
     `names` are the names of nodes, as returned by `node_names`.
     """
@@ -59,7 +59,7 @@ def transition_after_failure(
 def failure_columns(
     workload: Workload, failure: Failure, retry: Retry | None, now: datetime, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the columns of a locked workload that is requeued after a failure.
+    """Return the column values for a locked workload that is requeued after a failure.
 
     Without a retry, only the failure is counted. `names` are the names of nodes.
     """
@@ -103,7 +103,7 @@ def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]
 
 
 def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
-    """Return the document with a higher memory request or limit for a role, or both.
+    """Return the document with a higher memory request or limit of a role, or both.
 
     If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
     """
@@ -127,7 +127,7 @@ def _leaf_roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
-    """Update the role rows of workloads whose memory grew, from their documents, in three statements."""
+    """Copy increased memory requests from documents to role rows, in three statements."""
     grown = {pk: retry.failure.role for pk, retry in retries if retry.memory is not None}
     if not grown:
         return

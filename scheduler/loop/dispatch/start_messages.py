@@ -1,4 +1,4 @@
-"""Show why starting pods are not running yet, for example because their image is being pulled."""
+"""Messages that explain why starting pods are not running yet, such as a slow image pull."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ def store_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: Sc
 def progress_messages(
     pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport], now: datetime, context: SchedulerContext
 ) -> dict[uuid.UUID, str]:
-    """Return the progress of starting workloads.
+    """Return progress messages of starting workloads.
 
     Also record when the progress last changed, and which workloads are pulling their image.
     """

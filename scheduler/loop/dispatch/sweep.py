@@ -1,4 +1,4 @@
-"""Stop running pods whose row is missing or marked as ended, and delete runtimes' records of ended pods.
+"""Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of ended pods.
 
 An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored, and
 until the time in `files_until`.
@@ -56,7 +56,7 @@ def sweep(now: datetime, context: SchedulerContext) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _EndedPod:
-    """Pod that should have ended but that its runtime still lists. `pool` is None if the pod has no row."""
+    """Pod that should have ended but is still listed by its runtime. `pool` is None if the pod has no row."""
 
     pod_id: str
     pool: int | None
@@ -64,7 +64,7 @@ class _EndedPod:
 
 
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep the pods of a runtime.
+    """Sweep the pods of one runtime.
 
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """

@@ -39,7 +39,7 @@ RUNNING_STATES = frozenset({"running", "succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class PodFact:
-    """Latest pod of one replica in the current run."""
+    """State of a replica's latest pod in the current run."""
 
     role: str
     index: int
@@ -230,7 +230,9 @@ def _completion_verdict(gang: GangFacts) -> Verdict:
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
-    """Stop idle replicas once all other replicas have succeeded and none is live."""
+    """Return the verdict that stops idle replicas, once all other replicas have succeeded and none
+    is live.
+    """
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
@@ -257,7 +259,7 @@ def _restart_verdict(retry: Retry, cause: str) -> Verdict:
 
 
 def _ends_by_loss(gang: GangFacts) -> bool:
-    """Return whether a retry rule ends the run because lost pods left the gang below its minimum."""
+    """Return whether a retry rule ends the run because lost pods put the gang below its minimum."""
     return _has_loss_rule(gang) and not has_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 
@@ -266,7 +268,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Apply the retry rule for lost nodes. Without one, requeue the gang."""
+    """Return the verdict of the retry rule for lost nodes. Without such a rule, requeue the gang."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"
@@ -292,7 +294,7 @@ def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether this part of the tree, or a group in it, has live pods but is below its minimum."""
+    """Return whether this group or role, or a group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not has_minimum(node, pods, COUNTED_STATES):

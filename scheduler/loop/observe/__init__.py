@@ -1,1 +1,1 @@
-"""Read rows into the frozen view that a decision is based on."""
+"""Read database rows into the immutable view on which a decision is based."""

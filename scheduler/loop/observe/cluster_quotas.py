@@ -1,4 +1,4 @@
-"""Quotas that the pools' clusters enforce in addition to Berth's."""
+"""Quotas that the pools' clusters enforce in addition to Berth's quotas."""
 
 from collections.abc import Iterable, Mapping
 

@@ -49,7 +49,7 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether the workload has dependencies that still apply.
+    """Return whether the workload has dependencies and has not started yet.
 
     Dependencies no longer apply once the workload has started.
     """

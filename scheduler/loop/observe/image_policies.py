@@ -11,7 +11,7 @@ NONE: Rejections = {}
 
 
 class ImagePolicies:
-    """Image policies of all pools. Each image is compared with each pool once."""
+    """Image policies of all pools. Each image is checked against each pool only once."""
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)
@@ -24,7 +24,7 @@ class ImagePolicies:
         self._rejections: dict[str | None, Rejections] = {}
 
     def rejections(self, image: str | None) -> Rejections:
-        """Return the reason for each pool that does not accept a workload with this image."""
+        """Return the rejection reason of each pool that does not accept workloads with this image."""
         if image is None and not self._restricts:
             return NONE
         if image not in self._rejections:

@@ -1,4 +1,4 @@
-"""Node restrictions reported by agents: no images, no isolation, or only one project."""
+"""Node restrictions that agents report: no images, no isolation, or only one project."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Rows of live workloads and their pods, as the scheduler reads them."""
+"""Database rows of live workloads and pods, reduced to the columns that the scheduler reads."""
 
 import uuid
 from dataclasses import dataclass, fields
@@ -49,7 +49,7 @@ class WorkloadRow(NamedTuple):
 class PodRow:
     """Columns of a pod that a decision needs, and its devices.
 
-    The trigger on `projects_pod` lists the same columns; another one covers the devices.
+    The trigger on `projects_pod` lists the same columns, and another trigger covers the devices.
     """
 
     pk: uuid.UUID

@@ -1,4 +1,4 @@
-"""The engine's view of all live workloads. Each observation rebuilds only a few workloads.
+"""The engine's view of all live workloads, updated by rebuilding only a few workloads.
 
 Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
 projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these changes.
@@ -134,7 +134,7 @@ class LiveWorkloads:
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def read_pods(self) -> Collection[PodRow]:
-        """Return the live pods, and the succeeded pods of running workloads."""
+        """Return the live pods, and succeeded pods of running workloads."""
         self._changed_pods |= self._pod_rows.read()
         return self._pod_rows.rows.values()
 
@@ -177,7 +177,7 @@ class LiveWorkloads:
             self._pods.pop(workload, None)
 
     def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
-        """Return whether a run has ended. A workload's row may be older than its pods' rows."""
+        """Return whether a run has ended. The workload's row may be older than the rows of its pods."""
         row = self._workload_rows.rows.get(workload)
         if row is None:
             return workload in self._changed_workloads
@@ -212,7 +212,7 @@ class LiveWorkloads:
     def _convert(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
-        """Convert a workload if anything that its entry depends on has changed."""
+        """Convert a workload if any value that the result depends on has changed."""
         before = self._entries.get(row.pk)
         node_names = [around.nodes.get(pod.node_id, "") for pod in pods]
         if (
@@ -246,7 +246,7 @@ class LiveWorkloads:
 
 
 def _rejections(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
-    """Return the pools that do not accept a pending workload's image or volumes, with the reasons."""
+    """Return the rejection reason of each pool that does not accept a pending workload's image or volumes."""
     of_image = around.policies.rejections(spec.image)
     if not spec.volumes:
         return of_image

@@ -41,7 +41,7 @@ Row = TypeVar("Row", bound=HasKey)
 
 @dataclass(frozen=True, slots=True)
 class MirroredRows(Generic[Row]):
-    """The live rows of a table, in SQL."""
+    """SQL for the live rows of a table."""
 
     columns: str  # the ID comes first
     source: str  # table or parenthesized join that has the columns

@@ -27,7 +27,7 @@ NODE_STATES = {
 
 
 class NodeRow(NamedTuple):
-    """Columns of a node that decisions need."""
+    """Columns of a node that a decision needs."""
 
     pk: int
     name: str
@@ -89,7 +89,7 @@ class NodeCache:
 
 
 def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FEATURES) -> model.Pool:
-    """Convert a pool row to the engine's model.
+    """Convert a pool row to an engine pool.
 
     `missing_features` contains the features that new nodes are expected to lack.
     """
@@ -136,7 +136,7 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
 
 
 def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes) -> model.Node:
-    """Convert one node.
+    """Convert a node row to an engine node.
 
     A ready node counts as cordoned if its machine accepts no pods, and as booting in a pool below its ready
     threshold.

@@ -50,7 +50,7 @@ class QuotaGroups:
 
 
 def load_groups(pools: Iterable[NodePool]) -> QuotaGroups:
-    """Return the quota groups of these pools. If there are none, no query is made."""
+    """Return the quota groups of these pools. Without groups, no query is made."""
     members: dict[int, list[NodePool]] = defaultdict(list)
     for pool in pools:
         if pool.quota_group_id is not None:
@@ -79,7 +79,7 @@ class Queues:
     def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
         """Return the rows of these projects with their departments.
 
-        Read those that have not been observed.
+        Projects that were not observed are read from the database.
         """
         if all(pk in self.project_rows for pk in ids):
             return [self.project_rows[pk] for pk in ids]
@@ -166,7 +166,7 @@ def _entitlements(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> dict[Key, dict[str, Entitlement]]:
-    """Return entitlements by owner and pool. Rank and usage apply even without a quota."""
+    """Return the entitlements by owner and pool. Rank and usage apply even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()

@@ -70,9 +70,9 @@ class SpecCache:
         return spec
 
     def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by workload ID. `edits` maps workload IDs to numbers of edits.
+        """Return the parsed documents by workload ID. `edits` maps workload IDs to edit counts.
 
-        Only documents that are not cached are read. A document may be newer than the given number.
+        Only documents that are not cached are read. A document may be newer than its edit count.
         """
         missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
         for pk, number, name, text in _documents(missing):
@@ -80,7 +80,7 @@ class SpecCache:
         return {pk: self._specs[pk][1] for pk in edits}
 
     def _parse(self, name: object, text: str) -> ParsedSpec:
-        """Parse a document from its name and the text of all other keys."""
+        """Parse a document, given its name and the text of all other keys."""
         template = self._templates.get(text)
         if (
             template is not None
@@ -98,7 +98,7 @@ class SpecCache:
         return parsed
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
-        """Remove the documents of all workloads except `ids`."""
+        """Remove all documents except those of these workloads."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 

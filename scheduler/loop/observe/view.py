@@ -1,4 +1,4 @@
-"""Read rows into a frozen snapshot."""
+"""Build a snapshot of the cluster from database rows."""
 
 import uuid
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ RESERVATIONS = compiled_once(lambda: Reservation.objects.order_by("workload_id",
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Snapshot built from database rows, with the row behind each of its objects."""
+    """Snapshot built from database rows, with the row of each object."""
 
     at: datetime
     snapshot: model.Snapshot

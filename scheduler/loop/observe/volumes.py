@@ -33,10 +33,10 @@ class VolumeRejections:
 
     @property
     def settings(self) -> Mapping[str, StoredVolumes]:
-        """All values on which rejections depend."""
+        """Pool settings that determine the rejections."""
         return self._stored
 
     def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the reason for each pool where the project cannot use all of these volumes."""
+        """Return the rejection reason of each pool where the project cannot use all of these volumes."""
         reasons = {pool: rejection(stored, pool, project, names) for pool, stored in self._stored.items()}
         return {pool: reason for pool, reason in reasons.items() if reason}

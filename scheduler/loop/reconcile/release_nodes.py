@@ -31,12 +31,12 @@ TRIGGER = "release nodes"
 
 
 class _ReleaseOutdated(Exception):
-    """Raised if the pool or the rows have changed. Nothing has been written."""
+    """Raised if the pool or other rows have changed since the decision. Nothing has been written."""
 
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Release of unneeded nodes, with a record of when each pool was last searched."""
+    """Release unneeded nodes, and remember when each pool was last searched for such nodes."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due. Setting the clock back must not delay the search for long."""
+        """Return whether a search is due. A clock that was set back must not delay the search for long."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]
@@ -104,7 +104,7 @@ def _release_underutilized(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Commit a release. As in a resize, the pool is locked before the workloads."""
+    """Commit a release. As in a resize, lock the pool before the workloads."""
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),
