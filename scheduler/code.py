@@ -43,9 +43,9 @@ class _Running:
 
 
 class CodeFetcher(LeasedThread):
-    """Thread that fetches code in a few worker threads, and stores the results.
+    """Thread that fetches code with a few workers and stores the results.
 
-    Interrupted fetches are repeated. Their temporary files are deleted when a process takes over.
+    Interrupted fetches are repeated. Their temporary files are deleted when another process takes over.
     """
 
     lease_name: ClassVar[str] = "code"
@@ -79,7 +79,7 @@ class CodeFetcher(LeasedThread):
             self._start(fetch, held, now)
 
     def end(self, timeout: float = 5.0) -> None:
-        """Stop the thread. Fetches in progress are interrupted."""
+        """Stop the thread, and interrupt fetches in progress."""
         self._stop_requested.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
         super().end(timeout)
@@ -99,7 +99,7 @@ class CodeFetcher(LeasedThread):
         self._running[fetch.pk] = _Running(fetch, key, self.submit(fetch, request))
 
     def submit(self, fetch: CodeFetch, request: FetchRequest) -> "Future[FetchedCommit]":
-        """Fetch the commit in a thread with its own database connection."""
+        """Start a fetch in a worker thread that has its own database connection."""
 
         def run() -> FetchedCommit:
             try:
@@ -110,7 +110,7 @@ class CodeFetcher(LeasedThread):
         return self._threads.submit(run)
 
     def fetch(self, fetch: CodeFetch, request: FetchRequest) -> FetchedCommit:
-        """Fetch the commit, and store its chunks."""
+        """Fetch a commit from its Git server, and store its chunks."""
 
         def store(chunks: Mapping[str, bytes]) -> None:
             write_chunks(fetch.project, chunks, self._clock.now())

@@ -10,7 +10,7 @@ from berth.db.fast_rows import FastRows
 
 
 class Cycle(models.Model):
-    """One cycle of the loop: its snapshot, decisions and step durations in milliseconds."""
+    """One cycle of the scheduler loop, with its snapshot, decisions and step durations in milliseconds."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     epoch = models.BigIntegerField(help_text="Epoch of the leader's lease.")
@@ -73,7 +73,10 @@ class Allocation(FastRows):
 
 
 class DeviceClaim(models.Model):
-    """An active allocation's share of one device. A trigger limits the sum per device to 1000."""
+    """Share of one device that belongs to an active allocation.
+
+    A trigger limits the sum per device to 1000.
+    """
 
     allocation = models.ForeignKey(
         Allocation, on_delete=models.CASCADE, related_name="claims", db_index=False
@@ -117,7 +120,7 @@ class Reservation(FastRows):
 
 
 class Eviction(models.Model):
-    """Audit row for one eviction: victim, preemptor and rule. Rows are append-only.
+    """Audit row of one eviction: victim, preemptor and rule. Rows are append-only.
 
     IDs and names are copied because audit rows outlive the workloads.
     """
@@ -166,7 +169,7 @@ class Eviction(models.Model):
 
 
 class Usage(FastRows):
-    """Decayed usage of one queue in one pool at `settled_at`, in unit-seconds per resource."""
+    """Decayed usage of one queue in one pool at the time `settled_at`, in unit-seconds per resource."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(
@@ -193,7 +196,7 @@ class Usage(FastRows):
 
 
 class UsagePoint(models.Model):
-    """State of a usage ledger at an earlier time, used by sliding windows to compute expired usage."""
+    """State of a usage ledger at an earlier time, from which sliding windows compute expired usage."""
 
     usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points", db_index=False)
     at = models.DateTimeField()
@@ -205,7 +208,7 @@ class UsagePoint(models.Model):
 
 
 class UsageHour(models.Model):
-    """Usage of one user in one project and pool during one hour, from released allocations.
+    """Usage of one user in one project and pool during one hour, based on released allocations.
 
     IDs and names are copied because the rows outlive the project, user and pool.
     """
@@ -234,12 +237,12 @@ class UsageHour(models.Model):
 
 
 def no_amounts() -> list[int]:
-    """Return zero GPUs, CPU and memory."""
+    """Default for three resource amounts: zero GPUs, CPU and memory."""
     return [0, 0, 0]
 
 
 class QueueStatus(FastRows):
-    """Fair share, allocation, reservations, requests and usage of one queue in one pool as of the last cycle.
+    """Fair share, allocation, reservations, requests and usage of one queue in one pool after the last cycle.
 
     `allocated` is held by pods. `reserved` is set aside for replicas that cannot start yet.
     """
@@ -271,7 +274,7 @@ class QueueStatus(FastRows):
 
 
 class PodUtilization(models.Model):
-    """Last measurement of a pod's processes and devices."""
+    """Latest measurement of a pod's processes and devices."""
 
     pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
@@ -288,7 +291,7 @@ class PodUtilization(models.Model):
 
 
 class NodeUtilization(models.Model):
-    """Last measurement of a node's GPUs. A node without a row was never measured."""
+    """Latest measurement of a node's GPUs. A node without a row was never measured."""
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()

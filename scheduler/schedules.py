@@ -25,7 +25,7 @@ PERIODIC_TASKS = (
 def sync_schedules() -> int:
     """Make the stored schedules match `PERIODIC_TASKS`.
 
-    Return the number of created or corrected schedules.
+    Return the number of created and corrected schedules.
     """
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):

@@ -1,4 +1,4 @@
-"""Task-queue jobs of the scheduler. Each job may run twice or be interrupted."""
+"""Jobs in the scheduler's task queue. Each job may be interrupted or run twice."""
 
 from datetime import timedelta
 
@@ -28,7 +28,10 @@ DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """Delete a workspace, then its row, so that the job can be retried. Return whether the row existed."""
+    """Delete a workspace and then its row, so that an interrupted job can be retried.
+
+    Return whether the row existed.
+    """
     row = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
     if row is None:
         return False
@@ -38,7 +41,7 @@ def clear_workspace(leftover: int) -> bool:
 
 
 def delete_expired() -> dict[str, int]:
-    """Delete expired rows and files, and record the end of interrupted channels. Return counts by kind.
+    """Delete expired rows and files, and mark interrupted channels as ended. Return counts by kind.
 
     docs/operations.md describes the retention.
     """

@@ -1,6 +1,6 @@
 """REST endpoints for evictions.
 
-Each eviction includes the rule that allowed it and the figures that the rule was applied to.
+Each eviction includes the rule that allowed it, and the figures to which the rule was applied.
 """
 
 from collections.abc import Callable, Sequence

@@ -60,7 +60,7 @@ class ExplanationResponse(ResponseModel):
 
 
 class SingleChangeResponse(ResponseModel):
-    """One change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
+    """A single change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
 
     kind: ChangeKind
     subject: str = Field(

@@ -1,4 +1,4 @@
-"""Notify open pages of changes that the signed-in user may see."""
+"""Notify open pages about changes that the signed-in user may see."""
 
 import re
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ class Visibility:
 
 
 class LiveConsumer(SignedInConsumer):
-    """Consumer that sends {"kind", "ids"} for each change. If `ids` is null, any object may have changed.
+    """WebSocket consumer that sends {"kind", "ids"} for each change.
 
-    With `?since=` (seconds since 1970), the consumer first sends the changes since that time.
+    If `ids` is null, any object may have changed. With `?since=` (seconds since 1970), the consumer first
+    sends the changes since that time.
     """
 
     async def check_permission(self, actor: Actor) -> int:

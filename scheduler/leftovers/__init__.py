@@ -1,1 +1,1 @@
-"""Threads that store the files that ended pods leave behind: outputs, and changes to volumes in S3."""
+"""Threads that store files left behind by ended pods: outputs, and changes to S3 volumes."""

@@ -1,4 +1,4 @@
-"""Base class of the threads that store files from ended pods."""
+"""Base class of the threads that store files of ended pods."""
 
 import logging
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the st
 
 
 class LeftoversCollector(LeasedThread):
-    """Thread that copies files of ended pods from their nodes, and continues after interruptions."""
+    """Thread that copies files of ended pods from their nodes, and resumes after interruptions."""
 
     @property
     def _ttl(self) -> float:
@@ -49,7 +49,7 @@ class LeftoversCollector(LeasedThread):
         self._update(outputs, held, message=message, attempts=outputs.attempts + 1, retry_at=now + pause)
 
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
-        """Give up. The node may delete the files."""
+        """Stop trying to store the files, so that the node may delete them."""
         self._update(outputs, held, state=OutputState.FAILED, message=sentence(error))
 
     def _update(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
@@ -60,6 +60,6 @@ class LeftoversCollector(LeasedThread):
 
 
 def sentence(error: Exception) -> str:
-    """Return an error's message as a sentence of at most 500 characters."""
+    """Format an error's message as a sentence of at most 500 characters."""
     detail = str(getattr(error, "detail", "") or error)[:500]
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

@@ -1,4 +1,4 @@
-"""Thread that stores ended pods' changes in S3 volumes."""
+"""Thread that stores the changes that ended pods made to S3 volumes."""
 
 import logging
 import time
@@ -34,7 +34,7 @@ MIB = 2**20
 
 
 class VolumesCollector(LeftoversCollector):
-    """Thread that copies changed files from nodes to the objects of volumes.
+    """Thread that copies changed files from nodes to the S3 objects of volumes.
 
     Projects take turns, so that none has to wait for another project's large files.
     """
@@ -148,7 +148,7 @@ class VolumesCollector(LeftoversCollector):
                 events.record(kind, outputs.pod.workload, text, actor="scheduler")
 
     def _abort_upload(self, outputs: PodOutputs) -> None:
-        """Delete the parts of an unfinished upload, whose storage costs money, if the store allows it."""
+        """Delete the parts of an unfinished upload, which cost money, if the store allows it."""
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
@@ -168,7 +168,10 @@ def _has_passed(deadline: float) -> bool:
 
 
 def _find_volume(outputs: PodOutputs) -> Volume:
-    """Return the volume of a row. Raises OutputsRejected if the project may no longer write to it."""
+    """Return the volume of an outputs row.
+
+    Raises OutputsRejected if the project may no longer write to it.
+    """
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
@@ -179,7 +182,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Return access to the objects of the volume. Raises Conflict without boto3 or usable credentials."""
+    """Return access to the S3 objects of a volume. Raises Conflict without boto3 or usable credentials."""
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

@@ -1,4 +1,4 @@
-"""Registry interface: the contract for resolving tags in the background."""
+"""Interface for resolving image tags to digests in the background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 
 
 class RegistryFault(StrEnum):
-    """Kind of failure.
+    """Kind of registry failure.
 
     Each value is also the reason recorded for workloads that fail because of the error.
     """
@@ -40,13 +40,13 @@ class RegistryError(Exception):
 
     @property
     def is_permanent(self) -> bool:
-        """Whether further attempts are certain to fail."""
+        """Whether all further attempts would fail."""
         return self.fault in PERMANENT
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Result of one lookup: the digest, or the error."""
+    """Result of one lookup: the digest or the error."""
 
     digest: str = ""
     error: RegistryError | None = None
@@ -56,15 +56,14 @@ class DigestResolver(Protocol):
     """Background lookups of digests, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup, unless one is in progress or an uncollected result exists for this run.
+        """Start a lookup, unless one is in progress or its result has not been collected for this run.
 
-        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns
-        immediately.
+        `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
         """
         ...
 
     def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
-        """Return each finished lookup of these runs once. Drop finished lookups of other runs."""
+        """Return the finished lookups of these runs, each only once. Drop finished lookups of other runs."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

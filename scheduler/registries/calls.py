@@ -1,8 +1,8 @@
-"""Call registries, but only at addresses that Berth may call on behalf of users.
+"""Send HTTP requests to registries, but only to addresses that Berth may call on behalf of users.
 
-Users choose registries, so each host name is resolved once, and only the address that was checked
-is called. Redirects are not followed. If the environment sets a proxy (HTTPS_PROXY, NO_PROXY),
-the proxy resolves host names.
+Users choose registries, so each host name is resolved once, and only the address that was checked is called.
+Redirects are not followed. If the environment sets a proxy (HTTPS_PROXY, NO_PROXY), the proxy resolves host
+names.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class RegistryCalls:
             return Response(response.status_code, response.headers, body)
 
     async def _resolve(self, host: str, port: int) -> str:
-        """Return the address of a host. Raises RegistryError if any of its addresses must not be called."""
+        """Resolve a host to an address. Raises RegistryError if any of its addresses must not be called."""
         loop = asyncio.get_running_loop()
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(entry[4][0]) for entry in entries]
@@ -98,7 +98,7 @@ def find_proxy(scheme: str, host: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a name or address of this machine's loopback interface."""
+    """Return whether the host is a name or address of the loopback interface."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

@@ -1,4 +1,4 @@
-"""Look up the digest of a tag over a registry's HTTP interface (OCI distribution specification)."""
+"""Look up the digest of an image tag with the OCI distribution API of its registry."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ Login = tuple[str, str]
 
 @dataclass(slots=True)
 class RegistryClient:
-    """Client for all registries. Use it in only one event loop."""
+    """Client for all registries. Each client belongs to one event loop."""
 
     access: RegistryAccess
     _tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -90,7 +90,7 @@ class _Lookup:
         return registry in self.calls.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
 
     async def _authorize(self, headers: Mapping[str, str]) -> str:
-        """Return the Authorization header that the registry's challenge requires."""
+        """Return the Authorization header in response to the registry's challenge."""
         challenge = headers.get("www-authenticate", "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self.login:

@@ -1,4 +1,4 @@
-"""Find the login for an image in an auth.json."""
+"""Find the login for an image in the contents of an auth.json."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Look up digests in one background thread, so that a hanging registry delays only its own images."""
+"""Look up image digests in one background thread. A slow registry delays only its own images."""
 
 import asyncio
 import logging

@@ -1,1 +1,1 @@
-"""Read-only views of the scheduler's decisions, their effects and usage."""
+"""Read-only reports on scheduling decisions, their effects, and usage."""

@@ -57,10 +57,10 @@ class DecisionFilters:
 
 @dataclass(frozen=True, slots=True)
 class NamedWorkload:
-    """Workload in a decision.
+    """Workload that a decision refers to.
 
-    `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted.
-    `array` is the ID and name of the array if the workload is a task.
+    `name` is empty if the workload is hidden from the user. `id` is None if the workload was deleted. `array`
+    is the ID and name of the array if the workload is a task.
     """
 
     project: str
@@ -79,7 +79,7 @@ class VictimOfDecision:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStep:
-    """A workload's pods that are started, stopped or reserved on one node, with all of their devices."""
+    """Pods of one workload that are started, stopped or reserved on one node, with their devices."""
 
     action: str
     workload: NamedWorkload
@@ -92,8 +92,8 @@ class DecisionStep:
 class Decision:
     """Applied bundle of a plan. `effect` describes where the workload's pods are placed.
 
-    `summary` and `reason` are sentences that say what was decided, and why.
-    The victims include hidden workloads only if the user may see the preemptor.
+    `summary` and `reason` are sentences that describe and justify the decision. The victims include hidden
+    workloads only if the user may see the preemptor.
     """
 
     kind: str
@@ -112,7 +112,7 @@ class Decision:
 class DecidedCycle:
     """Cycle with its visible decisions.
 
-    `hidden` counts the decisions about other tenants. `stale` lists dropped bundles with the reason.
+    `hidden` is the number of decisions about other tenants. `stale` lists dropped bundles with the reason.
     """
 
     row: Cycle
@@ -127,7 +127,7 @@ class DecidedCycle:
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """Workload with a given name, and the ID and name of its array."""
+    """Workload that was submitted under a given name, with the ID and name of its array."""
 
     at: datetime
     id: UUID
@@ -135,7 +135,7 @@ class _Submission:
 
 
 class _Redaction:
-    """Creation times of the user's projects by name, or None if the user may see all projects.
+    """Rules that hide other projects' decisions. `projects` is None if the user may see all projects.
 
     A deleted project's name may be used again. The new project's members cannot see the old project's
     decisions.
@@ -156,7 +156,7 @@ class _Redaction:
 def decided_cycles(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
-    """Return the cycles of a period with a matching decision that the user may see.
+    """Return the cycles of a period that contain a matching decision that the user may see.
 
     Unless all cycles with decisions match, only the latest CYCLES_SEARCHED of them are searched.
     """
@@ -206,12 +206,12 @@ def _project_pattern(projects: Iterable[str]) -> str:
 
 
 def _names_condition(test: str) -> str:
-    """Return a JSON path condition that applies `test` to the names of all workloads in a bundle."""
+    """Return a JSONPath condition that applies `test` to the names of all workloads in a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
-    """Return the cycles with their matching decisions, redacted for the user."""
+    """Return the cycles with their matching decisions, from which hidden workloads are redacted."""
     redaction = _Redaction(actor)
     handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
     submissions = _submissions(actor, handles)
@@ -345,7 +345,7 @@ def _as_sentence(text: str) -> str:
 def _group_steps(
     steps: Iterable[Mapping[str, Any]], names: Mapping[str, NamedWorkload]
 ) -> Iterator[DecisionStep]:
-    """Yield the visible steps, with one row for a role's pods on one node."""
+    """Yield the visible steps, grouped by role and node."""
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for step in steps:
         if names[step["workload"]].name:
@@ -375,7 +375,7 @@ def _bundles(row: Cycle) -> list[dict[str, Any]]:
 
 
 def _handles(bundle: Mapping[str, Any]) -> list[str]:
-    """Return the names of the bundle's workloads as `project/name`, the placed workload first."""
+    """Return the bundle's workloads as `project/name`. The placed workload comes first."""
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 

@@ -14,7 +14,9 @@ MAX_FULL_LEVELS = 16
 
 @dataclass(frozen=True, slots=True)
 class FragmentationLevel:
-    """Number of nodes with exactly `gpus` free GPUs, and how many replicas of that size would fit."""
+    """Number of nodes with exactly `gpus` free GPUs, and the number of replicas of that size that
+    would fit.
+    """
 
     gpus: int
     nodes: int
@@ -59,7 +61,7 @@ def measure_fragmentation(pool: NodePool) -> Fragmentation:
 def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int = 0) -> Fragmentation:
     """Compute the fragmentation from the number of free devices on each node.
 
-    `max_gpus` is the number of devices on the largest node.
+    `max_gpus` is the device count of the largest node.
     """
     levels = [
         FragmentationLevel(
@@ -71,7 +73,7 @@ def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int =
 
 
 def _levels_to_show(free: Iterable[int], max_gpus: int) -> list[int]:
-    """Return all levels. For large nodes, return only powers of two and levels that occur."""
+    """Return all levels or, for large nodes, only powers of two and levels that occur."""
     if max_gpus <= MAX_FULL_LEVELS:
         return list(range(max_gpus + 1))
     powers = {1 << bit for bit in range(max_gpus.bit_length()) if 1 << bit <= max_gpus}

@@ -10,12 +10,15 @@ from scheduler.reports.invariants import SCHEDULER_LEASE, check_invariants
 
 
 def is_scheduler_running(now: datetime) -> bool:
-    """Return whether a leader holds an unexpired lease, which means that cycles are running."""
+    """Return whether a leader holds an unexpired lease, so that cycles are running."""
     return Lease.objects.filter(name=SCHEDULER_LEASE, expires_at__gt=now).exists()
 
 
 def health_document(now: datetime) -> dict[str, Any]:
-    """Return the health report. `wake` is the number of seconds since the last lease renewal."""
+    """Return the leader, the last cycle and the other health values as a JSON object.
+
+    `wake` is the number of seconds since the last lease renewal.
+    """
     lease = Lease.objects.filter(name=SCHEDULER_LEASE).first()
     cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {

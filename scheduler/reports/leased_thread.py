@@ -1,4 +1,4 @@
-"""Threads that repeat a job in the leader process.
+"""Threads of the leader process that each repeat one job.
 
 A thread shares neither the scheduler's lock nor its transactions, so slow or failed jobs do not delay the
 scheduler. Each thread has its own lease, which prevents it from running twice if two processes both believe
@@ -42,7 +42,7 @@ class LeasedThread:
         self._thread: threading.Thread | None = None
 
     def work(self, held: HeldLease) -> None:
-        """Perform the job once. Writes are fenced by the lease."""
+        """Do the job once. Writes are fenced by the lease."""
         raise NotImplementedError
 
     def begin(self) -> None:

@@ -39,9 +39,9 @@ class MatchingLine:
 class LogMatches:
     """Result of a log search.
 
-    `matches` counts the matching lines up to `searched_bytes`, and `lines` contains the first of these lines.
-    `resume_at` is the position from which to continue, or None if the search is complete: the first match
-    that is not in `lines`, or the position at which the time ran out.
+    `matches` is the number of matching lines up to `searched_bytes`, and `lines` contains the first of these
+    lines. `resume_at` is the position from which to continue, or None if the search is complete: the first
+    match that is not in `lines`, or the position at which the time ran out.
     """
 
     matches: int
@@ -52,12 +52,15 @@ class LogMatches:
 
     @property
     def is_complete(self) -> bool:
-        """True if the search reached the end of the log."""
+        """Whether the search reached the end of the log."""
         return self.searched_bytes >= self.size
 
 
 class _LogSearch:
-    """Single pass over a log's chunks. Each matching line is counted once, even if it is incomplete."""
+    """Search a log in a single pass over its chunks.
+
+    Each matching line is counted once, even if incomplete.
+    """
 
     def __init__(self, needle: bytes, ignore_case: bool, start: LinePosition, max_matches: int) -> None:
         self._needle, self._ignore_case = needle.lower() if ignore_case else needle, ignore_case

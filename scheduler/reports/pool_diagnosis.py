@@ -1,4 +1,4 @@
-"""Diagnose a node pool: its problems, most important first, each with a remedy."""
+"""Diagnose a node pool: its problems, each with a remedy, most important first."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -50,7 +50,7 @@ def diagnose_pool(pool: NodePool, now: datetime) -> list[Finding]:
 
 
 def find_pool_errors(pool: NodePool, now: datetime) -> list[Finding]:
-    """Return the errors that the pool's own row shows, without reading its nodes and workloads."""
+    """Return the errors found in the pool's own row, without reading its nodes and workloads."""
     facts = PoolFacts(pool, [], now)
     findings = [*_provider_findings(facts), *_boot_findings(facts)]
     return [finding for finding in findings if finding.severity == Severity.ERROR]
@@ -298,8 +298,9 @@ def _cluster_quota_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report nodes with another GPU model than their pool's quota group. The model may become known after the
-    pool joins the group.
+    """Report nodes whose GPU model differs from that of the pool's quota group.
+
+    The model may become known after the pool joins the group.
     """
     group = facts.pool.quota_group
     if group is not None and (models := differing_models(group.pools.order_by("name"))):
@@ -314,7 +315,7 @@ def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report when the token for slurmrestd expires, as far in advance as possible."""
+    """Report when the slurmrestd token expires, as long in advance as possible."""
     pool = facts.pool
     try:
         expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None

@@ -1,4 +1,4 @@
-"""Findings of a pool's diagnosis, and their shared vocabulary."""
+"""Problems that a pool's diagnosis can report."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Fix(StrEnum):
-    """Form or page where an admin can apply the remedy."""
+    """Form or page in which an admin can apply the remedy."""
 
     RETRY = "retry"  # retry provisioning
     RESUME = "resume"  # resume the paused pool
@@ -35,10 +35,10 @@ class Fix(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem with a pool. `finding` is a sentence with numbers. `remedy` is the recommended action, or
-    empty.
+    """Problem with a pool.
 
-    `node` names the node to which `fix` applies.
+    `finding` is a sentence with numbers. `remedy` is the recommended action, or empty. `node` names the node
+    to which `fix` applies.
     """
 
     severity: Severity
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """Pool with its nodes at one point in time."""
+    """Pool and its nodes at one point in time."""
 
     pool: NodePool
     nodes: Sequence[Node]

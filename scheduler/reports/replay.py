@@ -1,4 +1,4 @@
-"""Replay a stored cycle and compare the plans."""
+"""Replay a stored cycle, and compare its plan with the stored plan."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 class ReplayResult:
     """Result of a replay.
 
-    `differing` is the number of all differences. `differences` lists only the first differences.
+    `differing` is the total number of differences, and `differences` lists the first of them.
     """
 
     cycle: int
@@ -44,7 +44,7 @@ class ReplayResult:
 
 
 def replay(cycle: Cycle) -> ReplayResult:
-    """Repeat a cycle's decision from its snapshot, and compare the two plans.
+    """Repeat the decision of a cycle from its snapshot, and compare the two plans.
 
     Raises Conflict if the snapshot is missing or unreadable.
     """
@@ -81,7 +81,7 @@ def _differences(then: Document, now: Document) -> Iterator[str]:
 
 
 def _bundle_differences(then: list[Document], now: list[Document]) -> Iterator[str]:
-    """Yield the bundles that only one of the plans contains. The position in the plan is ignored.
+    """Yield the bundles that only one of the plans contains, regardless of their order.
 
     A different order is reported only if both plans contain the same bundles.
     """

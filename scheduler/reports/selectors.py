@@ -11,7 +11,7 @@ from scheduler.models import Cycle, Eviction, QueueStatus
 
 
 def evictions(actor: Actor) -> QuerySet[Eviction]:
-    """Return evictions whose victim or preemptor is in a project that the user may see."""
+    """Return evictions whose victim or preemptor belongs to a project that the user may see."""
     rows = Eviction.objects.order_by("-id")
     if is_platform_admin(actor):
         return rows
@@ -20,14 +20,14 @@ def evictions(actor: Actor) -> QuerySet[Eviction]:
 
 
 def victim_filter(actor: Actor, text: str) -> Q:
-    """Return a filter by the victim's ID or name that matches only visible projects."""
+    """Return a filter by the victim's ID or name, restricted to projects that the user may see."""
     return _restrict_to_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
 
 
 def preemptor_filter(actor: Actor, text: str) -> Q:
-    """Return a filter by the preemptor's ID, name or project name.
+    """Return a filter by the preemptor's ID, name or project.
 
-    The project name matches even if the preemptor is hidden, because both parties to an eviction may see the
+    The project name matches even if the preemptor is hidden, because both parties to an eviction may see each
     other's project name.
     """
     visible = _restrict_to_visible(
@@ -37,7 +37,10 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return all cycles to platform admins, and none to others, because cycles show all tenants' plans."""
+    """Return all cycles for platform admins, and none for other users.
+
+    A cycle shows the plans of all tenants.
+    """
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

@@ -1,4 +1,4 @@
-"""Redaction of other projects' workloads.
+"""Redaction of the workloads of other projects.
 
 A user who may see a project sees its workloads by name. Each party to an eviction sees the project and size
 of the other party, and the numbers of the queues at which their paths diverge. This information suffices to
@@ -21,7 +21,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Projects whose workloads a user may see: names by ID, or None for all projects."""
+    """Names by ID of the projects whose workloads a user may see, or None for all projects."""
 
     projects: Mapping[int, str] | None
 
@@ -36,7 +36,7 @@ UNRESTRICTED = Viewer(None)
 
 
 def viewer_for(actor: Actor) -> Viewer:
-    """Return the projects whose workloads the user may see, using a single query."""
+    """Return the projects whose workloads the user may see, with a single query."""
     if is_platform_admin(actor):
         return UNRESTRICTED
     return Viewer(dict(visible_projects(actor).values_list("pk", "name")))
@@ -50,7 +50,7 @@ def visible_department_ids(actor: Actor) -> set[int] | None:
 
 
 def workload_display_name(project: str, workload: str, gpu_milli: int | None, *, is_visible: bool) -> str:
-    """Return "vision/train" or, for a hidden workload, "a 4-GPU workload of project vision"."""
+    """Return a name such as "vision/train" or, if hidden, "a 4-GPU workload of project vision"."""
     if is_visible:
         return f"{project}/{workload}"
     if not gpu_milli:
@@ -75,7 +75,7 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue at which one party's path diverges from the other party's.
+    """Return the queue at which one party's path diverges from the path of the other party.
 
     This is the only queue on the path that the other party may see.
     """

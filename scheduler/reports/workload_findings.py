@@ -1,4 +1,4 @@
-"""Problems with a pool's quotas and with its running and pending workloads."""
+"""Find problems with a pool's quotas and with its running and pending workloads."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def check_starts(facts: PoolFacts) -> Iterator[Finding]:
-    """Report the starting pods that the pool's runtime or cluster rejects."""
+    """Report pods that cannot start because the pool's runtime or cluster rejects them."""
     rows = Pod.objects.filter(
         node__pool=facts.pool, state=PodState.STARTING, message__startswith=START_FAILED
     )

@@ -1,4 +1,4 @@
-"""Read, write and run scenarios, which describe clusters in YAML."""
+"""Read, write and run scenarios: YAML files that describe a cluster and its workloads."""
 
 from scheduler.simulator.command import run
 from scheduler.simulator.cycles import play, simulate

@@ -9,7 +9,7 @@ from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints that running workloads save every `interval` seconds, or never if `interval` is None."""
+    """Checkpoints that running workloads save every `interval` seconds, or never if it is None."""
 
     interval: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
@@ -25,7 +25,10 @@ class Checkpoints:
             heappush(self._next, (started + self.interval, workload.name, started))
 
     def record_until(self, workloads: dict[str, Workload], now: int) -> None:
-        """Update `workloads` with the checkpoints saved up to `now`. No new scheduling decision is needed."""
+        """Update `workloads` with the checkpoints saved up to `now`.
+
+        A checkpoint needs no new scheduling decision.
+        """
         while self.interval is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)

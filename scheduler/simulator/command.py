@@ -20,7 +20,7 @@ def run(
     actions: Collection[str] | None = None,
     as_json: bool = False,
 ) -> tuple[int, str]:
-    """Return exit status 0 and the result, or exit status 2 and a line that names the invalid key."""
+    """Return exit status 0 and the result, or exit status 2 and a line about the invalid key."""
     try:
         played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:
@@ -84,7 +84,7 @@ def _steady_state(run: int, skipped: int) -> str:
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield one line for each distinct move, with its count."""
+    """Yield one line with a count for each distinct move."""
     counts: dict[tuple[str, str | None, str | None], int] = {}
     for pod in pods:
         move = (pod["role"], pod["from"], pod["to"])

@@ -22,7 +22,7 @@ MAX_CYCLES = 10_000  # maximum number of cycles to reach a steady state, and to 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """Result of a run: the snapshot and plan of each cycle, and the cluster after the last cycle."""
+    """Result of a simulation: the snapshot and plan of each cycle, and the cluster after the last cycle."""
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
@@ -37,7 +37,10 @@ def simulate(
     actions: Collection[str] | None = None,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Simulate a scenario (object, data or file). Return the result in format `berth.plan/1`."""
+    """Simulate a scenario (object, data or file).
+
+    Return the result in format `berth.plan/1`.
+    """
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     return run_result(play(loaded, cycles, until_stable, actions, stopwatch))
 

@@ -14,7 +14,7 @@ CHARGED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
 def meets_minimum(workload: Workload, states: Iterable[PodState] = LIVE_STATES) -> bool:
-    """Return whether the pods in these states and the completed pods meet the gang's minimum."""
+    """Return whether the completed pods and the pods in `states` meet the gang's minimum."""
     counted = {*states, PodState.COMPLETED}
     return _meets_minimum(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 

@@ -1,4 +1,4 @@
-"""Check whether reserved pods can start now."""
+"""Check whether pods with reservations can start now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,6 @@ from scheduler.simulator.gangs import ALLOCATED_STATES
 
 
 class FreeResources:
-    """Free resources of one node."""
-
     def __init__(self, node: Node) -> None:
         self.ready = node.state is NodeState.READY
         self.devices = defaultdict(int, dict.fromkeys(range(node.gpus), MILLI))
@@ -35,7 +33,6 @@ class FreeResources:
 
 
 def free_resources_by_node(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, FreeResources]:
-    """Return the free resources of every node."""
     free_resources = {node.name: FreeResources(node) for node in nodes}
     for workload in workloads:
         if workload.pods:
@@ -49,7 +46,7 @@ def free_resources_by_node(nodes: Iterable[Node], workloads: Iterable[Workload])
 def allocate_all(
     workload: Workload, pods: Iterable[Pod], free_resources: Mapping[str, FreeResources]
 ) -> bool:
-    """Allocate resources for all pods or for none. Return whether all pods fit."""
+    """Allocate resources for all pods or none. Return whether all pods fit."""
     amounts = _amounts_by_role(workload)
     allocated: list[Pod] = []
     for pod in pods:

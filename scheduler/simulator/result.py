@@ -1,4 +1,4 @@
-"""Simulation result as data in format `berth.plan/1`."""
+"""Convert simulation results to data in format `berth.plan/1`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def build_result(
 
 
 def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
-    """Return the decisions of each bundle: first the evictions, then the workload that needs the room."""
+    """Return the decisions of each bundle: first the evictions, then the workload that they make room for."""
     running = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, running)]
 
@@ -70,14 +70,14 @@ def _decisions(bundle: Bundle, running: set[str]) -> Iterable[Document]:
 def _split_scaled_down_and_moved(
     steps: Sequence[Place | Evict],
 ) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
-    """Split the steps of a workload that is both scaled down and moved."""
+    """Split the steps of a workload that is both scaled down and moved into one sequence per kind."""
     placed_again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
     yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in placed_again]
     yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in placed_again]
 
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
-    """Return the kind of decision for the workload that a bundle serves."""
+    """Return the kind of decision about the workload for which the bundle was created."""
     placements = [step for step in steps if isinstance(step, Place)]
     if not placements:
         return bundle.kind.value
@@ -87,7 +87,7 @@ def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: 
 
 
 def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Return the kind of an eviction. A pod that is placed again in the same bundle is moved."""
+    """Return the kind of an eviction. It is a move if the bundle places the pod again."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 
@@ -163,7 +163,7 @@ def _listed_pods(workload: Workload) -> list[Document]:
 
 
 def _missing_pods(workload: Workload, phase: str) -> Iterable[Document]:
-    """Yield the replicas that the gang lacks to reach its minimum, except stopping replicas."""
+    """Yield the replicas that the gang lacks to meet its minimum, except stopping replicas."""
     if phase == "completed":
         return
     for role in leaf_roles(workload.tree):

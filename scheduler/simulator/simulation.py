@@ -26,7 +26,7 @@ class World:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if that is None."""
+        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
         self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}
@@ -74,7 +74,7 @@ class World:
         self._set_workload(workload)
 
     def forget(self, name: str) -> None:
-        """Remove a finished workload. No other workload may depend on it."""
+        """Remove a finished workload on which no other workload depends."""
         del self.workloads[name]
         self._unchecked.discard(name)
         self._reserved.discard(name)
@@ -92,7 +92,7 @@ class World:
         self._mark_stale()
 
     def advance(self, seconds: int) -> None:
-        """Advance the clock: finish stopping pods and ended runs, and start reserved pods."""
+        """Advance the clock. Finish stopping pods and ended runs, and start pods with reservations."""
         self.now += seconds
         self._finish_boots()
         for name in [name for name, until in self._transition_ends.items() if until <= self.now]:
@@ -108,7 +108,7 @@ class World:
     def next_change(self) -> int | None:
         """Return the time of the next change, or None.
 
-        The returned time may be too early if a run was stopped.
+        The time may be too early if a run was stopped.
         """
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
@@ -118,7 +118,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no pod is starting, stopping or reserved, and no run or backoff will end."""
+        """Whether no pod is starting, stopping or reserved, and no run or backoff will end."""
         return not any(
             has_pod_in(workload, (*TRANSITION_STATES, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has_pod_in(workload, RUNNING_STATES))
@@ -127,7 +127,7 @@ class World:
         )
 
     def _set_workload(self, workload: Workload) -> None:
-        """Replace a workload. All changes are made with this method, so that later checks detect them."""
+        """Replace a workload. All changes must use this method, so that later checks detect them."""
         name = workload.name
         self.workloads[name] = workload
         self._has_changed = True
@@ -161,7 +161,7 @@ class World:
                 self._set_workload(replace(self.workloads[name], pods=remaining))
 
     def _apply_eviction(self, step: Evict) -> None:
-        """Cancel the reservation of a reserved pod, or stop a running pod."""
+        """Stop a running pod, or cancel the reservation of a pod that has not started."""
         workload = self.workloads[step.workload]
         pods = []
         for pod in workload.pods:

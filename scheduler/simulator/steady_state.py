@@ -1,4 +1,4 @@
-"""Detect the steady state of a simulation, in which no further cycle can make a decision.
+"""Detect the steady state of a simulation, in which no further cycle can decide anything.
 
 The state is steady if no event is pending, no decision depends on the clock, and amounts that grow with time
 (decayed usage, lost work) no longer affect decisions. In case of doubt, the state counts as not steady.
@@ -25,7 +25,7 @@ CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
 
 
 def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
-    """Return whether the last two cycles show that no further cycle can make a decision."""
+    """Return whether the last two cycles show that no further cycle can decide anything."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
     (before, _), (now, plan) = last_two
@@ -59,7 +59,7 @@ def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which an input of a decision changes just because time has passed."""
+    """Yield the times at which an input of a decision changes merely because time passes."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:
@@ -77,7 +77,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times at which nodes may become reserved for one workload or available to another."""
+    """Yield the times at which nodes may be held for a workload, or become available to other workloads."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return
@@ -129,7 +129,7 @@ def _last_saved_at(pod: Pod, workload: Workload) -> int:
 
 
 def _is_usage_changing(pool: Pool, with_demand: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pool has demand and its decayed usage is still changing."""
+    """Return whether the pool has pending requests and its decayed usage is still changing."""
     mode = pool.fair_share
     if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in with_demand):
         return False

@@ -10,7 +10,7 @@ PerResource = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Usage charged per second to a queue, and its parent's share per second."""
+    """Usage per second that is charged to a queue, and its parent's share per second."""
 
     charged: PerResource
     parent: PerResource

@@ -1,4 +1,4 @@
-"""Rows of the decision list, with one row for array tasks that have the same decision."""
+"""Rows of the decision list, with one shared row for array tasks that have the same decision."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,10 @@ MIN_TASKS = 3  # with fewer tasks, each task has its own row
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One decision of a cycle, or None if the cycle applied none. The row shows the cycle if `is_first`."""
+    """One decision of a cycle, or None for a cycle without decisions.
+
+    If `is_first`, the row also shows the cycle.
+    """
 
     cycle: DecidedCycle
     decision: Decision | None
@@ -36,7 +39,10 @@ class TasksRow:
 
 
 def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow]:
-    """Return the rows of the cycles. Array tasks share a row if there is no other decision between theirs."""
+    """Return the rows of the cycles.
+
+    Array tasks share a row if there is no other decision between their decisions.
+    """
     rows: list[DecisionRow | TasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):
         members = list(group)

@@ -1,4 +1,4 @@
-"""Decision pages: what each scheduling cycle decided, with links to evictions and the replay."""
+"""Pages of scheduling decisions by cycle, with links to evictions and to the replay."""
 
 from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET, require_POST

@@ -1,4 +1,4 @@
-"""Eviction pages. Each eviction is shown with the rule that allowed it and the affected queues."""
+"""Eviction pages, which show each eviction with the rule that allowed it and the affected queues."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -133,9 +133,9 @@ def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the victim's and the preemptor's visible queues, each list with a title.
+    """Return the visible queues of the victim and the preemptor, each list with a title.
 
-    The bars of all queues have one scale.
+    The bars of all queues have the same scale.
     """
     parties = (
         ("Queues of the evicted workload", eviction.victim),
@@ -150,7 +150,7 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
 
 
 def _gpus(queue: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the queue's quota, fair share and allocations before and after, in milli-GPU. 0 if unlimited."""
+    """Return the quota, fair share and allocations before and after in milli-GPU, with 0 for unlimited."""
     keys = ("quota", "share", "allocated_before", "allocated_after")
     return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)
 

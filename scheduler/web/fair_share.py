@@ -65,7 +65,10 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the columns to hide because all queues have the default value, with that value as text."""
+    """Return the columns in which all queues have the default value, with that value as text.
+
+    The page hides these columns.
+    """
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),
@@ -75,7 +78,7 @@ def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
 
 
 def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
-    """Return the GPUs, or None for a department whose own numbers the user may not see."""
+    """Convert milli-GPU to GPUs. Return None if the user may not see the department's own numbers."""
     return milli / MILLI if queue.numbers_visible else None
 
 
@@ -129,7 +132,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _most_below_share_first(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by their missing GPUs. Ties keep their order."""
+    """Sort departments, and the projects in each, by the GPUs that they lack. Ties keep their order."""
     return sorted(
         ((top, sorted(children, key=lambda queue: -queue.below_share)) for top, children in tree),
         key=lambda pair: -max([pair[0].below_share, *(queue.below_share for queue in pair[1])]),

@@ -1,4 +1,4 @@
-"""Page of the queues, with each workload's sort key."""
+"""Queue page, which explains the position of each workload."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -178,7 +178,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Filter choices, each with its number of workloads. An array counts as one workload."""
+    """Filter choices with the number of workloads for each. An array counts as one workload."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]
@@ -190,7 +190,7 @@ class _Choices:
 
 @dataclass(frozen=True, slots=True)
 class _PoolHeading:
-    """Heading of a pool's rows, with the length of its entire queue and its free GPUs in milli-GPU."""
+    """Heading of a pool's rows: the length of its entire queue, and its free GPUs in milli-GPU."""
 
     name: str
     workloads: int
@@ -201,7 +201,7 @@ class _PoolHeading:
 def _pool_groups(
     rows: Sequence[QueueEntry], pools: Sequence[NodePool]
 ) -> list[tuple[_PoolHeading, list[QueueEntry]]]:
-    """Return consecutive rows of the same pool with their headings."""
+    """Group consecutive rows of the same pool under a heading."""
     by_name = {pool.name: pool for pool in pools}
     groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
     lengths = queue_lengths() if rows else {}
@@ -259,7 +259,7 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
-    """Return the nodes with reserved capacity, by workload and name."""
+    """Return the nodes with reserved capacity by workload, sorted by name."""
     if not workloads:
         return {}
     result: dict[UUID, dict[int, Node]] = defaultdict(dict)
@@ -270,7 +270,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_sentence(nodes: Sequence[Node]) -> str:
-    """Return a sentence about the reserved nodes and the reason for the wait, or an empty string."""
+    """Return a sentence about the reserved nodes and what they wait for, or an empty string."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]
@@ -281,6 +281,6 @@ def _reservation_sentence(nodes: Sequence[Node]) -> str:
 
 
 def _expected_ready(nodes: Sequence[Node]) -> datetime | None:
-    """Return the time at which the last of the booting nodes should be ready, or None if it is unknown."""
+    """Return the expected time at which all booting nodes are ready, or None if it is unknown."""
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

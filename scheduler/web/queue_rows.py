@@ -1,4 +1,4 @@
-"""Rows of the queue page: folded tasks, sections, and reasons for the order."""
+"""Rows of the queue page: folded array tasks, sections, and explanations of the order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Part of a pool's queue under its own heading."""
+    """Section of a pool's queue with its own heading."""
 
     title: str
     note: str
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _FoldedTasks:
-    """Consecutive tasks of an array that the page folds into one line, because their rows are equal."""
+    """Consecutive tasks of an array that are shown as one line, because their rows are equal."""
 
     count: int
     first: Any
@@ -44,7 +44,7 @@ class _FoldedTasks:
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Mark consecutive tasks of an array with the same reason, so that one line stands for them.
+    """Mark consecutive tasks of an array with the same reason, so that they are folded into one line.
 
     The first task of each series keeps its own row, to which the line belongs.
     """
@@ -68,10 +68,10 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 
 
 def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set each row's section and the reason that it is ahead of a workload with a higher priority.
+    """Set each row's section, and the reason why it is ahead of a workload with a higher priority.
 
-    The first row of each section has the section, unless the queue is the only one. Other orders than the
-    queue's have neither sections nor reasons.
+    Only the first row of a section has the section, unless the queue has only one section. Rows that are not
+    in queue order have neither sections nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
@@ -99,7 +99,7 @@ def _section_title(entry: QueueEntry) -> str:
 
 
 def _explain_priorities(rows: Sequence[Any]) -> None:
-    """Explain each row that is ahead of a workload with a higher priority, for the next such workload."""
+    """For each row ahead of a workload with a higher priority, set this workload and explain the order."""
     for index, row in enumerate(rows):
         other = next((later for later in rows[index + 1 :] if later.priority > row.priority), None)
         if other is not None:

@@ -1,7 +1,7 @@
 """Connect a user to a command or program in a pod.
 
-Each binary message is one frame: its kind and its payload (`pools.runtimes.shim.channels.frames`). This
-process only checks and forwards frames. The pod's relay enforces the protocol's limits.
+Each binary message is one frame with a kind and a payload (`pools.runtimes.shim.channels.frames`). This
+process only checks and forwards frames. The relay in the pod enforces the protocol's limits.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """Consumer that opens a channel to the pod `?pod=ROLE-INDEX`, or to the first pod by default.
+    """WebSocket consumer that opens a channel to the pod `?pod=ROLE-INDEX`, by default the pod of rank 0.
 
     The first message of the client is the request. If the connection is rejected or ends early, a status
     message contains the reason.
@@ -121,7 +121,10 @@ class ChannelConsumer(SignedInConsumer):
             await self.writer.drain()
 
     def _check_frame(self, frame: bytes | None) -> bytes:
-        """Return a frame that may be forwarded, else raise Malformed. The first frame must be the request."""
+        """Return a frame if it may be forwarded, else raise Malformed.
+
+        The first frame must be the request.
+        """
         if not frame or frame[0] not in FROM_CLIENT or len(frame) > PAYLOAD_MAX:
             raise Malformed("A message has an invalid type or size, or is empty.")
         if (frame[0] == START) != (self.use is None):
@@ -205,7 +208,7 @@ class ChannelConsumer(SignedInConsumer):
 
 
 def _parse_exit_code(status: bytes) -> int | None:
-    """Return the exit code in a pod's status, or None if it has none. Raises BrokenFrames."""
+    """Return the exit code in a pod's status, or None if the status has none. Raises BrokenFrames."""
     try:
         exit_code = json.loads(status).get("exit_code")
     except (ValueError, AttributeError, RecursionError):
@@ -226,7 +229,7 @@ def _is_own_page(headers: Headers) -> bool:
 
 
 def _authenticate_token(secret: str, address: str) -> tuple[Credential, frozenset[str]]:
-    """Return the credential and scopes of a token. An empty credential is rejected."""
+    """Return (credential, scopes) for an API token. If the token is invalid, the credential is empty."""
     token = tokens.authenticate(secret)
     if token is None:
         with suppress(RateLimited):

@@ -19,7 +19,7 @@ class ChannelPod:
     runtime: Runtime
 
     def open(self) -> socket.socket:
-        """Return the connection to a new channel. Raises Conflict or Unavailable."""
+        """Open a new channel, and return the connection. Raises Conflict or Unavailable."""
         name = f"{self.pod.role}-{self.pod.index} of {self.pod.workload.name}"
         try:
             return self.runtime.open_channel(str(self.pod.pk))
@@ -30,7 +30,10 @@ class ChannelPod:
 
 
 def find_channel_pod(actor: Actor, workload_id: UUID, name: str | None) -> ChannelPod:
-    """Return a pod of a running workload. Raises NotFound, Forbidden, Conflict or Unavailable."""
+    """Return a pod of a running workload, by default the pod of rank 0.
+
+    Raises NotFound, Forbidden, Conflict or Unavailable.
+    """
     workload = selectors.workloads(actor).select_related("project").filter(pk=workload_id).first()
     if workload is None:
         raise NotFound(f"There is no workload with the ID {workload_id}.")

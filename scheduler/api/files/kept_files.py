@@ -20,13 +20,16 @@ PART_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """Files of one failed pod. Methods raise NotFound, or Unavailable if the node does not respond."""
+    """Files of one failed pod.
+
+    Methods raise NotFound, or Unavailable if the node does not respond.
+    """
 
     pod: Pod
     runtime: Runtime
 
     def list(self, path: str = "") -> PodFiles:
-        """Return the files at and below a path such as `pod/results`, or all files."""
+        """List the files at and below a path such as `pod/results`, or all files."""
         with _converted_errors():
             return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
 
@@ -48,7 +51,7 @@ class KeptFiles:
             yield part
 
     def archive(self, files: "tuple[PodFile, ...]") -> tuple[int, Iterator[bytes]]:
-        """Return the size and parts of a tar archive that contains the files."""
+        """Return the size and the chunks of a tar archive with these files."""
         entries = [{"path": each.path, "size": each.size, "executable": each.executable} for each in files]
         mtime = int((self.pod.ended_at or self.pod.since).timestamp())
         contents = (self.read(each) for each in files)
@@ -74,7 +77,10 @@ def find_kept_files(
 
 
 def require_files(files: PodFiles, path: str) -> None:
-    """Raise NotFound if there are no files. If the path was skipped, the error contains the reason."""
+    """Raise NotFound if there are no files.
+
+    If the path was skipped, the error contains the reason.
+    """
     if not files.files:
         reason = files.skipped.get(path, "")
         raise NotFound(

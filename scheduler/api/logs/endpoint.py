@@ -74,7 +74,7 @@ async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
 
 
 def _follow_in_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
-    """Stream the log on servers with one thread per request."""
+    """Stream the log on servers that use one thread per request."""
     while True:
         if chunk.data:
             yield chunk.data

@@ -1,4 +1,4 @@
-"""Stream a pod's log to an open page."""
+"""WebSocket that streams a pod's log to an open page."""
 
 import asyncio
 import codecs
@@ -19,7 +19,7 @@ RETRY_SECONDS = 3.0
 
 
 class LogConsumer(SignedInConsumer):
-    """Consumer that sends the log of `?pod=` from `?offset=` until the pod has ended.
+    """WebSocket consumer that sends the log of the pod in `?pod=`, from `?offset=` until the pod has ended.
 
     Messages are {"text", "begin", "next", "complete"}.
     """

@@ -11,7 +11,7 @@ ReadLog = Callable[[int, int], LogChunk]
 
 @dataclass(slots=True)
 class MaskedReader:
-    """Reader of a log. `load` returns the masker once the pod has written output.
+    """Reader that masks secrets in a log. `load` returns the masker once the pod has written output.
 
     Secrets are recorded before a pod starts, so they are known as soon as there is any output.
     """
@@ -23,7 +23,7 @@ class MaskedReader:
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
         """Return a masked chunk, and the number of bytes at its end that may be the beginning of a secret.
 
-        This number is positive only at the end of the log. Before a gap, such bytes are masked, because the
+        The number is positive only at the end of the log. Before a gap, such bytes are masked, because the
         bytes in the gap are lost.
         """
         overlap = self.masker.overlap if self.masker is not None and limit else 0
@@ -50,7 +50,7 @@ class MaskedReader:
         return masked_chunk, max(length - decided, 0)
 
     def _extend_chunk(self, chunk: LogChunk, count: int) -> LogChunk:
-        """Extend a chunk to up to `count` bytes. A gap ends the chunk."""
+        """Extend a chunk to at most `count` bytes, or to the next gap."""
         while len(chunk.data) < count and chunk.next_offset < chunk.size:
             more = self.read_raw(chunk.next_offset, count - len(chunk.data))
             if not more.data or more.offset != chunk.next_offset:
@@ -60,7 +60,9 @@ class MaskedReader:
         return chunk
 
     def _bytes_before(self, offset: int, count: int) -> bytes:
-        """Return up to `count` bytes before the offset, or fewer after a gap."""
+        """Return up to `count` bytes before the offset, or the bytes since the last gap if these
+        are fewer.
+        """
         begin = at = max(offset - count, 0)
         data = b""
         while at < offset:

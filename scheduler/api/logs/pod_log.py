@@ -38,7 +38,7 @@ class PodLog:
         self._reader = MaskedReader(self._read_raw, self._load_masker)
 
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
-        """Return a chunk. Bytes that may be the beginning of a secret are left for a later chunk."""
+        """Return a chunk, without trailing bytes that may be the beginning of a secret."""
         try:
             # Check this before reading, because the pod may write more output and end between both steps.
             complete = self._has_ended()
@@ -92,7 +92,7 @@ class PodLog:
 
 
 def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None) -> str:
-    """Return an error message that names the requested pod and the existing pods."""
+    """Return an error message that contains the requested pod and the existing pods."""
     latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MAX_LISTED_PODS]
     if not latest or (name is None and run is None):
         return "The workload has not started, so there is no log yet."
@@ -116,7 +116,7 @@ def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
 
 
 def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
-    """Return the log of a pod's latest attempt. By default, the pod is rank 0 of the latest run.
+    """Return the log of a pod's latest attempt, by default of rank 0 in the latest run.
 
     `name` has the form ROLE-INDEX. Raises NotFound, or Unavailable if the pool's runtime is missing.
     """

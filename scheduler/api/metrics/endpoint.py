@@ -1,7 +1,7 @@
 """Prometheus endpoint. Metrics come from the database, so all web processes return the same values.
 
-Access requires the metrics token (`BERTH_METRICS_TOKEN`), a platform admin's token with the admin scope, or
-an address in one of the networks in `BERTH_METRICS_NETWORKS`.
+Access requires the metrics token (`BERTH_METRICS_TOKEN`), a platform admin's token with the admin scope, or a
+client address in one of the networks in `BERTH_METRICS_NETWORKS`.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ UNAUTHENTICATED = (
 
 
 class ScrapeParameters(BaseModel):
-    """URL parameters that a scrape configuration adds. Berth ignores these parameters."""
+    """URL parameters from a scrape configuration, which Berth ignores."""
 
 
 class Metrics(ApiView):

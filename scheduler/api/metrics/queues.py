@@ -44,7 +44,7 @@ def _pending_metrics() -> Iterable[Metric]:
 
 
 def _pending_time_metric() -> Metric:
-    """Return the pending times of workloads that first started in the last 24 hours."""
+    """Return the metric of how long workloads were pending before their first start in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds",
         "Time from submission to the first start, in the last 24 hours, without tasks of limited arrays.",
@@ -62,7 +62,7 @@ def _pending_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return the queue statuses of the last cycle. Departments have an empty project label."""
+    """Return metrics of the queue statuses of the last cycle. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(
@@ -87,9 +87,9 @@ def _share_metrics() -> Iterable[Metric]:
 
 
 def _quota_metric() -> Metric:
-    """Return the quotas. Unlimited quotas have no sample.
+    """Return the metric of quotas. Unlimited quotas have no sample.
 
-    A quota group's quota has one sample, whose label `pool` is the group's name.
+    The quota of a quota group has one sample, whose label `pool` is the group's name.
     """
     metric = GaugeMetricFamily(
         "berth_queue_quota_gpus", "Quota of the queue; absent if unlimited.", labels=QUEUE

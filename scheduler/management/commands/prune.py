@@ -57,10 +57,9 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Delete old rows from one table and audit the deletion. Return the number of deleted rows.
+    """Delete old rows from a table, and audit the deletion. Return the number of deleted rows.
 
-    The trigger is disabled only within this transaction, and other writers wait until the
-    transaction ends.
+    The trigger is disabled only within this transaction, and other writers wait until the transaction ends.
     """
     name, quoted_trigger = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
     with transaction.atomic(), connection.cursor() as cursor:

@@ -50,7 +50,7 @@ class Command(BaseCommand):
 
 
 def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
-    """Return the threads that measure utilization, collect metrics and outputs, and fetch code."""
+    """Return the threads for utilization, metrics, outputs and code."""
     from berth.server.wiring import load_wiring
 
     wiring = load_wiring()

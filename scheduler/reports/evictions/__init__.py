@@ -1,1 +1,1 @@
-"""Eviction audit: stored records, their descriptions and totals by project."""
+"""Audit of evictions: stored records, their descriptions, and totals by project."""

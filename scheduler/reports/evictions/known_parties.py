@@ -1,4 +1,4 @@
-"""Workloads and projects that a user may use to filter evictions."""
+"""Validate the workloads and projects by which a user filters evictions."""
 
 from uuid import UUID
 
@@ -41,7 +41,7 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the visible evictions where the user may see the name of the party in this column."""
+    """Return the evictions for which the user may see the name of the victim or preemptor in this column."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

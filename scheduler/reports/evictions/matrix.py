@@ -12,7 +12,7 @@ MAX_PROJECTS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProjectPair:
-    """Eviction totals of one victim project and one preemptor project.
+    """Total of the evictions in which one project lost workloads to another.
 
     `preemptor` is empty for evictions without a preemptor, such as drains and stale gangs.
     """
@@ -27,7 +27,7 @@ class ProjectPair:
 def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
     """Return the totals by project pair, sorted by lost work in descending order.
 
-    Users of either project in a pair may see the other's name.
+    Users of either project in a pair may see the name of the other project.
     """
     sums = (
         rows.order_by()
@@ -42,7 +42,7 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionMatrix:
-    """Eviction matrix of the projects with the most lost work.
+    """Matrix of the evictions between the projects with the most lost work.
 
     Each row contains a victim project and one cell per preemptor project. A cell without evictions is None.
     `omitted` is the number of pairs that are not shown because other projects lost more work.

@@ -1,4 +1,4 @@
-"""Predicted evictions as a table with a summary, for previews of submissions and quota changes."""
+"""Tables of predicted evictions, for previews of submissions and quota changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PredictedEviction:
 
 @dataclass(frozen=True, slots=True)
 class PredictedEvictions:
-    """Predicted evictions with a summary. `alternatives` lists each considered alternative once."""
+    """Table of predicted evictions with a summary. `alternatives` lists each rejected alternative once."""
 
     summary: str
     rows: list[PredictedEviction]
@@ -32,7 +32,7 @@ class PredictedEvictions:
 
 
 def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
-    """Return the table of predicted evictions. `documents` contains them as JSON objects."""
+    """Return the table for predicted evictions that are given as JSON objects."""
     rows = [_row(document) for document in documents]
     alternatives = (
         line.removeprefix(ALTERNATIVE_PREFIX)

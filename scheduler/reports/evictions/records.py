@@ -13,7 +13,7 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 
 
 def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None) -> dict[str, Any]:
-    """Return the numbers that an eviction's audit record stores.
+    """Return the numbers for an eviction's audit record.
 
     The numbers describe the queues before and after the eviction, the rejected alternatives, and the sizes of
     victim and preemptor in milli-GPU.
@@ -31,7 +31,7 @@ def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: i
 def predicted_evictions(
     bundles: Iterable[plan.Bundle], view: ClusterView, candidates: Iterable[Workload] = ()
 ) -> list[Eviction]:
-    """Return unsaved audit rows in plan order.
+    """Return the evictions of a plan as unsaved audit rows.
 
     `candidates` are workloads that have not been submitted yet.
     """
@@ -42,7 +42,7 @@ def predicted_evictions(
 
 
 def min_gpu_milli(tree: Group | Role) -> int:
-    """Return the smallest allocation that lets the workload run, in milli-GPU."""
+    """Return the smallest allocation with which the workload can run, in milli-GPU."""
     if isinstance(tree, Role):
         return tree.min * tree.request.amounts.gpu
     return sum(sorted(min_gpu_milli(child) for child in tree.children)[: tree.need])

@@ -66,14 +66,14 @@ class RenderedEviction:
 
     @property
     def rule_sentence(self) -> str:
-        """The rule as a sentence, capitalized unless it begins with a name."""
+        """The rule as a sentence, which starts with a capital letter unless it starts with a name."""
         row, queues = self.row, _queue_names(_stored_numbers(self.row))
         names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
         return to_sentence(self.rule, {*names, row.preemptor_project_name, *queues})
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Audit numbers that the user may see."""
+        """Numbers of the audit record that the user may see."""
         stored = _stored_numbers(self.row)
         if self.victim.is_visible and (self.preemptor is None or self.preemptor.is_visible):
             return stored
@@ -128,9 +128,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 
 
 def to_sentence(rule: str, names: Collection[str]) -> str:
-    """Return an eviction rule as a sentence. Capitalize its first letter, unless it begins with one of the
-    `names`.
-    """
+    """Return an eviction rule as a sentence, capitalized unless it starts with one of the `names`."""
     rule = rule.removesuffix(".")
     starts_with_name = rule.partition(" ")[0] in names
     return f"{rule if starts_with_name else rule[:1].upper() + rule[1:]}." if rule else ""

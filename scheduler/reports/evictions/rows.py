@@ -1,4 +1,4 @@
-"""Build evictions' audit rows from the evicted workloads' rows."""
+"""Build the audit rows of evictions from the rows of the evicted workloads."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -42,6 +42,6 @@ def eviction_row(
 
 
 def lost_gpu_seconds(gpu_milli: int, since: datetime, checkpoint_at: datetime | None, until: datetime) -> int:
-    """Return the work from the start or the last checkpoint, whichever is later, until the end."""
+    """Return the lost GPU-seconds since the start or the last checkpoint, whichever is later."""
     since = max(since, checkpoint_at or since)
     return max(int((until - since).total_seconds()), 0) * gpu_milli // 1000

@@ -11,7 +11,7 @@ CLOCK_SKEW = timedelta(seconds=1)  # tolerated skew between the database and sch
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """Pending reason with the period during which it applied.
+    """Reason why a workload was pending, with the period during which the reason applied.
 
     `until` is None while the reason still applies.
     """
@@ -25,7 +25,7 @@ class PendingReason:
 
 
 def pending_history(workload: Workload) -> list[PendingReason]:
-    """Return the stored pending reasons, oldest first."""
+    """Return the workload's stored pending reasons, oldest first."""
     result: list[PendingReason] = []
     next_since: datetime | None = None  # start of the next reason
     for row in reversed(workload.pending_reasons):
@@ -40,7 +40,7 @@ def pending_history(workload: Workload) -> list[PendingReason]:
 def reasons_in_period(
     history: Sequence[PendingReason], begin: datetime, end: datetime | None
 ) -> tuple[PendingReason, ...]:
-    """Return the reasons of one pending period. `end` is None while the period lasts."""
+    """Return the reasons that applied in one pending period. `end` is None while the period lasts."""
     return tuple(
         reason
         for reason in history
@@ -49,7 +49,7 @@ def reasons_in_period(
 
 
 def total_by_reason(parts: Iterable[PendingReason], now: datetime) -> list[tuple[str, timedelta]]:
-    """Return the total duration of each reason, longest first."""
+    """Return how long each reason applied in total, longest first."""
     totals: dict[str, timedelta] = {}
     for reason in parts:
         totals[reason.reason] = totals.get(reason.reason, timedelta()) + reason.duration(now)

@@ -14,7 +14,7 @@ ABOUT_CAPACITY = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reaso
 
 @dataclass(frozen=True, slots=True)
 class PoolReadiness:
-    """Readiness of a pool that does not accept workloads yet."""
+    """Readiness of a pool that does not accept workloads yet because too few nodes are ready."""
 
     pool: str
     ready: int
@@ -48,7 +48,9 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     rejections: Iterable[Rejection], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Rejection, ...]:
-    """If pools have too few ready nodes, replace all capacity blockers with a single one about the nodes."""
+    """If pools have too few ready nodes, replace their capacity blockers with a single blocker
+    about nodes.
+    """
     return tuple(
         replace(rejection, blockers=_with_readiness(rejection.blockers, below_threshold[rejection.pool]))
         if rejection.pool in below_threshold
@@ -58,7 +60,7 @@ def with_pool_readiness(
 
 
 def _with_readiness(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
-    """Return the blockers with a single capacity blocker, in place of the first one."""
+    """Return the blockers, with all capacity blockers replaced by one about the pool's ready nodes."""
     replaced = [blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY]
     if not replaced:
         return tuple(blockers)

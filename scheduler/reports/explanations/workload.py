@@ -57,7 +57,7 @@ class Explanation:
 def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Explanation:
     """Explain the state of a workload that `actor` may see.
 
-    Results of the last cycle are included only while the workload is pending or reserved.
+    Results of the last cycle are included only for pending and reserved workloads.
     """
     stored, now = (
         (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
@@ -97,8 +97,9 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return the current pending reason of a workload with unmet dependencies, with their states and queue
-    positions.
+    """Return an up-to-date message about the workload's unmet dependencies, or None if it has none.
+
+    The message includes their states and queue positions.
     """
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None
@@ -106,7 +107,9 @@ def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the number of seconds that remain now rather than at the time of the cycle."""
+    """Return the blocker with the seconds that remain now, instead of the seconds at the time of
+    the cycle.
+    """
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker
@@ -114,7 +117,7 @@ def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str,
 
 
 def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to each queue, by resource, the share explanations that the user may see."""
+    """Add the share explanations that the user may see to each queue, by resource."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     explanations: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for trace in [] if pool is None else share_trace(actor=actor, owner=workload.project, pool=pool):

@@ -1,4 +1,4 @@
-"""Store the explanations of pending workloads, skipping unchanged rows."""
+"""Store the explanations of pending workloads. Unchanged rows are not written."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,15 +86,15 @@ class Change(NamedTuple):
 
     @property
     def is_announced(self) -> bool:
-        """Return whether anything but the queue position and the expected start has changed."""
+        """Whether anything but the queue position and the expected start has changed."""
         return self.before is None or self.before[:2] != self.state[:2]
 
 
 class ExplanationWriter:
-    """Writer that tracks the stored explanations and writes only changes, in batches.
+    """Write the changed explanations in batches, based on a record of the stored explanations.
 
     Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
-    the first workloads in the queue and for some other workloads, which take turns.
+    the first workloads in the queue, and for a part of the other workloads in turn.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,6 @@ class ExplanationWriter:
 
     @property
     def has_more(self) -> bool:
-        """Whether unwritten updates remain for `write_batch`."""
         return bool(self._unwritten)
 
     def write(
@@ -143,7 +142,7 @@ class ExplanationWriter:
         return self.write_batch(view.at, cycle)
 
     def _next_updates(self, updates: list[Change]) -> list[Change]:
-        """Return this cycle's updates, for the first workloads in the queue and those whose turn it is."""
+        """Return this cycle's updates: the first workloads in the queue, and other workloads in turn."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
         first, others = updates[:half], updates[half:]
@@ -196,7 +195,7 @@ def _build_row(pk: uuid.UUID, rejection: Rejection, expected: Forecast) -> NewRo
 
 
 class _BlockerHashes:
-    """Hashes of blockers. Workloads of a pending group share their blockers, which are hashed only once."""
+    """Hashes of blockers, computed only once for workloads that share their blockers."""
 
     def __init__(self) -> None:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}

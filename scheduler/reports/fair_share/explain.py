@@ -11,7 +11,7 @@ DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder i
 
 
 def explain_share(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
-    """Return sentences that explain a queue's share step by step, from its request to the result.
+    """Return sentences that explain a queue's share step by step, from the request to the granted amount.
 
     The granted amounts add up to the share.
     """
@@ -113,7 +113,7 @@ class _ShareExplanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
     def _format_portion(self, mine: Offer) -> str:
-        """Return the portion in percent, before and after any adjustment for decayed usage."""
+        """Format the queue's portion in percent, before and after any adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _format_percent(mine.part)
         used, k = format_number(float(self.mine.usage)), format_number(float(self.division.k))
@@ -125,7 +125,7 @@ class _ShareExplanation:
         return f" in rank {round_.rank}" if len(ranks) > 1 else ""
 
     def _explain_remainder(self, round_: Round) -> str:
-        """Explain which queues receive the units that remain after rounding down."""
+        """Explain which queues get the units that remain after rounding down."""
         mine = self._own_offer(round_)
         result = self._format_amount(mine.granted) if mine.granted else "none"
         remainder = self._format_amount(mine.offered) if mine.offered else "0"

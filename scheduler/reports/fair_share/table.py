@@ -1,4 +1,4 @@
-"""Table of all queues' fair shares in a pool."""
+"""Table of the fair shares of all queues in a pool."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class QueueShare:
 
 
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Return the departments sorted by rank and name, each with its projects."""
+    """Return the departments with their projects, sorted by rank and name."""
     stored = {_owner_key(row): row for row in queue_statuses(actor).filter(pool=pool).select_related(None)}
     rows, outside = (
         quotas(actor).filter(applies_to_any([pool])).select_related(None),

@@ -1,4 +1,4 @@
-"""Explain the fair share of a department or project.
+"""Explain how the fair share of a department or project was computed.
 
 Quotas, usage and nodes are current. To avoid reading all workloads, queue requests come from the last cycle.
 """
@@ -38,7 +38,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 class ShareTrace:
     """Trace of how a queue's share of one resource was computed, in GPUs, CPUs or MiB.
 
-    `rounds` lists the rounds that included the queue.
+    `rounds` lists the rounds in which the queue took part.
     """
 
     kind: str  # department | project
@@ -54,9 +54,10 @@ class ShareTrace:
 def share_trace(
     *, actor: Actor, owner: Tenant, pool: NodePool, now: datetime | None = None
 ) -> list[ShareTrace]:
-    """Return a queue's traces. If the user may see the department, its traces come first.
+    """Return the traces of a department or project in a pool.
 
-    Raises NotFound if `owner` is a department whose own numbers the user may not see.
+    A project's traces follow those of its department if the user may see them. Raises NotFound if `owner` is
+    a department whose own numbers the user may not see.
     """
     viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
     if (
@@ -105,7 +106,7 @@ def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]
 
 
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
-    """Return copies of the queues. Each group quota is reduced by the queue's allocations in other pools."""
+    """Return copies of the queues, with group quotas reduced by the allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
     for (_, (department, project)), allocated in allocated_outside([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
@@ -124,7 +125,7 @@ def _queue_name(row: QueueStatus, queues: Queues) -> str | None:
 
 
 def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[int] | None) -> Iterator[str]:
-    """Yield the queues to explain, department first."""
+    """Yield the names of the queues to explain, the department first."""
     if isinstance(owner, Department):
         yield queues.departments[owner.pk]
         return

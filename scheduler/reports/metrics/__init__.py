@@ -1,1 +1,1 @@
-"""Collection of the metrics that programs report in their logs."""
+"""Collect the metrics that programs write to their logs."""

@@ -1,4 +1,4 @@
-"""Thread that reads new metrics from the logs of pods."""
+"""Thread that reads new metrics from pod logs."""
 
 import logging
 import uuid
@@ -44,7 +44,7 @@ class LoggedPod(NamedTuple):
 
 @dataclass(slots=True)
 class ReadSchedule:
-    """Schedule for reading one log. The pause doubles while the log contains no report or cannot be read."""
+    """Schedule for reading one log. The pause doubles while the log contains no metrics or cannot be read."""
 
     due_at: datetime
     pause: timedelta
@@ -99,7 +99,7 @@ class MetricsCollector(LeasedThread):
         self._stop_tasks(now, held)
 
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
-        """Apply the stop rules of arrays whose tasks have reported since the last round.
+        """Apply the stop rules of arrays whose tasks have reported metrics since the last round.
 
         A new leader applies all rules, because its predecessor may have stored reports without applying the
         rules. An array whose rule fails does not delay the others.
@@ -125,7 +125,7 @@ class MetricsCollector(LeasedThread):
         self._reported, self._next_index = set(), unfinished
 
     def _reapply_after_other_leader(self, held: HeldLease) -> None:
-        """Apply all rules again if another process has held the lease.
+        """Apply all rules again if another process has held the lease in the meantime.
 
         Each acquisition adds 1 to the epoch, even if the holder stays the same.
         """
@@ -148,7 +148,7 @@ class MetricsCollector(LeasedThread):
         self, pods: Iterable[LoggedPod], stored: Mapping[uuid.UUID, MetricsReader],
         pools: Mapping[int, NodePool], now: datetime,
     ) -> Iterator[LogReading]:  # fmt: skip
-        """Yield the readings to store, until the round has read ROUND_BYTES or ROUND_SAMPLES."""
+        """Yield the readings to store. A round ends after ROUND_BYTES bytes or ROUND_SAMPLES samples."""
         read_bytes = read_samples = 0
         for pod in pods:
             if read_bytes >= ROUND_BYTES or read_samples >= ROUND_SAMPLES:
@@ -202,7 +202,7 @@ def _ended_pods(since: datetime) -> Iterator[LoggedPod]:
 
 
 def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
-    """Read a log from `offset`, but at most its last READ_BYTES bytes."""
+    """Read a log from `offset`, but no more than its last READ_BYTES bytes."""
     chunk = runtime.read_log(pod_id, offset, READ_BYTES)
     if chunk.size - chunk.offset > READ_BYTES:
         return runtime.read_log(pod_id, chunk.size - READ_BYTES, READ_BYTES)
@@ -210,5 +210,5 @@ def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """Return the data without an incomplete last line, unless that line is very long."""
+    """Remove an incomplete last line, unless that line is very long."""
     return data if len(data) >= READ_BYTES else data[: data.rfind(b"\n") + 1]

@@ -24,7 +24,7 @@ SeriesByKey = dict[tuple[uuid.UUID, str], Series]
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """New reports in a pod's log, and the position after the last report."""
+    """New metrics in a pod's log, and the log position after them."""
 
     pod_id: uuid.UUID
     workload_id: uuid.UUID
@@ -34,7 +34,7 @@ class LogReading:
 
 
 def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLease) -> None:
-    """Store metrics together with the positions in the logs, so that each report is stored once."""
+    """Store metrics and log positions in one transaction, so that each metric is stored once."""
     with fenced_transaction(lease, waits_for_disk=False):
         existing = set(
             Pod.objects.filter(pk__in=[reading.pod_id for reading in readings]).values_list("pk", flat=True)
@@ -52,7 +52,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
 
 
 def without_secrets(readings: Sequence[LogReading]) -> list[LogReading]:
-    """Return the readings, leaving out metrics whose names contain a secret of the workload."""
+    """Return the readings without metrics whose names contain a secret of the workload."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
         replace(reading, samples=_without_secrets(reading.samples, maskers.get(reading.workload_id)))
@@ -69,7 +69,10 @@ def _is_secret(name: str, masker: Masker) -> bool:
 
 
 def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
-    """Return the changed series. A workload's metrics in excess of METRICS_MAX are ignored."""
+    """Add the samples to their series and return the changed series.
+
+    A workload's metrics in excess of METRICS_MAX are ignored.
+    """
     samples: dict[uuid.UUID, list[Sample]] = defaultdict(list)
     for reading in readings:
         samples[reading.workload_id] += reading.samples
@@ -88,7 +91,7 @@ def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
 
 
 def _write_series(changed: Mapping[tuple[uuid.UUID, str], Series], now: datetime) -> None:
-    """Write the summaries of the series. Write their points only if there are new points."""
+    """Write the summaries of the series, and their points if there are new points."""
     rows = [(series.has_new_points, _to_row(key, series, now)) for key, series in sorted(changed.items())]
     for has_new_points in (True, False):
         Metric.objects.bulk_create(

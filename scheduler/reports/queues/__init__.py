@@ -1,1 +1,1 @@
-"""A pool's queues: order, statuses and pending times."""
+"""Queues of a pool: order, statuses and pending times."""

@@ -1,4 +1,4 @@
-"""Short texts for pending reasons, with the numbers first."""
+"""Format pending reasons as short texts that begin with numbers."""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already s
 def brief_reason(workload: Workload) -> str:
     """Return the first pending reason as a short text for a list.
 
-    An example is "2 requested, 12 allocated of fair share 11". A queue other than the workload's project is
-    named. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
+    An example is "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
+    project. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
     message.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]

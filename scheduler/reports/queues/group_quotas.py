@@ -1,4 +1,4 @@
-"""Quotas by pool and queue. A group's quota is listed for each pool of the group."""
+"""Look up quotas by pool and queue. A group's quota applies to each pool of the group."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
-    """Return the quota of each queue in each pool. A group's quota is listed for all pools of the group."""
+    """Return the quota of each queue in each pool. A group's quota is returned for all pools of the group."""
     rows = list(QUOTAS())
     members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
     return {(pool, owner_of(row)): row for row in rows for pool in quota_pools(row, members)}
@@ -31,7 +31,7 @@ def pools_by_group() -> dict[int, list[int]]:
 
 
 def quota_pools(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
-    """Return the IDs of the pools that a quota applies to."""
+    """Return the IDs of the pools to which a quota applies."""
     if row.group_id is not None:
         return members.get(row.group_id, ())
     return () if row.pool_id is None else (row.pool_id,)
@@ -44,7 +44,7 @@ def owner_of(row: Quota) -> Owner:
 def with_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations. Allocations under a group quota are summed over all pools of the group."""
+    """Return the allocations, with those under a group quota summed over all pools of the group."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:
@@ -55,7 +55,7 @@ def with_groups(
 
 
 def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
-    """Return the quota of each queue in each pool, excluding allocations in the group's other pools."""
+    """Return the quota of each queue in each pool, minus the allocations in other pools of the group."""
     totals = with_groups(allocated, quotas)
     return {
         key: subtract(
@@ -78,7 +78,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return each queue's resources in pools that share a quota group with these pools, by group and owner.
+    """Return the queues' allocations in other pools of these pools' quota groups, by group and owner.
 
     The amounts include reservations and are from the last cycle. If no pool is in a group, no query is made.
     """
@@ -96,14 +96,14 @@ def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], li
 
 
 def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
-    """Return the quota in milli-GPU, minus the allocations outside the shown pools. None means unlimited."""
+    """Return the quota in milli-GPU, minus the queue's allocations in other pools. None means unlimited."""
     return remaining_bound(row, outside)[0]
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota, minus the allocations outside the shown pools.
+    """Return the quota, minus the queue's allocations in other pools.
 
-    The prefix `limit_` selects the limit.
+    With the prefix `limit_`, return the limit instead of the quota.
     """
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO

@@ -1,4 +1,4 @@
-"""Describe in a few words how the parts of a queue key determine a workload's position."""
+"""Short descriptions of a workload's queue position, based on the parts of its queue key."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -12,9 +12,9 @@ SHARE_START = "dominant share "
 
 
 def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return each queue's name and the sentences of its key, from the department to the project.
+    """Return (queue name, sentences) for each queue in a stored queue key, the department first.
 
-    The name is empty for sentences that name no queue. The sentences about the workload itself are left out.
+    The name is empty for sentences that name no queue. Sentences about the workload itself are left out.
     """
     queues: list[tuple[str, list[str]]] = []
     for sentence in takewhile(lambda each: not each.startswith(WORKLOAD_START), ordering):
@@ -29,12 +29,12 @@ def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def order_in_words(ordering: Sequence[str]) -> str:
-    """Return the state of a workload's queues, such as "exceeds quota" or "research exceeds quota".
+    """Describe the state of a workload's queues, such as "exceeds quota" or "research exceeds quota".
 
     The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
 
-    `ordering` are the sentences of the stored queue key, from the department to the project. A queue is named
-    if the others stand differently. The result is empty if the sentences name no queue.
+    `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
+    named only if the states of the queues differ. The result is empty if the sentences name no queue.
     """
     standings: dict[str, str] = {}
     name = ""
@@ -51,10 +51,10 @@ def order_in_words(ordering: Sequence[str]) -> str:
 
 
 def order_difference(first: Sequence[str], second: Sequence[str]) -> str:
-    """Return why the first workload's queue comes first, such as "uses less of its fair share than vision".
+    """Explain why one queue comes before another, such as "uses less of its fair share than vision".
 
-    Both arguments are sentences of stored queue keys. The result is empty for workloads of one project, and
-    if the sentences name no queue.
+    Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
+    for workloads of one project, and if the sentences name no queue.
     """
     for (name, key), (other, other_key) in zip(order_by_queue(first), order_by_queue(second), strict=False):
         if name and other and name != other:
@@ -63,7 +63,7 @@ def order_difference(first: Sequence[str], second: Sequence[str]) -> str:
 
 
 def _compare(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
-    """Return the first part of the key that puts it before the other one, in the order of the queue key."""
+    """Return the first part of the queue key that puts `key` before `other_key`, as text."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"
     if _number(key, RANK_START) > _number(other_key, RANK_START):
@@ -78,7 +78,7 @@ def _compare(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
 
 
 def _number(key: Sequence[str], start: str) -> float:
-    """Return the number that follows `start` in its sentence, or 0."""
+    """Return the number that follows `start` in a sentence of the key, or 0."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 

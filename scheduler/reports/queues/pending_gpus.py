@@ -1,4 +1,4 @@
-"""Pending GPUs of projects, as shown on the overview and on the quota and fair share pages."""
+"""Pending GPUs of projects, for the overview and the quota and fair share pages."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 
 def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
-    """Return the pending milli-GPU by project ID, for workloads that allow one of the pools.
+    """Return the pending milli-GPU by project ID, for workloads that may run in one of the pools.
 
     Held tasks of arrays and workloads with reserved GPUs are omitted. With `can_start`, unschedulable
     workloads are omitted too.

@@ -12,7 +12,10 @@ from projects.models import Phase, Workload
 
 @dataclass(frozen=True, slots=True)
 class PendingCounts:
-    """Numbers of pending workloads. An array counts once, with the reason of its first queued task."""
+    """Number of pending workloads, in total and by reason.
+
+    An array counts once, with the reason of its first queued task.
+    """
 
     total: int
     by_reason: list[tuple[str, int]]  # most frequent first

@@ -34,7 +34,7 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 
 
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
-    """Return the pending times of the visible workloads that first started after `since`.
+    """Return the pending times of visible workloads that first started after `since`.
 
     Tasks of arrays with a maximum number of running tasks are left out.
     """

@@ -1,4 +1,4 @@
-"""Queues of pools in the order of the last cycle."""
+"""Queued workloads in the order of the last cycle, and the lengths of queues."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class QueueLength:
 
 
 def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the pending workloads of a pool, or of all pools, that the user may see, in queue order.
+    """Return the pending workloads that the user may see, in queue order, of one pool or of all pools.
 
     Each workload is annotated with its pool, its queue position and a text for sorting by both. Reserved
     workloads come first. They have no position, because their nodes are already chosen. Workloads that no
@@ -75,7 +75,7 @@ def queue_length(pool: NodePool | None) -> QueueLength:
 
 
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
-    """Return the visible workloads of a pool, or of all pools, that can never start, in no order.
+    """Return the visible workloads that can never start, in one pool or in all pools, unordered.
 
     Each task of an array that can never start is a row.
     """
@@ -90,7 +90,7 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
 
 
 def queue_lengths() -> dict[str, tuple[int, int]]:
-    """Return the workloads and the requested milli-GPU in the whole queue of each pool, by name.
+    """Return (workloads, requested milli-GPU) for the entire queue of each pool, by pool name.
 
     An array counts as one workload.
     """

@@ -37,7 +37,6 @@ def store_queue_statuses(
     """Store changed statuses in the caller's transaction. Return the number of rows written.
 
     Shares and requests are those of the cycle. `totals` contains the resources of the queues after the cycle.
-
     If only a queue's decayed usage changes, its status is written once per minute.
     """
     stored = {_queue_key(row): row for row in STATUSES()}
@@ -58,9 +57,9 @@ def store_queue_statuses(
 
 
 def settle_usage(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
-    """Settle every ledger that is due, in the caller's transaction. Only allocations are charged.
+    """Settle every ledger that is due, in the caller's transaction. Return the number of rows written.
 
-    Return the number of rows written.
+    Only allocations are charged.
     """
     pools = {pool.pk: pool for pool in POOLS()}
     rows = {_queue_key(row): row for row in LOCKED_USAGES()}

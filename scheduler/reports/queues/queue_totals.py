@@ -1,6 +1,6 @@
 """Totals of queues: resources allocated to pods, and reserved for replicas that cannot start yet.
 
-These are the only sums of allocations and reservations by queue. Both count towards quotas and fair shares.
+No other module sums allocations and reservations by queue. Both count towards quotas and fair shares.
 """
 
 from collections.abc import Collection

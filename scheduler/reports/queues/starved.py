@@ -20,9 +20,9 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project that is below its fair share and has unmet requests.
+    """Project with unmet requests that is below its fair share.
 
-    Amounts are in milli-GPU. `held` are the allocated and reserved GPUs.
+    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs.
     """
 
     pool: str
@@ -37,7 +37,7 @@ class Shortfall:
 
 
 def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
-    """Return the last cycle's shortfalls of the projects that the user may see, largest first."""
+    """Return the shortfalls in the last cycle of projects that the user may see, largest first."""
     selected = {pool.pk: pool for pool in pools}
     by_pool: dict[str, list[_ProjectStatus]] = defaultdict(list)
     rows = queue_statuses(actor).filter(pool__in=[*selected], project__isnull=False).order_by("project__name")
@@ -67,8 +67,6 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
 
 @dataclass(frozen=True, slots=True)
 class _ProjectStatus:
-    """Status of one project in one pool, in milli-GPU."""
-
     project: str
     project_id: int
     pool_id: int

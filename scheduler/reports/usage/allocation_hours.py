@@ -1,4 +1,4 @@
-"""Recount and release allocations, and record their usage per hour."""
+"""Update GPU totals, release allocations, and record their usage per hour."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -64,7 +64,7 @@ def update_gpu_totals(workloads: Iterable[uuid.UUID]) -> None:
 
 
 def release_allocations(pods: Collection[uuid.UUID], at: datetime) -> None:
-    """Release the allocations of pods and add their usage to the hourly records.
+    """Release the allocations of pods, and add their usage to the hourly records.
 
     Allocations that are already released are skipped, so a second call has no effect.
     """

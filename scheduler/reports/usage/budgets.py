@@ -93,7 +93,7 @@ Key = tuple[Dimension, str]
 
 
 def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """Return the GPU-hours of each owner, identified by kind and name."""
+    """Return the GPU-hours of each owner since `since`, by the owner's kind and name."""
     sums: dict[Key, float] = {}
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:

@@ -1,4 +1,4 @@
-"""Decayed usage of queues, integrated exactly at every change.
+"""Decayed usage of queues, computed exactly at every change.
 
 Rates are constant between changes, so nothing is sampled and even short bursts are charged exactly. `used`
 grows by the charged allocation: the whole allocation or only the part over quota, depending on the pool.
@@ -25,9 +25,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Amounts charged per second: a queue's allocation, the charged part of the allocation, and its parent's
-    share.
-    """
+    """Rates of a usage ledger: a queue's allocation, the charged part of it, and its parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)
@@ -43,7 +41,7 @@ def integrate(value: float, rate: float, seconds: float, half_life: float | None
 
 
 def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
-    """Return a queue's decayed usage at `now`, regardless of when its ledger was last settled."""
+    """Return a queue's decayed usage at `now`, regardless of when its ledger was last updated."""
     used, parent = _advance(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
@@ -89,7 +87,7 @@ def _advance(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]
 
 
 def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
-    """Return the `used` and `parent` values at a time in the past."""
+    """Return the ledger's `used` and `parent` values at a time in the past."""
     if at >= row.settled_at:
         return _advance(row, pool, at)
     before = then.before

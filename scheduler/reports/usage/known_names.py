@@ -1,4 +1,4 @@
-"""Names that a user may filter usage reports by."""
+"""Validate the names by which a user filters usage reports."""
 
 from collections.abc import Mapping
 
@@ -21,9 +21,9 @@ CHECKS = {
 
 
 def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
-    """Return a problem for each name that is neither visible nor in the visible usage.
+    """Return a problem for each name that the user may not see and that has no visible usage.
 
-    Usage outlives its project, user and pool.
+    Usage records outlive their project, user and pool.
     """
     rows = UsageHour.objects.all()
     if not is_platform_admin(actor):

@@ -1,4 +1,4 @@
-"""Total and allocated GPU-hours of pools, hour by hour."""
+"""Hourly totals of a pool's existing and allocated GPU-hours."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class PoolHour:
-    """GPU-hours in one hour. The current hour is incomplete.
+    """GPU-hours of one hour, which may be the current, incomplete hour.
 
     `begin` is the time at which the first node was added, if that was in this hour, else `at`.
     """
@@ -29,7 +29,7 @@ class PoolHour:
 
 
 def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
-    """Return the GPU-hours of the last `hours` hours for all tenants, oldest first."""
+    """Return the GPU-hours of all tenants in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
     allocated = _allocated_gpu_hours({pool.name for pool in selected_pools}, first, now)
@@ -56,7 +56,7 @@ def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> l
 
 
 def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, float]:
-    """Return the average number of GPUs per node since `first`, by pool. Node sizes in a pool may differ."""
+    """Return the average number of GPUs per node since `first`, by pool, because node sizes may differ."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=first), pool__in=pools)
     return dict(nodes.values_list("pool_id").annotate(average=Avg("gpus")).order_by("pool_id"))
 
@@ -77,7 +77,7 @@ def _first_node_at(points: Sequence[Point], now: datetime) -> datetime:
 
 
 def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
-    """Return the node-hours in each hour. Each recorded point applies until the next one."""
+    """Return the node-hours in each hour. Each point applies until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()
     ends = [point.at for point in points[1:]] + [now.timestamp()]

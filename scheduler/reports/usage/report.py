@@ -1,4 +1,4 @@
-"""Usage reports by department, project, user and pool, in steps from an hour to a month.
+"""Usage reports by department, project, user and pool, in steps from one hour to one month.
 
 Released allocations are stored as `UsageHour`. Active allocations are counted up to now. Usage is therefore
 never sampled, missed or counted twice.
@@ -66,8 +66,8 @@ class UsageRequest:
 class UsageRow:
     """Usage in the period that begins at `at`.
 
-    `cost` is None if the price is unknown for any part of it. `known_cost` is the cost of the other parts,
-    and `unpriced` names the pools without a price.
+    `cost` is None if the price is unknown for any part of the usage. `known_cost` is the cost of the other
+    parts, and `unpriced` names the pools without a price.
     """
 
     at: datetime | None
@@ -116,7 +116,9 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
 def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[UsageRow]:
-    """Return the usage that the user may see, sorted by period, then by GPU-hours in descending order."""
+    """Return the usage that the user may see, by period, and within a period by GPU-hours in descending
+    order.
+    """
     request = replace(request, since=floor_to_hour(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
@@ -190,12 +192,12 @@ def _query_rows(actor: Actor, request: UsageRequest, now: datetime) -> Sequence[
 
 
 def floor_to_hour(at: datetime) -> datetime:
-    """Return the start of the hour in UTC."""
+    """Round a time down to the start of its hour in UTC."""
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour in effect until `until`, or the current price.
+    """Return the price per GPU-hour that was in effect until `until`, or the current price.
 
     Return None if there is no such price, for example because the pool was deleted.
     """

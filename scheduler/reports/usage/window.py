@@ -1,4 +1,4 @@
-"""Usage ledger at the start of a sliding window.
+"""State of the usage ledger at the start of a sliding window.
 
 Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
 Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in
@@ -35,7 +35,7 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the points around each window's start by ledger ID, for pools with sliding windows."""
+    """Return the stored points around each window's start by ledger ID, for pools with sliding windows."""
     starts: dict[int, WindowStart] = {}
     for pool in pools:
         if is_sliding(pool):
@@ -50,7 +50,7 @@ def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, Wind
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store a point for each settled ledger in the caller's transaction, at most one per step."""
+    """Store a point for each settled ledger, at most one per step, in the caller's transaction."""
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return
@@ -66,7 +66,7 @@ def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
 
 
 def _delete_old_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Delete points older than the last point before the window's start."""
+    """Delete the points that precede the last point before the window's start."""
     table = UsagePoint._meta.db_table
     with connection.cursor() as cursor:
         cursor.executemany(

@@ -22,7 +22,7 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Totals over the measured pods at one time.
+    """Totals over all measured pods at one time.
 
     Fields that begin with `allocated_` are the pods' allocations. None means not measured.
     """
@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationHour:
-    """GPU-hours in one hour. The current hour is incomplete.
+    """GPU-hours of one hour, which may be the current, incomplete hour.
 
     `measured` is the part of `allocated` whose utilization was measured. `used` is the busy part of
     `measured`.
@@ -57,7 +57,7 @@ class UtilizationHour:
 
 @dataclass(frozen=True, slots=True)
 class MeanGpus:
-    """Mean number of GPUs in one hour, or in the part of it since the first node and until now."""
+    """Mean number of GPUs in one hour, limited to the time between the first node and now."""
 
     at: datetime
     total: float
@@ -110,7 +110,7 @@ def utilization_points(pod_filter: Q, since: datetime, until: datetime, step: in
 
 
 def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:
-    """Return the used GPU-hours of the last `hours` hours for all tenants, oldest first."""
+    """Return the used GPU-hours of all tenants in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
     allocated = hourly_allocation(selected_pools, now, hours)
     rows = UtilizationPoint.objects.filter(
@@ -126,7 +126,7 @@ def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> 
 
 
 def mean_gpus(hour: UtilizationHour, now: datetime) -> MeanGpus:
-    """Return the mean number of GPUs that corresponds to the GPU-hours of `hour`.
+    """Convert the GPU-hours of `hour` to mean numbers of GPUs.
 
     The divisor is the elapsed time since the start of the hour, or since the first node: 8 GPUs in the first
     ten minutes count as 8, not as 1.3.

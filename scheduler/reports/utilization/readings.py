@@ -1,4 +1,4 @@
-"""Measure the utilization of running pods and of their nodes' GPUs."""
+"""Measure the utilization of running pods and of the GPUs of their nodes."""
 
 import logging
 import uuid
@@ -38,7 +38,9 @@ class RunningPod(NamedTuple):
 
     @property
     def busy_threshold(self) -> int:
-        """Minimum utilization of busy GPUs in thousandths, from the idle rule or the default setting."""
+        """Utilization in thousandths above which GPUs count as busy, from the idle rule or the default
+        setting.
+        """
         rule = governing_rule(self.project_rule, self.pool_rule)
         return 10 * (settings.BERTH_IDLE_GPU_PERCENT if rule is None else rule.below)
 
@@ -101,7 +103,7 @@ def build_reading(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> Reading:
-    """Return a reading. CPU time is counted from the previous reading or from the pod's start."""
+    """Return a reading. CPU time is counted since the previous reading or the start of the pod."""
     since = before.at if before is not None else pod.started_at or at
     elapsed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
@@ -121,7 +123,7 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the order of the node's devices, matched by ID or else by index."""
+    """Return the measurements in the order of the node's devices, matched by device ID or else by index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
@@ -175,7 +177,7 @@ def _last_busy_at(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> datetime | None:
-    """Return when any of the pod's GPUs was last busy, or None if none of them is measured."""
+    """Return the last time when any of the pod's GPUs was busy, or None if no GPU is measured."""
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:
         return None

@@ -21,8 +21,8 @@ MILLI = 1000
 class Utilization:
     """Allocated and used resources of one or more pods.
 
-    None means not measured. `measured_gpu_milli` is the part of the allocated GPUs whose
-    utilization was measured.
+    None means not measured. `measured_gpu_milli` is the part of the allocated GPUs whose utilization was
+    measured.
     """
 
     at: datetime | None = None
@@ -40,7 +40,6 @@ class Utilization:
 
     @property
     def busy_percent(self) -> float | None:
-        """Utilization of the measured GPUs in percent."""
         if self.gpu_milli is None or not self.measured_gpu_milli:
             return None
         return round(100 * self.gpu_milli / self.measured_gpu_milli, 1)
@@ -48,7 +47,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """GPU with its index on the node and its measurements."""
+    """GPU of a node with its index and measurements."""
 
     index: int
     busy_milli: int | None
@@ -82,7 +81,6 @@ COLUMNS = (
 
 
 def running_allocations() -> QuerySet[Allocation]:
-    """Return the allocations of running pods."""
     return Allocation.objects.filter(released_at=None, pod__state__in=RUNNING_STATES)
 
 
@@ -98,7 +96,7 @@ def summarize_pods(
 
 
 def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
-    """Return the total over several pods. An amount is None if it was not measured for any pod."""
+    """Return the sum over several pods. An amount is None if it was not measured for any pod."""
     uses = list(uses)
     read = [use.at for use in uses if use.at is not None]
     summed_fields = ("pods", "measured", "allocated_gpu_milli", "allocated_cpu_milli", "allocated_memory_mib",

@@ -1,4 +1,4 @@
-"""Predict the start of a workload that is only waiting for nodes to boot."""
+"""Predict when a workload starts that is only waiting for nodes to boot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class MissingNodes:
 def missing_nodes(
     bundles: Sequence[Bundle], rejection: Rejection | None, view: ClusterView
 ) -> MissingNodes | None:
-    """Return the nodes that must boot before the workload starts, or None if anything else is missing.
+    """Return the nodes that must boot before the workload starts, or None if it also waits for anything else.
 
     `rejection` contains the engine's blockers.
     """
@@ -51,7 +51,7 @@ def missing_nodes(
 
 
 def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datetime) -> Prediction:
-    """Return the prediction with the number of missing nodes.
+    """Add the number of missing nodes and the expected start to the prediction.
 
     The expected start is based on earlier boots, unless other workloads end before that time.
     """
@@ -86,14 +86,14 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return how many nodes must boot: `count`, or more if the pool needs more to accept workloads."""
+    """Return the number of nodes that must boot, at least `count`, before the pool accepts workloads."""
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))
 
 
 def _boot_times(pool: str) -> list[float]:
-    """Return how many seconds the latest nodes of a pool took to become ready."""
+    """Return the boot times in seconds of the pool's latest nodes."""
     booted = (
         Node.objects.filter(pool__name=pool, ready_at__gte=F("created_at"))
         .exclude(state__in=(*PENDING, RowState.LOST))

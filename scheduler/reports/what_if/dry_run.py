@@ -1,4 +1,4 @@
-"""Predict how the scheduler would handle one more workload, without storing anything."""
+"""Predict how the scheduler would handle an unsaved workload, without storing anything."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,10 @@ def predict(
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
-    The `others` are the names of equal workloads that would be submitted with it, such as the next tasks of
-    an array. If `edited` is set, the unsaved workload replaces this stored one. Raises RateLimited while too
-    many dry runs in the project are in progress, and Conflict if another live workload has the same name.
+    `others` contains the names of equal workloads that would be submitted together with it, such as the next
+    tasks of an array. If `edited` is set, the unsaved workload replaces this stored one. Raises RateLimited
+    while too many dry runs in the project are in progress, and Conflict if another live workload has the same
+    name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
@@ -77,12 +78,11 @@ def add_unsaved(
     *,
     requeued: bool = False,
 ) -> tuple[model.Workload, tuple[model.Workload, ...]]:
-    """Convert the unsaved workload. Return it with all other workloads, except the stored version of
-    `edited`.
+    """Return the unsaved workload as an engine object, and all other workloads except `edited`.
 
     An edited workload keeps its earlier runs and, unless it is `requeued`, its submission time. A suspended
-    workload becomes pending now. Dependencies no longer apply once a workload has started. Raises Conflict
-    if another live workload has the same name.
+    workload becomes pending now. Dependencies no longer apply once a workload has started. Raises Conflict if
+    another live workload has the same name.
     """
     if workload.handle in view.workloads and edited is None:
         raise name_taken_error(workload)
@@ -119,7 +119,7 @@ def _sum_outcomes(
     view: ClusterView,
     viewer: Viewer,
 ) -> TasksPrediction:
-    """Add up the outcomes of all candidates. `first` is the prediction for the first candidate."""
+    """Sum the outcomes of all candidates. `first` is the prediction for the first candidate."""
     names = [candidate.name for candidate in candidates]
     bundles = {name: list[Bundle]() for name in names}
     for bundle in plan.bundles:
@@ -195,7 +195,7 @@ def _decision_document(bundle: Bundle, handle: str) -> dict[str, Any]:
 
 
 def eviction_document(eviction: RenderedEviction) -> dict[str, Any]:
-    """Return a predicted eviction as a JSON object, with the wording and redactions of the audit."""
+    """Return a predicted eviction as a JSON object, worded and redacted as in the audit log."""
     row = eviction.row
     return {
         "kind": row.kind,

@@ -1,4 +1,4 @@
-"""Preview a change to a quota group's pools with the real scheduler, without storing anything."""
+"""Preview a change to the pools of a quota group with the real scheduler, without storing anything."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,8 +28,8 @@ NO_PODS = PodsOverQuota()
 class GroupImpact(PlanChanges):
     """Effects of changing a quota group's pools. `tag` is the group's version.
 
-    `quotas` lists the queues whose quota in a pool would change, and `over_quota` lists the running workloads
-    with pods that are now within quota and would be over quota.
+    `quotas` lists the queues whose quota in a pool would change. `over_quota` lists the running workloads
+    with pods that are within quota now and would be over quota.
     """
 
     tag: str
@@ -46,7 +46,7 @@ class GroupImpact(PlanChanges):
 def preview_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], now: datetime | None = None
 ) -> GroupImpact:
-    """Return the effects of replacing the group's pools with these.
+    """Return the effects of setting the group's pools to `pools`.
 
     Raises Forbidden, or Invalid if the group cannot have these pools.
     """
@@ -68,7 +68,7 @@ def preview_group(
 
 
 def with_pools_in_group(view: ClusterView, group: QuotaGroup, pools: Collection[str]) -> Snapshot:
-    """Return the snapshot as it would be if the quota group contained exactly these pools."""
+    """Return the snapshot with a quota group that contains exactly these pools."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     left = {name for name, pool in view.pools.items() if pool.quota_group_id == group.pk} - {*pools}
     for quota in Quota.objects.filter(group=group).select_related("department", "project").order_by("pk"):

@@ -1,4 +1,4 @@
-"""Compare the next cycle's plan with the plan after a change to quotas."""
+"""Compare the next cycle's plans before and after a change to quotas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class HiddenCounts:
-    """Numbers of changes to workloads and queues that the user may not see."""
+    """Number of changes to workloads and queues that the user may not see, by kind."""
 
     shares: int = 0
     starts: int = 0
@@ -36,7 +36,7 @@ class HiddenCounts:
 
 @dataclass(slots=True, kw_only=True)
 class PlanChanges:
-    """Effects of a change on the next cycle."""
+    """Effects of a change on the next cycle's plan."""
 
     shares: list[Document] = field(default_factory=list)
     starts: list[Document] = field(default_factory=list)
@@ -49,7 +49,7 @@ class PlanChanges:
 def compare_plans(
     impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
 ) -> None:
-    """Make the decisions for both snapshots, and add the differences that the actor may see to `impact`."""
+    """Run the engine on both snapshots, and add the differences that the actor may see to `impact`."""
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
     before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
     _compare_shares(impact, before, after, view, viewer, departments)

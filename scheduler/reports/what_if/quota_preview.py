@@ -32,7 +32,7 @@ Document = dict[str, Any]
 class Impact(PlanChanges):
     """Effects of quota edits.
 
-    `tag` identifies the compared quota versions. Clients send it as If-Match to apply the edits.
+    `tag` identifies the compared quota versions. Clients send it in `If-Match` to apply the edits.
     """
 
     tag: str
@@ -49,7 +49,7 @@ class Impact(PlanChanges):
 
 
 def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impact:
-    """Return the effects of a draft that `actor` may apply.
+    """Return the effects of a quota draft that `actor` may apply.
 
     Raises Invalid if the draft has values that are not allowed.
     """
@@ -59,7 +59,7 @@ def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impac
 
 
 def current_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = None) -> list[Document]:
-    """Return the warnings that apply to an owner's current quota."""
+    """Return the warnings about an owner's current quota."""
     with shared_cache() as cache:
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
     try:
@@ -95,7 +95,6 @@ def _build_impact(
 
 
 def with_edited_quotas(view: ClusterView, drafted: Iterable[DraftedChange]) -> Snapshot:
-    """Return the snapshot with the edited quotas."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     # Removed quotas come first, because another quota of the same owner may replace them.
     for edit in sorted(drafted, key=lambda edit: edit.after is not None):

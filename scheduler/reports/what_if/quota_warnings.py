@@ -1,4 +1,4 @@
-"""Warnings about quotas that are oversubscribed or below the current allocation."""
+"""Find quotas that are oversubscribed or below the current allocation."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ class _PoolOrGroup:
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
-    """Return the warnings for the edited (queue, pool) pairs, and for the queues' departments."""
+    """Return the warnings for the edited (queue, pool) pairs and for the departments of these queues."""
     queues = {queue.name: queue for queue in snapshot.queues}
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     allocated, non_preemptible = _allocations(snapshot, queues)
@@ -78,7 +78,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
 
 
 def _pool_or_group(pool: str, queues: Iterable[model.Queue]) -> _PoolOrGroup:
-    """Return the pool, or all pools of its group if one of the queues has a group quota."""
+    """Return the pool, or all pools of its group if any of the queues has a group quota."""
     entitlements = [queue.entitlements for queue in queues]
     names = (entry[pool].group for entry in entitlements if pool in entry)
     group = next((name for name in names if name), "")
@@ -145,7 +145,7 @@ def _pool_warnings(
 
 
 def _largest_capacity(place: _PoolOrGroup, snapshot: model.Snapshot) -> Sums:
-    """Return the capacity of the pools at their maximum size, or of their current nodes if that is more."""
+    """Return the capacity of the pools at maximum size, or of their current nodes if that is more."""
     result = [0, 0, 0]
     for pool in snapshot.pools:
         if pool.name not in place.pools:

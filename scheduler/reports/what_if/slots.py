@@ -15,7 +15,7 @@ LOCK_CLASS = 0x62647279  # first key of the advisory locks; project and slot for
 
 @contextmanager
 def dry_run_slot(project: Project) -> Iterator[None]:
-    """Acquire one of the project's dry-run slots for the block. Raises RateLimited if all slots are in use.
+    """Hold one of the project's dry-run slots during the block. Raises RateLimited if all slots are in use.
 
     The lock is released when its transaction ends, even if the process dies.
     """

@@ -1,4 +1,4 @@
-"""Find the smallest single change that would start a pending workload now, for one user.
+"""Find the smallest single change that would start a pending workload now.
 
 The engine runs only when a user requests the change. The answer is cached until the state of the cluster
 changes.
@@ -40,7 +40,7 @@ NOT_PENDING = "The workload is not pending."
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer:
-    """The smallest change as text and as data, without names that the user may not see."""
+    """Smallest change as text and as data, without names that the user may not see."""
 
     outcome: str
     sentence: str
@@ -93,12 +93,12 @@ def find_change_of_unsaved(
 
 
 def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
-    """Return whether all pools of the workload wait for more ready nodes before they accept workloads."""
+    """Return whether all of the workload's pools still wait for nodes before they accept workloads."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
 
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
-    """Run the engine on the pools that accept workloads. If the engine fails, the answer is undecided.
+    """Search for a change with the pools that accept workloads. If the engine fails, the result is undecided.
 
     If none of the workload's pools accepts workloads yet, a change can only make the workload schedulable.
     """
@@ -116,7 +116,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
 @dataclass(slots=True)
 class _ResultCache:
-    """Results for the latest observed state of the cluster, by workload."""
+    """Results by workload for the latest observed state of the cluster."""
 
     snapshot: Snapshot | None = None
     results: dict[str, tuple[datetime, SmallestChange]] = field(default_factory=dict)
@@ -180,7 +180,7 @@ def _change_as_document(change: Change, display_name: Callable[[str], str]) -> M
 
 
 def _to_api_units(resource: str, value: Value) -> int | float | str | None:
-    """Convert thousandths of a GPU or core to whole units."""
+    """Convert thousandths of a GPU or CPU to whole units."""
     if isinstance(value, int) and resource in ("gpu", "cpu", "limit.cpu"):
         return value // MILLI if value % MILLI == 0 else value / MILLI
     return value

@@ -1,4 +1,4 @@
-"""Cache of observations and layouts, shared by this process's dry runs.
+"""Cache of observations and layouts that the dry runs of this process share.
 
 The cache does not affect results. It only avoids rereading unchanged rows and rebuilding layouts.
 """
@@ -33,7 +33,7 @@ _shared_lock = Lock()
 def shared_cache() -> Iterator[WhatIfCache]:
     """Yield the cache to one caller at a time.
 
-    A caller that cannot acquire the shared cache in time receives an empty cache.
+    A caller that cannot acquire the shared cache in time gets an empty cache.
     """
     if not _shared_lock.acquire(timeout=MAX_WAIT_SECONDS):
         yield WhatIfCache()

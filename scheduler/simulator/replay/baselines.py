@@ -16,7 +16,7 @@ Assignment = tuple[int, Role, tuple[int, ...]]  # node, request, devices
 
 
 class Machine:
-    """Free resources of one node."""
+    """Free resources of one node in a baseline policy."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.free = node, [MILLI] * node.gpus
@@ -31,7 +31,7 @@ class Machine:
         return len(self.devices(role)) == request.devices and matches(role, self.node)
 
     def devices(self, role: Role) -> tuple[int, ...]:
-        """Return the fullest devices that have room for the request."""
+        """Return the fullest devices that still have room for the request."""
         request = role.request
         candidates = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
         return tuple(device for _, device in candidates[: request.devices])
@@ -101,7 +101,7 @@ class FifoPolicy:
     def _place_replicas(self, workload: Workload) -> list[Assignment] | None:
         """Place each replica on the fullest node that has room for it.
 
-        Return None if the gang does not fit.
+        Return None if some replica does not fit.
         """
         assignments: list[Assignment] = []
         for role in leaf_roles(workload.tree):

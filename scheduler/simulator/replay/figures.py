@@ -1,4 +1,4 @@
-"""Summary figures for a replay: queueing, utilization, fairness and eviction cost."""
+"""Summarize a replay: queueing, utilization, fairness and eviction cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

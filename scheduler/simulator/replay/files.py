@@ -40,7 +40,7 @@ class TraceNotFound(ScenarioError):
 
 
 def load_trace(source: str, data: Path) -> Trace:
-    """Load `openb`, `philly`, a CSV file of either format, or a scenario file."""
+    """Load `openb`, `philly`, a CSV file in the format of either trace, or a scenario file."""
     if source == "openb":
         pods, nodes = _existing_files(source, data, OPENB)
         return openb.read_trace(_read_rows(pods)[1], _read_rows(nodes)[1])
@@ -72,7 +72,7 @@ def load_trace(source: str, data: Path) -> Trace:
 
 
 def shrink_trace(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Trace:
-    """Return the trace with `nodes` randomly sampled nodes and the first `jobs` jobs."""
+    """Reduce a trace to `nodes` randomly sampled nodes and the first `jobs` jobs."""
     cluster = trace.cluster
     if nodes is not None and nodes < len(cluster.nodes):
         shuffled = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())

@@ -30,8 +30,6 @@ class Progress:
 
 
 class ReplayRun:
-    """Replay in progress."""
-
     def __init__(
         self,
         trace: Trace,
@@ -57,7 +55,7 @@ class ReplayRun:
         self.plan = Plan()
 
     def play(self) -> Iterator[Progress]:
-        """Run until all workloads have ended or the state can no longer change."""
+        """Run until all workloads have ended or no further change is possible."""
         while (at := self._next_event()) is not None:
             self._advance_to(at)
             self._admit_arrivals()
@@ -131,7 +129,7 @@ class ReplayRun:
         return min(ends, default=None)
 
     def _record_runtime(self, workload: Workload) -> None:
-        """Update the project's expected runtime with a completed workload's runtime."""
+        """Record the runtime of a completed workload, and update its project's expected runtime."""
         if workload.started is None:
             return
         self.runtimes[workload.project].append(self.world.now - workload.started)
@@ -165,7 +163,7 @@ class ReplayRun:
 
 
 def _depends_on_time(pool: Pool) -> bool:
-    """Return whether the passage of time alone can change a decision."""
+    """Return whether decisions in the pool can change merely because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

@@ -20,7 +20,7 @@ class Policy(StrEnum):
 def play(
     trace: Trace, policy: Policy, records: Records, min_cycle_seconds: int = 0, checkpoint: int | None = None
 ) -> Iterator[Progress]:
-    """Replay an entire trace, with at least `min_cycle_seconds` seconds between two engine cycles.
+    """Replay an entire trace. Engine cycles are at least `min_cycle_seconds` seconds apart.
 
     Running workloads save a checkpoint every `checkpoint` seconds and resume from the last one after an
     eviction. Without `checkpoint`, evicted workloads start over. Only the engine evicts workloads.

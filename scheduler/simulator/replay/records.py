@@ -17,7 +17,7 @@ Curve = list[tuple[int, float]]  # step function: (second, value from that secon
 
 @dataclass(slots=True)
 class Job:
-    """One workload of the trace. Times are seconds since the epoch."""
+    """One job of the trace. Times are in seconds since the epoch."""
 
     name: str
     project: str
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """A project's allocation, and how long its quota had room for a job of each size."""
+    """Allocation of one project, and for how long its quota had room for a job of each size."""
 
     quota: float | None
     gpus: float = 0.0  # currently allocated amount

@@ -1,4 +1,4 @@
-"""Parse values in trace rows and report errors by line and column."""
+"""Parse the values in rows of a trace. Errors contain the line and column."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: i
 
 
 def parse_time(line: int, row: Row, column: str) -> int:
-    """Return seconds since the epoch. Times without a time zone are in UTC."""
+    """Parse a time into seconds since the epoch. Times without a time zone are in UTC."""
     at = _read(line, row, column, parse_iso_time, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp())
 

@@ -1,4 +1,4 @@
-"""Trace: a cluster, its tenants and their jobs over time."""
+"""Traces: a cluster, its tenants and the jobs that they submit over time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from scheduler.engine.model import Node, Queue, Snapshot, Workload
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Cluster before the first arrival, and its workloads in order of arrival."""
+    """Cluster before the first arrival, and the workloads in order of arrival."""
 
     name: str
     cluster: Snapshot
@@ -28,7 +28,7 @@ class Trace:
 def snapshot_to_trace(name: str, snapshot: Snapshot) -> Trace:
     """Convert a snapshot to a trace.
 
-    Workloads with pods run from the start. Other workloads arrive at their submission time.
+    Workloads with pods are already running at the start. Other workloads arrive at their submission time.
     """
     running = tuple(workload for workload in snapshot.workloads if workload.pods)
     arriving = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
@@ -44,7 +44,7 @@ def gpus_requested(workload: Workload) -> float:
 
 
 def split_by_project(trace: Trace) -> Iterator[Trace]:
-    """Yield one trace per project, with as many nodes as its quota covers, as in a static partition."""
+    """Yield one trace per project, with as many nodes as its quota covers, like a static partition."""
     nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
     projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
     for project in sorted(projects, key=lambda queue: (-(total_gpu_quota(queue) or 0), queue.name)):
@@ -56,7 +56,7 @@ def split_by_project(trace: Trace) -> Iterator[Trace]:
 
 
 def total_gpu_quota(queue: Queue) -> float | None:
-    """Return the quota over all pools in GPUs, or None if any pool's quota is unlimited."""
+    """Return the queue's GPU quota summed over all pools, or None if any pool's quota is unlimited."""
     quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
     return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
 

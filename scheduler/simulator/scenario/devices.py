@@ -1,4 +1,4 @@
-"""Place the pods of a scenario on their nodes and reject pods that do not fit."""
+"""Assign the pods of a scenario to their nodes' devices, and reject pods that do not fit."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class _Room:
 
 
 def fits(left: int, milli: int) -> bool:
-    """Return whether a device with `left` thousandths free has room for a share of `milli`.
+    """Return whether a device with `left` free thousandths has room for a share of `milli`.
 
     A whole device must be entirely free.
     """
@@ -61,7 +61,7 @@ def fits(left: int, milli: int) -> bool:
 
 
 class DeviceAllocator:
-    """Free resources of every node, both now and once the stopping pods have ended."""
+    """Free resources of every node, now and once the stopping pods have ended."""
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -90,7 +90,7 @@ class DeviceAllocator:
     def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
         """Choose devices for a pod that lists none.
 
-        The pool's strategy decides whether the fullest or the emptiest devices come first.
+        The pool's strategy determines whether the fullest or the emptiest devices come first.
         """
         milli = milli_on(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices

@@ -29,7 +29,7 @@ ANY_IMAGE = "localhost/image:latest"  # the engine only records whether a worklo
 
 
 def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
-    """Return a scenario document that loads as an equal snapshot."""
+    """Return a scenario document that yields an equal snapshot when it is loaded."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
     workload_names = {workload.name for workload in snapshot.workloads}
@@ -66,7 +66,7 @@ def from_thousandths(milli: int) -> int | float:
 
 
 def drop_empty(**values: Any) -> Document:
-    """Return the values that are not empty."""
+    """Return the values without empty ones."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
 
@@ -167,7 +167,7 @@ def _child_documents(group: Group) -> Document:
 
 
 def _group_document(child: Group | Role) -> Document:
-    """Return a group.
+    """Convert a group to a document.
 
     A role is wrapped in its own group, because roles and groups cannot be mixed on the same level.
     """

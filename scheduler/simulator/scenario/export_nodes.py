@@ -1,4 +1,4 @@
-"""Write pools and nodes of a scenario."""
+"""Write the pools and nodes of a scenario."""
 
 from datetime import datetime, timezone
 from typing import Any

@@ -1,4 +1,4 @@
-"""Load a scenario as a snapshot. Errors name the offending key."""
+"""Load a scenario as a snapshot, with errors that name the invalid key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ORIGIN = to_timestamp(datetime(2026, 1, 1, tzinfo=timezone.utc))
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Snapshot with the number of seconds between two cycles."""
+    """Snapshot, and the number of seconds between two cycles."""
 
     snapshot: Snapshot
     cycle_seconds: int = 1

@@ -26,7 +26,10 @@ def read(path: str | Path) -> object:
 
 
 def parse(text: str) -> object:
-    """Parse text as JSON if it looks like JSON, because YAML is slow to parse. Parse other text as YAML."""
+    """Parse JSON or YAML.
+
+    Text that looks like JSON is parsed as JSON, because parsing YAML is slow.
+    """
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text, object_pairs_hook=_reject_duplicates)
@@ -56,7 +59,7 @@ def _parse_yaml(text: str) -> object:
 
 
 class _DocumentCheck:
-    """Checker that rejects YAML documents with duplicate keys, recursion or alias bombs."""
+    """Reject YAML documents with duplicate keys, recursion or alias bombs."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

@@ -39,7 +39,7 @@ def read_queues(
 
 
 def queue_name(department: str, projects: Container[str]) -> str:
-    """Return a unique queue name, because a department may have the same name as a project."""
+    """Return a unique queue name for a department, which may have the same name as a project."""
     return department + DEPARTMENT_SUFFIX if department in projects else department
 
 
@@ -99,7 +99,7 @@ def _to_milli(amount: float | None) -> int | None:
 
 
 def _build_usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
-    """Convert fractions of the parent's usage to amounts, assuming constant usage over the whole history."""
+    """Convert fractions of the parent's usage to amounts, as if usage had been constant over the history."""
     if spec.used is not None and spec.parent is not None:
         return Usage(spec.used, spec.parent)
     parts = (spec.gpu, spec.cpu, spec.memory_mib)
@@ -110,7 +110,7 @@ def _build_usage(spec: UsageDocument, max_usage: PerResource) -> Usage:
 
 
 def _max_usage(pool: Pool, nodes: tuple[Node, ...]) -> PerResource:
-    """Return the usage of the pool's full capacity over its history."""
+    """Return the usage if the pool's full capacity had been used over its entire history."""
     seconds = history_seconds(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (

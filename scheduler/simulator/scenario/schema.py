@@ -17,7 +17,7 @@ AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 
 
 def validate_amount(value: object) -> int | float:
-    """Validate a resource amount, which must be a multiple of 0.001."""
+    """Validate that a resource amount is a multiple of 0.001."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
         raise_error("amount", "is not an amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
@@ -45,7 +45,7 @@ class Placement(Document):
 
 
 def expand_strategy(value: Any) -> Any:
-    """Expand a single strategy to both nodes and devices."""
+    """Expand a single strategy to a strategy for both nodes and devices."""
     return {"nodes": value, "devices": value} if isinstance(value, str) else value
 
 
@@ -131,7 +131,7 @@ class Weights(Document):
 
 
 def expand_weight(value: Any) -> Any:
-    """Expand a single number to the weight of every resource."""
+    """Expand a single number to a weight for each resource."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
 
@@ -147,7 +147,7 @@ class QuotaDocument(Document):
 
 
 class UsageDocument(Document):
-    """Decayed usage as fractions of the parent's usage, or as two integrals (`used`, `parent`)."""
+    """Decayed usage as fractions of the parent's usage, or as two amounts (`used`, `parent`)."""
 
     gpu: Share = 0.0
     cpu: Share = 0.0
@@ -189,7 +189,7 @@ Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
 
 
 class ScenarioWorkload(WorkloadSpec):
-    """Workload document with its current state."""
+    """Workload document with the workload's current state."""
 
     project: Name  # a scenario has no default project
     pods: Pods = ()
@@ -216,7 +216,7 @@ class ReservationDocument(Document):
 
 
 class QuotaGroupDocument(Document):
-    """Pools that share quotas. Queues set such a quota in `quotas` under the group's name."""
+    """Pools that share quotas. Queues set such a quota in `quotas`, with the group's name as the key."""
 
     name: Name
     pools: Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]

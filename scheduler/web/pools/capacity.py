@@ -43,7 +43,7 @@ class Capacity:
 
     @property
     def ready_bar(self) -> Bar:
-        """Bar that shows ready nodes' GPUs. Its full width is `total`."""
+        """Bar that shows the GPUs of ready nodes. The full width is `total`."""
         parts = [(self.allocated, "used"), (self.reserved_idle, "reserved"), (self.free, "track")]
         return stacked_bar(parts, self.total, self._label)
 
@@ -97,13 +97,13 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
 
 
 def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
-    """Return the milli-GPU of nodes by pool and state."""
+    """Return the milli-GPU on nodes, by pool and node state."""
     rows = Node.objects.filter(pool__in=pools).order_by().values_list("pool_id", "state")
     return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
 
 
 def _reserved_idle(pools: list[NodePool]) -> Counter[int]:
-    """Return the reserved milli-GPU on parts of devices that are not allocated to a pod, by pool."""
+    """Return the reserved milli-GPU on unallocated parts of devices, by pool."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))
     pool_of = {node: pool for node, _, _, pool in rows}

@@ -27,10 +27,10 @@ class ChartRow:
 
 @dataclass(frozen=True, slots=True)
 class CapacityChart:
-    """Node counts over time.
+    """Chart of node counts over time.
 
-    `rows` lists the latest changes, newest first. `more` counts the earlier changes, which appear only in the
-    chart.
+    `rows` lists the latest changes, newest first. `more` is the number of earlier changes, which appear only
+    in the chart.
     """
 
     span: str
@@ -43,7 +43,10 @@ class CapacityChart:
 
 
 def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityChart:
-    """Return the node counts over `span`, a key of SPANS. Any other value selects the default span."""
+    """Return the chart of node counts over `span`, a key of SPANS.
+
+    Any other value selects the default span.
+    """
     span = span if span in SPANS else DEFAULT_SPAN
     points = capacity_over_time(pool, now=now, span=SPANS[span][1])
     latest = points[-1]

@@ -1,4 +1,4 @@
-"""Map of devices and the workloads on each device. The map names only workloads that the user may see."""
+"""Map of a node's devices and the workloads on each device, without names of hidden workloads."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class DeviceMap:
 
     @property
     def stacked(self) -> list[tuple[int, Holder]]:
-        """Return the parts of the device from bottom to top, each with the position of its top edge."""
+        """The parts of the device from bottom to top, each with the position of its top edge."""
         result, top = [], WIDTH
         for holder in self.holders:
             top -= holder.height
@@ -57,7 +57,7 @@ class DeviceMap:
 
     @property
     def workload(self) -> Workload | None:
-        """The device's workload, or None if there is none, if there are several, or if it is hidden."""
+        """The device's only workload, or None if it has none or several, or if the workload is hidden."""
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
         return workloads.pop() if len(workloads) == 1 else None
 
@@ -93,7 +93,7 @@ class NodeMap:
 
     @property
     def reservations(self) -> list[tuple[str, int]]:
-        """Workloads that have reserved devices, each with the number of devices."""
+        """Workloads with reserved devices, each with the number of devices."""
         return list(Counter(device.reserved_for for device in self.devices if device.reserved_for).items())
 
 
@@ -114,7 +114,7 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
 
 
 def measured_node_map(actor: Actor, node: Node, now: datetime, max_age: timedelta) -> NodeMap:
-    """Return the device map of a node, with the last measurements of each device."""
+    """Return the device map of a node, with the latest measurements of each device."""
     node_map = build_node_maps(actor, [node])[0]
     measured = {device.index: device for device in devices_by_node([node], now, max_age).get(node.pk, ())}
     for device in node_map.devices:

@@ -55,7 +55,6 @@ class NodeHeatmap:
 
 
 def build_heatmap(pool: NodePool) -> NodeHeatmap:
-    """Build the heatmap with two queries."""
     nodes = Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal", "pk")
     rows = list(nodes.values_list("pk", "state", "gpus", "cpu_milli"))
     allocated, columns = _allocated_by_node(pool), min(MAX_COLUMNS, max(1, ceil(sqrt(4 * len(rows)))))

@@ -71,7 +71,9 @@ def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
 
 
 def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
-    """Return the hue, name and milli-GPU of each visible project by name, then one entry for all others."""
+    """Return (hue, name, milli-GPU) for each visible project by name, then one entry for all other
+    projects.
+    """
     visible = set(visible_projects(actor).values_list("pk", flat=True))
     rows: Any = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     names = ("pod__workload__project_id", "pod__workload__project__name")
@@ -84,7 +86,7 @@ def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, i
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """One workload's pods in the same state on a node, with their total resources."""
+    """Pods of one workload on a node that have the same state, with their total resources."""
 
     allocations: Sequence[Allocation]
 
@@ -94,12 +96,12 @@ class PodGroup:
 
     @property
     def names(self) -> str:
-        """Return the names of the pods, such as "worker-0 to worker-3, worker-6"."""
+        """The names of the pods, such as "worker-0 to worker-3, worker-6"."""
         return format_pod_names((row.pod.role, row.pod.index) for row in self.allocations)
 
     @property
     def devices(self) -> str:
-        """Return the device indices, such as "0 to 3, 6"."""
+        """The device indices, such as "0 to 3, 6"."""
         return format_ranges(device for row in self.allocations for device in row.devices)
 
     @property
@@ -126,7 +128,7 @@ def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:
 @signed_in
 @require_GET
 def contents(request: Request, name: str) -> HttpResponse:
-    """Show a node's GPUs with the pods on each GPU, and the pods that the user may see."""
+    """Show a node's GPUs with the pods on each, and the list of pods that the user may see."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)
     visible = allocations.filter(pod__workload__project__in=visible_projects(request.actor))

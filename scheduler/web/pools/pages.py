@@ -57,7 +57,7 @@ FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE:
 
 @dataclass(frozen=True, slots=True)
 class FindingCounts:
-    """Number of errors and warnings in a pool's diagnosis, shown with the pool's state."""
+    """Number of errors and warnings in a pool's diagnosis, which the page shows with the pool's state."""
 
     errors: int = 0
     warnings: int = 0
@@ -76,7 +76,7 @@ class PoolRow:
 
     @property
     def findings(self) -> FindingCounts:
-        """Only platform admins see the diagnosis."""
+        """Counts of the diagnosis, which only platform admins may see."""
         return count_findings(diagnose_pool(self.pool, timezone.now())) if self.is_admin else FindingCounts()
 
     @property
@@ -94,7 +94,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, an annotation added by the selector."""
+    """Return the number of ready nodes, which the selector adds to the pool as an annotation."""
     return int(pool.nodes_ready)
 
 
@@ -136,7 +136,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _selected_tab(request: Request, history: Listing[Any]) -> str:
-    """Return the tab that the address names, or the one whose contents its parameters select."""
+    """Return the tab in the query string, or the tab to which the other parameters belong."""
     if (tab := request.GET.get("tab")) in dict(TABS):
         return str(tab)
     if "span" in request.GET:
@@ -190,14 +190,14 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return the tone for an event. A provisioning request that returned too few nodes is a warning."""
+    """Return the tone of an event. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")
 
 
 def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return the levels with their bars. Levels with neither nodes nor room for a pod are omitted."""
+    """Return the levels with their bars, without levels that have neither nodes nor room for a pod."""
     return [
         (
             level,

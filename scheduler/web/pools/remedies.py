@@ -11,7 +11,7 @@ from scheduler.reports.pool_findings import Finding, Fix
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Button that leads to a page, or to a form in a dialog."""
+    """Button that opens a page, or a form in a dialog."""
 
     label: str
     path: str

@@ -29,7 +29,8 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 class GridQuery:
     """Query parameters of the page. Invalid parameters are ignored.
 
-    If `hides_default` is True, no values were requested, and rare values that are all default are left out.
+    `hides_default` is True if no fields were requested. Rare fields whose values are all default are then
+    left out.
     """
 
     every: Sequence[PoolOrGroup]

@@ -62,7 +62,7 @@ def submit(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def updates(request: Request) -> JsonResponse:
-    """Return the changes since the page was loaded, or `reload` if there are too many to list."""
+    """Return the changes since the page was loaded, or `reload` if there are too many."""
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
     changes = list(quota_changes(request.actor).filter(pk__gt=last_seen).order_by("pk")[: MAX_CHANGES + 1])
@@ -84,7 +84,7 @@ def updates(request: Request) -> JsonResponse:
 
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored values of the visible quotas, each merged with its entry in `places`."""
+    """Return the stored values of the visible quotas, each combined with its entry in `places`."""
     names = {name for _, name in places}
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.filter(name__in=names)}
     if names - pools.keys():
@@ -112,7 +112,7 @@ def latest_change_id() -> int:
 
 
 def _expiry(request: Request) -> datetime | None:
-    """Return the time at which the change expires, or None if it never expires.
+    """Return the time at which the change expires, or None if it does not expire.
 
     A time without an offset is in the user's time zone. Raises Invalid if the time is not valid.
     """
@@ -155,7 +155,7 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 
 
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
-    """Return the time of each quota's last change, and the user who made it."""
+    """Return the time and user of the last change to each quota."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
     requested_keys = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():

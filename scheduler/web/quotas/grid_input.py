@@ -1,4 +1,4 @@
-"""Parse the edited cells of the quota grid and assign errors to cells."""
+"""Parse the edited cells of the quota grid, and assign errors to cells."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ MAX_CELL_LENGTH = 60  # maximum characters per cell
 
 @dataclass(frozen=True, slots=True)
 class EditedQuota:
-    """Edited cells of one quota, and the quota version that the edits are based on."""
+    """Edited cells of one quota, and the quota version on which the edits are based."""
 
     key: str
     owner: Tenant
@@ -42,7 +42,7 @@ class EditedQuota:
 def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
-    Raises Invalid for malformed input, and Forbidden if the user may not set one of the quotas.
+    Raises Invalid for malformed input, and Forbidden if the user may not set any of the quotas.
     """
     cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}
@@ -68,7 +68,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
 
 
 def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
-    """Return the quota changes. If any cell has an error, raises Invalid with the errors of all cells."""
+    """Convert edits to quota changes. Raises Invalid with the errors of all cells if there are any."""
     stored, problems, result = stored_quotas([(edited.owner, edited.pool) for edited in typed]), [], []
     for number, edited in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(edited.owner, edited.pool))
@@ -100,7 +100,7 @@ def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | Non
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each error with its cell, if it concerns one."""
+    """Yield each error with its cell, if the error is about a cell."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":

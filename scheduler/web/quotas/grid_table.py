@@ -25,7 +25,7 @@ Values = Mapping[str, Any]  # quota values by database column
 
 @dataclass(frozen=True, slots=True)
 class StoredQuota:
-    """Stored quota. Drafts refer to its version."""
+    """Stored quota with the version to which drafts refer."""
 
     version: str
     values: Values
@@ -83,7 +83,7 @@ class Table:
     """Rows of the grid in order.
 
     `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
-    `default_fields` are the rare fields that have their default value in all quotas.
+    `default_fields` lists the rare fields that have their default value in all quotas.
     """
 
     pools: Sequence[PoolOrGroup]
@@ -147,9 +147,9 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
-    """Return the GPU capacity of each pool and quota group, in milli-GPUs.
+    """Return the GPU capacity of each pool and quota group, in milli-GPU.
 
-    It counts pools at their maximum size, or at their current size if that is larger.
+    Pools count with their maximum size, or with their current size if that is larger.
     """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
@@ -166,7 +166,7 @@ def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
 
 
 def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
-    """Return a filter for the quotas of these pools and quota groups."""
+    """Return a query filter for the quotas of these pools and quota groups."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
     groups = [place for place in every if isinstance(place, QuotaGroup)]
@@ -176,7 +176,7 @@ def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
 def visible_quotas(
     actor: Actor, places: Iterable[PoolOrGroup], keys: Iterable[str] | None = None
 ) -> dict[str, dict[str, StoredQuota]]:
-    """Return the visible quotas by owner and place, for all owners or only for `keys`."""
+    """Return the visible quotas by owner and pool or group, for all owners or only for `keys`."""
     every = list(places)
     names: dict[tuple[int | None, int | None], str] = {
         (None, place.pk) if isinstance(place, QuotaGroup) else (place.pk, None): place.name for place in every
@@ -227,10 +227,7 @@ def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
 def _project_quota_sums(
     every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
 ) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Return the total of the project quotas, and how many of them are unlimited.
-
-    Both are keyed by department, pool and field.
-    """
+    """Return the sum of the project quotas and the number of unlimited ones, by (department, pool, field)."""
     adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
     result: dict[tuple[str, str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for top, children in every:
@@ -245,10 +242,10 @@ def _project_quota_sums(
 
 
 def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list[Row]:
-    """Sort by name, or by a value in one pool, for example "gpu.train".
+    """Sort rows by name, or by a value in one pool, for example "gpu.train".
 
-    A leading "-" reverses the order. Unlimited quotas sort as the highest value, and unset ranks as
-    the lowest.
+    A leading "-" reverses the order. Unlimited quotas sort as the highest value, and unset ranks as the
+    lowest.
     """
     down, word = sort.startswith("-"), sort.removeprefix("-")
     name, _, where = word.partition(".")
@@ -267,7 +264,7 @@ def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list
 
 
 def parse_owner_keys(keys: Iterable[str]) -> tuple[set[int], set[int]]:
-    """Return the department and project IDs that row keys contain. Invalid keys are ignored."""
+    """Parse row keys into department IDs and project IDs. Invalid keys are ignored."""
     result: dict[str, set[int]] = {"department": set(), "project": set()}
     for key in keys:
         kind, _, pk = key.partition("-")

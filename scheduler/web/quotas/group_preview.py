@@ -1,4 +1,4 @@
-"""Preview of a change to a quota group's pools, shown in the form."""
+"""Preview of a change to a quota group's pools, shown in the group's form."""
 
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST

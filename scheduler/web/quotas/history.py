@@ -26,7 +26,7 @@ PAGE_SIZE = 25
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuota:
-    """Quota that a change has affected, with its old and new values."""
+    """Quota that was changed, with its old and new values."""
 
     name: str
     place: str
@@ -124,7 +124,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
 
 
 def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """Return the changes with their visible quotas and the number of hidden quotas."""
+    """Return the changes with the quotas that the user may see, and the number of hidden quotas."""
     changes, seen = list(rows), VisibleScope(actor)
     reverted = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")

@@ -11,7 +11,7 @@ from projects.selectors import quota_groups
 
 
 def pools_and_groups_to_show(actor: Actor) -> list[PoolOrGroup]:
-    """Return the quota groups, then the pools, both by name.
+    """Return the quota groups by name, then the pools by name.
 
     Pools in a group come last, and only if they have quotas of their own.
     """
@@ -29,17 +29,17 @@ def _visible_groups(actor: Actor) -> list[QuotaGroup]:
 
 
 def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
-    """Return the visible pool or quota group with this name."""
+    """Return the pool or quota group with this name, or None if the user cannot see one."""
     return visible_pools(actor).filter(name=name).first() or quota_groups(actor).filter(name=name).first()
 
 
 def pools_of(place: PoolOrGroup) -> list[NodePool]:
-    """Return the pool itself, or the pools of the group by name."""
+    """Return the pool itself, or the pools of the group sorted by name."""
     return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))
 
 
 def group_members(places: Iterable[PoolOrGroup]) -> dict[str, list[str]]:
-    """Return the names of the pools in each group, by the group's name."""
+    """Return the names of each group's pools by group name."""
     groups = {place.pk: place.name for place in places if isinstance(place, QuotaGroup)}
     members: dict[str, list[str]] = {name: [] for name in groups.values()}
     if groups:

@@ -25,7 +25,7 @@ class PoolImpact:
 
     @property
     def summary(self) -> str:
-        """Summary of the effects on one line."""
+        """Effects on the pool as one line of text."""
         counts = (
             (len(self.starts), "would start"),
             (len(self.no_longer_starting), "would no longer start"),

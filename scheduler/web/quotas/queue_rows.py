@@ -55,7 +55,7 @@ class QuotaLine:
 
     @cached_property
     def held_bar(self) -> Bar:
-        """Bar of the allocated and reserved GPUs, without pending ones and without a mark at the fair share.
+        """Bar of the allocated and reserved GPUs, without pending GPUs and without a mark at the fair share.
 
         GPUs over the quota of one pool start at the quota's mark, even if quota of other pools is unused.
         """
@@ -82,7 +82,7 @@ class QuotaLine:
 
     @property
     def group_name(self) -> str:
-        """Name of the quota's group, or an empty string."""
+        """Name of the quota group, or an empty string."""
         return self.quota.group.name if self.quota is not None and self.quota.group is not None else ""
 
     @property
@@ -100,14 +100,16 @@ class QuotaLine:
 
     @property
     def over_quota(self) -> int:
-        """Amount over quota in the pools. Unused quota in one pool does not cover another pool."""
+        """Amount over quota, summed over pools. Unused quota in one pool does not cover another pool."""
         if any(quota.group_id is not None for quota in self.quotas):
             return max(0, self.held - self.gpus) if self.gpus is not None else 0
         return sum(self._over_by_pool.values())
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the only pool in which the queue is over quota, or an empty string."""
+        """Name of the pool in which the queue is over quota, or an empty string if there is not
+        exactly one.
+        """
         names = [
             quota.pool.name for quota in self.quotas if quota.pool and self._over_by_pool.get(quota.pool.pk)
         ]
@@ -115,8 +117,7 @@ class QuotaLine:
 
     @property
     def over_quota_operands(self) -> tuple[int, int] | None:
-        """Return the GPUs and the quota whose difference is `over_quota`, or None if the row already shows
-        both.
+        """The GPUs and the quota whose difference is `over_quota`, or None if the row already shows both.
 
         The row shows all allocated GPUs and the total quota.
         """
@@ -141,7 +142,7 @@ class QuotaLine:
 
     @property
     def quota_sum(self) -> int | None:
-        """Sum of the department's project quotas."""
+        """Sum of the quotas of the department's projects."""
         return sum_bounds(child.gpus for child in self.children)
 
     @property
@@ -222,10 +223,10 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 
 
 def set_scale(lines: Sequence[QuotaLine]) -> None:
-    """Set one scale for the bars of these rows, so that the bars are comparable.
+    """Give the bars of these rows the same scale, so that they are comparable.
 
-    Quotas, fair shares and allocations set the scale, so that one long queue does not shorten every other
-    bar. Rows whose numbers the user may not see have no bar and do not count.
+    Quotas, fair shares and allocations determine the scale, so that one long queue does not shorten every
+    other bar. Rows whose numbers the user may not see have no bar and do not count.
     """
     visible = [line for line in lines if line.numbers_visible]
     ends = [max(line.gpus or 0, line.share or 0, line.held) for line in visible]

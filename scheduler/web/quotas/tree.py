@@ -104,7 +104,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def permissions(actor: Actor, top: QuotaLine) -> dict[str, bool]:
-    """Return the user's permissions for a department and its projects."""
+    """Return what the user may do with a department and its projects."""
     assert isinstance(top.owner, Department)
     edits = may(actor, Action.EDIT, top.owner)
     return {"quota": may(actor, Action.ADMINISTER), "edit": edits, "projects": edits}

@@ -118,7 +118,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, of an existing workload or array under a new name, or of an example."""
+    """Return the text of a template, of a copy of an existing workload or array, or of an example."""
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _workload_or_array(actor, query.get("like", ""))) is not None:
@@ -134,7 +134,7 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def example_links() -> list[tuple[str, str]]:
-    """Return the title and query string of each example."""
+    """Return (title, query string) for each example."""
     return [(title, f"kind={key}") for key, (title, _, _) in EXAMPLES.items()]
 
 

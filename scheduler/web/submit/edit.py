@@ -38,7 +38,7 @@ FIXED_FIELDS = frozenset({"name", "project", "kind"})
 
 @dataclass
 class EditPage(PredictedOutcome):
-    """Contents of the page: the edit as it would be stored, or the reason for its rejection."""
+    """Contents of the page: the edit as it would be stored, or the reason why it was rejected."""
 
     workload: Workload
     version: int
@@ -88,7 +88,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Predict the effect of storing the document on the open page, which has already reported its errors."""
+    """Predict the effect of saving the document on the open page, which has already reported its errors."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     edit_page = EditPage(workload, workload.version)
@@ -146,7 +146,7 @@ def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
 
 
 def _find_patch(workload: Workload, document: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes to the stored document. Raises SpecError for an invalid manifest."""
+    """Return the edit as a patch of the stored document. Raises SpecError for an invalid manifest."""
     if is_manifest(document):
         document = parse_workload(document).document()
     return find_patch(workload.spec, {"project": workload.project.name, **document})
@@ -185,7 +185,9 @@ def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 
 
 @dataclass(frozen=True, slots=True)
 class ShownChange:
-    """A changed value with the label of its field in the form, or its path in the document if it has none."""
+    """Changed value, with the label of its form field, or with its path in the document if it has
+    no field.
+    """
 
     label: str
     is_path: bool

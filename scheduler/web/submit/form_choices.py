@@ -1,4 +1,4 @@
-"""Choices that the submission form offers."""
+"""Collect the choices that the submission form offers."""
 
 from django.db.models import Q
 

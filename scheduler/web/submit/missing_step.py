@@ -1,4 +1,4 @@
-"""Installation step that is missing before workloads can be submitted."""
+"""Setup step that is missing before workloads can be submitted."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from scheduler.web.submit.form_choices import submittable_projects
 
 @dataclass(frozen=True, slots=True)
 class MissingStep:
-    """A missing object and the page where it can be created. `path` is empty if the user cannot create it."""
+    """Missing object, and the page where it can be created. `path` is empty if the user cannot create it."""
 
     title: str
     text: str

@@ -1,4 +1,4 @@
-"""Submission page: form, document and preview."""
+"""Submission page with form, document and preview."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
 @dataclass
 class CheckResult(PredictedOutcome):
-    """Result of checking a document: its errors or a prediction."""
+    """Errors in a document, or the predicted outcome if there are none."""
 
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
@@ -83,7 +83,7 @@ def index(request: Request) -> HttpResponse:
 def prediction(request: Request) -> HttpResponse:
     """Predict the outcome of submitting the document on the open page.
 
-    The page has already reported errors in the document.
+    Errors in the document have already been reported on the page.
     """
     answer = CheckResult()
     try:
@@ -122,7 +122,7 @@ def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> 
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:
-    """Attach an error to the affected parts of the document, or show it at the top of the page."""
+    """Attach an error to the parts of the document that caused it, or show it at the top of the page."""
     if isinstance(error, Invalid):
         answer.problems = list(error.problems)
     elif isinstance(error, Forbidden):

@@ -1,4 +1,4 @@
-"""Predicted outcome of a submission or an edit, prepared for its page."""
+"""Predicted outcome of a submission or an edit, prepared for display."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
 
 
 class PredictedOutcome:
-    """Base of classes with a prediction for a workload or, with `array`, for all tasks of an array."""
+    """Base class for pages with a prediction for a workload or, in `array`, for all tasks of an array."""
 
     prediction: Prediction | None
     array: TasksPrediction | None = None
@@ -19,7 +19,7 @@ class PredictedOutcome:
 
     @property
     def limits(self) -> list[str]:
-        """Limits of each role's pods, such as `worker: 1 CPU (...)`. Pools are named if they differ.
+        """Resource limits of each role's pods, such as `worker: 1 CPU (...)`, by pool if they differ.
 
         Limits that equal the requests are left out.
         """
@@ -38,12 +38,11 @@ class PredictedOutcome:
 
     @property
     def evictions(self) -> list[dict[str, Any]]:
-        """Evictions by the workload, or by all tasks of the array."""
+        """Evictions caused by the workload, or by all tasks of the array."""
         if self.array is not None:
             return self.array.evictions
         return self.prediction.evictions if self.prediction else []
 
     @property
     def total_gpus(self) -> float:
-        """GPUs of all tasks of the array."""
         return self.array.tasks * self.array.first_task.workload["gpus"] if self.array else 0

@@ -1,4 +1,4 @@
-"""Card of the submission page with the smallest change with which the workload could start."""
+"""Card on the submission page with the smallest change that would let the workload start."""
 
 import json
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def smallest_change(request: Request) -> HttpResponse:
 
 
 def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:
-    """Return the edits of the document that make the change, or nothing if they cannot be made in place."""
+    """Return the document edits that make the change, or nothing if they cannot be made in place."""
     changed = changed_document(workload, change)
     if changed is None:
         return []

@@ -50,7 +50,7 @@ class SaveForm(Form):
 
 
 def describe_request(text: str) -> str:
-    """Return the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
+    """Describe the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
     roles = (open_draft(text).data or {}).get("roles")
     if not isinstance(roles, list):
         return ""
@@ -122,7 +122,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def save(request: Request) -> HttpResponse:
-    """Save a document as a template, taken from a workload or from the submission page."""
+    """Save a document from a workload or from the submission page as a template."""
     if request.method == "GET":
         text, name = text_from_workload(request.actor, request.GET.get("like", ""))
         initial: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
@@ -236,7 +236,7 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield each template with two flags: whether the user may use it, and whether the user may change it.
+    """Yield (template, whether the user may use it, whether the user may change it).
 
     Permission to operate a project is checked only once per project.
     """
@@ -263,7 +263,7 @@ def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplateP
 
 
 def _show_conflict(template_page: TemplatePage) -> None:
-    """Show the conflict on the page. If the user saves again, the stored version is overwritten."""
+    """Show a version conflict on the page. If the user saves again, the stored version is overwritten."""
     template_page.conflicting = Template.objects.filter(
         project=template_page.project, name=template_page.name
     ).first()

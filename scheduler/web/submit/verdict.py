@@ -1,4 +1,4 @@
-"""Verdict on a workload before its submission: what would happen, and the main reason."""
+"""Verdict on a workload before it is submitted: what would happen, and the main reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Title and tone of a prediction, and the reasons.
+    """Title and tone of a prediction, with reasons.
 
-    `decisive` is the main reason that the workload would not start now. The `others` are collapsed.
+    `decisive` is the main reason why the workload would not start now. The reasons in `others` are collapsed.
     """
 
     title: str
@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Main reason as a sentence, or "" if some tasks of an array would start."""
+        """Main reason as a sentence, or "" if some array tasks would start."""
         return "" if self.decisive is None or self.queued else self.decisive.message
 
 
@@ -46,7 +46,7 @@ def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) 
 
 
 def _tasks_verdict(array: TasksPrediction) -> Verdict:
-    """Return the verdict on an array, at least one of whose tasks would start."""
+    """Return the verdict on an array in which at least one task would start."""
     decisive, others = split_obstacles(obstacles(array.blockers))
     parts = []
     if array.would_start:
@@ -84,7 +84,7 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
 
 
 def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
-    """Return the effects on other workloads, such as "evict 2 workloads, scale down 1 workload"."""
+    """Describe effects on other workloads, such as "evict 2 workloads, scale down 1 workload"."""
     victims: dict[str, set[str]] = {"evict": set(), "scale down": set(), "move": set()}
     for each in evictions:
         verb = {MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")
@@ -94,7 +94,10 @@ def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:
-    """Return the verdict for a workload that only needs more nodes. Its other reasons end when they boot."""
+    """Return the verdict on a workload that only needs more nodes.
+
+    Its other reasons end when the nodes boot.
+    """
     verb = "has" if prediction.nodes_to_boot == 1 else "have"
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"
     decisive = next((obstacle for obstacle in reasons if obstacle.reason == SCALES_UP), None)

@@ -1,4 +1,4 @@
-"""Usage page, with cost and budgets."""
+"""Usage page with cost and budgets."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ LABEL_FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """Total usage of one department, project, user or pool."""
+    """Usage of one department, project, user or pool in the table."""
 
     name: str
     hue: str
@@ -68,7 +68,7 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:
-    """Chart with stacked columns and the data for its tooltips. Partial periods are drawn pale."""
+    """Stacked column chart with the data for its tooltips. Incomplete periods are drawn pale."""
 
     columns: Columns
     layers: list[tuple[str, str]]  # (hue, name)
@@ -131,7 +131,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageRow:
-    """Return the total of the preceding period of the same length."""
+    """Return the total usage of the preceding period of the same length."""
     since, until = question.request.since, question.request.until
     previous = replace(question.request, since=since - (until - since), until=since, step=None)
     return total(question.matching_rows(usage_report(actor, previous, now)))
@@ -160,9 +160,9 @@ def _usage_lines(
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageLine]:
-    """Return the lines, largest first.
+    """Return the table rows of the report, largest first.
 
-    Projects have their own colours. Other lines are coloured by position.
+    Projects have their own colours. Other rows are coloured by position.
     """
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
@@ -182,7 +182,7 @@ def _usage_lines(
 
 
 def _workloads_url(by: Dimension, name: str) -> str:
-    """Return the URL that lists a line's workloads, or "" for departments and for Berth itself."""
+    """Return the URL of the row's workloads, or "" for departments and for Berth itself."""
     keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
     if not name or by not in keys:
         return ""
@@ -204,7 +204,7 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
 
 
 def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> UsageChart | None:
-    """Return a chart with one layer for each of the largest consumers, and one layer for all others."""
+    """Return a chart with one layer for each of the largest consumers and one for all others, or None."""
     starts = _step_starts(question)
     if not starts:
         return None
@@ -256,7 +256,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
 
 
 def _step_starts(question: UsageQuery) -> list[datetime]:
-    """Return when each step starts in the user's time zone."""
+    """Return the start of each step in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
@@ -272,7 +272,10 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: Step) -> datetime:
-    """Return the start of the next step. Days take daylight saving changes into account. Hours do not."""
+    """Return the start of the next step.
+
+    A day may have 23 or 25 hours because of daylight saving time.
+    """
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:

@@ -1,4 +1,4 @@
-"""Charts and a table that compare the resources allocated to pods with the resources used."""
+"""Charts and a table of the resources allocated to pods and the resources used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ class Axis:
 class UtilizationOverTime:
     """Utilization over time.
 
-    `rows` lists the latest points, newest first. `more` counts earlier points, which appear only in the
-    charts.
+    `rows` lists the latest points, newest first. `more` is the number of earlier points, which appear only in
+    the charts.
     """
 
     span: str
@@ -75,7 +75,7 @@ class UtilizationOverTime:
 def utilization_over_time(
     pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime
 ) -> UtilizationOverTime:
-    """Return the charts for the pods that `pod_filter` selects, for the `span` before `end`.
+    """Return charts for the pods that match `pod_filter`, over the `span` before `end`.
 
     `span` is a key of SPANS. Any other value selects the default span.
     """
@@ -125,7 +125,7 @@ def _chart(
     key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue,
     allocation: PointValue, now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
-    """Return a chart, or None if there are no measurements. Gaps in the measurements are left blank."""
+    """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(used(point) is None for point in points):
         return None
     times, values, line = list[float](), list[int](), list[int | None]()

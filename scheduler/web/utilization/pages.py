@@ -126,7 +126,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
 
 
 def _is_flat(key: str, points: Sequence[Point]) -> bool:
-    """Return whether the chart of CPU or memory would only show a line at zero."""
+    """Return whether the chart of CPU or memory would be a flat line at zero."""
     if key not in LEAST_SCALES:
         return False
     column, least = LEAST_SCALES[key]
@@ -149,7 +149,7 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
 
 
 def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str:
-    """Return why no GPU of the pods was measured, if it is known."""
+    """Return why none of the pods' GPUs was measured, or "" if the reason is unknown."""
     nodes = Node.objects.in_bulk({pod.node_id for pod in pods})
     if summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
         return ""
@@ -163,14 +163,14 @@ def _is_current(use: summary.Utilization, now: datetime) -> bool:
 
 
 def _current(use: summary.Utilization, now: datetime) -> summary.Utilization:
-    """Return the utilization, leaving out measurements that are too old."""
+    """Return the utilization without measurements that are too old."""
     if _is_current(use, now):
         return use
     return replace(use, gpu_milli=None, gpu_memory_mib=None, cpu_milli=None, memory_mib=None)
 
 
 def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
-    """Return the node's total utilization. Any user may see it, because it contains no workload names."""
+    """Return a node's total utilization, which every user may see because it contains no workload names."""
     pods = summary.summarize_pods(summary.running_allocations().filter(node=node), now, LAST_KNOWN)
     use = summary.sum_utilization(pod.use for pod in pods)
     return {

@@ -1,4 +1,4 @@
-"""Links to the pages for making the smallest change that would start a workload."""
+"""Links to pages on which users can make the smallest change that would start a workload."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -35,9 +35,9 @@ class ChangeLink:
 
 
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return the link to the page for making the change, or None if the user may not make it.
+    """Return a link to the page on which the user can make the change, or None without permission.
 
-    If the changed part of the document is too long for an address, or contains environment variables, which
+    If the changed part of the document is too long for a URL, or contains environment variables, which
     proxies would write to their logs, the form opens without the change.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
@@ -55,7 +55,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
 
 
 def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
-    """Return the link to the page for changing a quota of the project, a pool or a node.
+    """Return a link to the page that changes a quota of the project, a pool or a node, or None.
 
     Returns None if the user may not make the change, or if it changes something else.
     """
@@ -108,7 +108,7 @@ def _roles(part: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _drop_topology(part: Document, level: str) -> None:
-    """Remove the required level from the topology of a workload or group and of all parts below it."""
+    """Remove the required topology level from a workload or group and from all parts below it."""
     if (part.get("topology") or {}).get("required") == level:
         part["topology"] = {key: value for key, value in part["topology"].items() if key != "required"}
         if not part["topology"]:
@@ -118,7 +118,7 @@ def _drop_topology(part: Document, level: str) -> None:
 
 
 def _change_role(role: Document, change: Change) -> bool:
-    """Change the role in place. Return False if the role cannot express the change."""
+    """Apply the change to a role in place. Return False if the role cannot express the change."""
     resource, after = str(change["resource"]), change["after"]
     match ChangeKind(change["kind"]):
         case ChangeKind.LABEL_DROPPED:
@@ -139,7 +139,7 @@ def _change_role(role: Document, change: Change) -> bool:
 
 
 def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
-    """Lower the number of replicas, or each replica's request or limit."""
+    """Lower the number of replicas, or the request or limit of each replica."""
     if resource == "replicas":
         keys = ["replicas"] if role.get("replicas") is not None else ["min"]
         if keys == ["min"] and role.get("max") == role.get("min"):

@@ -1,4 +1,4 @@
-"""Code that a workload's roles run: commands, environment and secrets, without secret values."""
+"""Code of a workload's roles: commands, environment variables and secrets, without secret values."""
 
 import shlex
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from projects.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class RoleCode:
-    """Command of a role. `workspace` is the directory where it starts."""
+    """Command of a role. `workspace` is the directory in which it starts."""
 
     name: str
     command: str

@@ -35,7 +35,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class PendingDetail:
-    """Pending reasons of a workload from the last cycle that evaluated it, and the states of its queues."""
+    """Pending reasons from the last cycle that evaluated the workload, and the states of its queues."""
 
     decisive: Obstacle | None  # the reason to solve first
     others: list[Obstacle]
@@ -55,7 +55,7 @@ class PodPlacement:
 
 
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
-    """Return a line for each limit of a pod, with its source and, for memory, the peak in MiB."""
+    """Return a text for each limit of a pod, with its source and, for memory, the peak in MiB."""
     lines = []
     if limits["memory_mib"]:
         source = LIMIT_SOURCES[limits["memory_source"]]
@@ -83,7 +83,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the queues of the project and department, with the trace URLs that the user may open."""
+    """Return the queues of project and department, with URLs of the share traces that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -107,13 +107,16 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason and the other reasons. After a shortage, NothingToReclaim is left out."""
+    """Return the decisive reason and the other reasons.
+
+    After a shortage, NothingToReclaim is left out.
+    """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     return next(iter(reasons), None), others
 
 
 def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that the message does not contain."""
+    """Return the nonzero numbers that the message does not mention."""
     in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
     return [
         (label, text)
@@ -123,7 +126,7 @@ def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
-    """Return the current run's pods and the earlier runs' pods. The latest runs come first."""
+    """Return the pods of the current run and the pods of earlier runs, latest runs first."""
     result = list(
         pods(actor)
         .filter(workload=workload)

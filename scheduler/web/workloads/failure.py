@@ -20,7 +20,7 @@ class Failure:
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
-    """Return the pod of the last run that failed first, because its failure often causes the others."""
+    """Return the pod that failed first in the last run, because its failure often causes the others."""
     if workload.phase != Phase.FAILED:
         return None
     failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]
@@ -52,6 +52,6 @@ def _runtime_phrase(pod: Pod) -> str:
 
 
 def _rest_of_message(message: str, ending: str) -> str:
-    """Return the part of the workload's message that is not about the pod's end."""
+    """Return the part of the workload's message that does not describe the end of the pod."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

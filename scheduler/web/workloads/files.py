@@ -1,4 +1,4 @@
-"""Rows and previews of files on the workload page."""
+"""File rows and previews on the workload page."""
 
 from dataclasses import dataclass
 

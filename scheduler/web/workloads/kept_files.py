@@ -30,9 +30,10 @@ Context = dict[str, Any]
 
 
 def load_kept_files(request: Request, workload: Workload) -> Context:
-    """Return the failed pods whose files are kept, and the files of the pod that the user has chosen.
+    """Return the failed pods whose files are kept, and the files of the pod that the user selected.
 
-    The result is empty for users who may not run commands in the pods. Only the chosen pod's node is queried.
+    The result is empty for users who may not run commands in the pods. Only the selected pod's node is
+    queried.
     """
     if not may(request.actor, Action.OPERATE, workload):
         return {}

@@ -36,7 +36,7 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Matching line, split into pieces. A piece's flag is True if the piece is a match."""
+    """Line with a match, split into pieces. The flag of a piece is True if it is a match."""
 
     line: MatchingLine
     before: tuple[str, ...]
@@ -143,7 +143,7 @@ def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
 
 
 def _line_number(log: PodLog, offset: int) -> int | None:
-    """Return the number of the line at an offset, or None if too many lines would have to be counted."""
+    """Return the line number at an offset, or None if too many lines would have to be counted."""
     if offset > MAX_CHUNK_BYTES:
         return None
     return 1 + (log.read_large_chunk(0, offset).data.count(b"\n") if offset else 0)

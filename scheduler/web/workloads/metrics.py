@@ -44,7 +44,7 @@ class MetricChart:
 @signed_in
 @require_GET
 def charts(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the part of the tab that is refreshed while the workload runs."""
+    """Return the part of the metrics tab that is refreshed while the workload runs."""
     workload = find_workload(request.actor, workload_id)
     return render(request, "scheduler/workloads/metrics_charts.html", load_metrics(request, workload))
 
@@ -73,7 +73,7 @@ def _compared_workload(request: Request, workload: Workload) -> Workload | None:
 
 
 def _candidates(actor: Actor, workload: Workload) -> list[Workload]:
-    """Return the newest workloads of the same project, or tasks of the same array, that report metrics."""
+    """Return the newest workloads of the project, or other tasks of the array, that report metrics."""
     rows = workloads(actor).filter(project=workload.project, metrics__isnull=False).exclude(pk=workload.pk)
     if workload.array_id:
         rows = rows.filter(array=workload.array_id)

@@ -1,4 +1,4 @@
-"""Outputs from a workload's pods: a list of files, and previews of text files."""
+"""Outputs of a workload's pods: a list of files, and previews of text files."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -22,7 +22,9 @@ PODS_MAX = 100
 
 
 def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
-    """Return the pods with outputs, and the files of the chosen pod, by default the first pod with files."""
+    """Return the pods with outputs, and the files of the selected pod, by default the first pod
+    with files.
+    """
     rows = list(workload_outputs(workload)[:PODS_MAX])
     chosen = next((row for row in rows if str(row.pk) == request.GET.get("pod")), None)
     chosen = chosen or next((row for row in rows if row.tree is not None), None)

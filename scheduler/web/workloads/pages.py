@@ -60,9 +60,9 @@ TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Tab of the workload page: its route name, its title, and the data that only this tab shows.
+    """Tab of the workload page: its route, title, and the data that only this tab shows.
 
-    `live_part` names the part of the page that is refreshed after changes. If it is empty, only the header is
+    `live_part` is the part of the page that is refreshed after changes. If it is empty, only the header is
     refreshed.
     """
 
@@ -98,9 +98,9 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if there is no single change, or if the workload only waits for the end of its
-    restart delay, which is on the page. The page loads the card separately, because finding the change may
-    take seconds on a large cluster.
+    The response is empty if there is no such change, or if the workload only waits for the end of its restart
+    delay, which is on the page. The page loads the card separately, because finding the change may take
+    seconds on a large cluster.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -120,7 +120,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Redirect to the page for making the smallest change, or to the workload if there is none."""
+    """Redirect to the page that makes the smallest change, or to the workload if there is no change."""
     workload = find_workload(request.actor, workload_id)
     try:
         change = find_smallest_change(workload, viewer_for(request.actor)).change
@@ -131,7 +131,7 @@ def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether a tab is shown. Before the first run, tabs about running pods would be empty.
+    """Return whether to show a tab. Before the first run, tabs about running pods would be empty.
 
     A terminal needs a pod that is running or about to run.
     """
@@ -156,9 +156,9 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the reason, the message and the end of a restart delay, each only if nothing else states it.
+    """Return the reason, the message and the end of a restart delay, unless the page shows them elsewhere.
 
-    On the overview, a card states the pending reason. On other tabs, the header has its title.
+    On the overview, a card shows the pending reason. On other tabs, the header shows the reason's title.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -175,13 +175,13 @@ def _pending_context(workload: Workload, tab: str) -> Context:
 
 
 def _message(workload: Workload) -> str:
-    """Return the workload's message, unless it only says that the workload is running."""
+    """Return the workload's message, or "" if it only says that the workload is running."""
     is_plain = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     return "" if is_plain else workload.message
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a pending workload, if a cycle evaluated it."""
+    """Return the queue position, pool and expected start of a pending workload, or None without a cycle."""
     stored = workload.explanation or {}
     if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
         return None
@@ -230,7 +230,7 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[Entry]:
-    """Return the latest events, without notes that the workload is still pending."""
+    """Return the latest events, without events that only say that the workload is still pending."""
     entries = timeline(actor, workload, suffered, caused).entries
     return [entry for entry in entries if entry.title != STILL_PENDING][:EVENTS_ON_OVERVIEW]
 
@@ -279,7 +279,7 @@ TABS = {
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image, with the digest from the latest run that has one."""
+    """Return the document's image, with the digest from the latest run for which it was resolved."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None
@@ -295,6 +295,6 @@ def _open_ports(actor: Actor, workload: Workload) -> list[str]:
 
 
 def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
-    """Return when the workload's backoff ends, or None if it is not in backoff."""
+    """Return the end of the workload's backoff, or None if it is not in backoff."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None

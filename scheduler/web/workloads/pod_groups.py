@@ -1,4 +1,4 @@
-"""Table of a workload's pods, with one row for similar pods on a node."""
+"""Table of a workload's pods, in which similar pods on a node share one row."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from scheduler.web.workloads.details import PodPlacement, limit_lines
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of one run on one node that have the same state, outcome and limits."""
+    """Pods of one run on one node with the same state, outcome and limits."""
 
     placements: Sequence[PodPlacement]
 
@@ -30,7 +30,7 @@ class PodGroup:
 
     @property
     def devices(self) -> list[str] | None:
-        """Return the device indices, such as "0 to 3" and "6", or None if the pods have no allocation."""
+        """The device indices, such as "0 to 3" and "6", or None if the pods have no allocation."""
         allocations = [each.allocation for each in self.placements if each.allocation]
         return list_ranges(device for row in allocations for device in row.devices) if allocations else None
 
@@ -49,7 +49,7 @@ class PodGroup:
 
     @property
     def limits(self) -> list[tuple[str, str]]:
-        """Return a line for each limit of the pods, with the highest memory peak."""
+        """A text for each limit of the pods, with the highest memory peak."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
         highest = max((peak for peak in peaks if peak is not None), default=None)
         return limit_lines(limit_values(self.first.limits), highest)
@@ -57,7 +57,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """Pods of one run, or of all earlier runs."""
+    """Table of the pods of one run, or of all earlier runs."""
 
     rows: Sequence[PodGroup]
 
@@ -71,12 +71,12 @@ class PodTable:
 
     @property
     def has_limits(self) -> bool:
-        """True if any pod has a limit. A memory peak without a limit is not shown."""
+        """Whether any pod has a limit. A memory peak without a limit is not shown."""
         return any(row.has_limits for row in self.rows)
 
 
 def pod_table(placements: Sequence[PodPlacement]) -> PodTable:
-    """Group the pods, in the order of each group's first pod."""
+    """Group similar pods, in the order of each group's first pod."""
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:
         pod = each.pod

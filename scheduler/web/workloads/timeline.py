@@ -1,4 +1,4 @@
-"""Timeline of a workload."""
+"""Timeline of a workload: events, evictions and pending reasons."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "w
 
 @dataclass(frozen=True, slots=True)
 class PendingReasons:
-    """Reasons of one pending period: in sequence or, if there are many, as one total per reason."""
+    """Reasons of one pending period, in sequence or, if there are many, as a total per reason."""
 
     summary: tuple[tuple[str, timedelta], ...]
     parts: tuple[tuple[str, datetime, timedelta], ...]
@@ -62,7 +62,7 @@ class PendingReasons:
 class Entry:
     """Timeline entry.
 
-    `lasted` and `lasted_verb` describe the period that ended with the entry ("ran for").
+    `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry.
     """
 
     at: datetime
@@ -89,7 +89,7 @@ def timeline(
     evictions: Sequence[RenderedEviction],
     evicted_others: Sequence[RenderedEviction],
 ) -> Timeline:
-    """Return a workload's timeline of events, its own evictions and the evictions it caused."""
+    """Return the workload's events, its own evictions and the evictions it caused as a timeline."""
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
@@ -146,7 +146,7 @@ def _eviction_entry(eviction: RenderedEviction) -> Entry:
 
 
 def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
-    """Add to each state change how long the workload had been pending or running."""
+    """Add the duration of the preceding pending or running period to each state change."""
     complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:
@@ -163,7 +163,7 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _without_repetitions(entries: Sequence[Entry]) -> list[Entry]:
-    """Remove the message of each entry whose following entry has the same message."""
+    """Remove the message of each entry that is followed by an entry with the same message."""
     return [
         replace(entry, message="") if following and entry.message == following.message else entry
         for entry, following in zip_longest(entries, entries[1:])

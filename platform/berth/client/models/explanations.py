@@ -44,7 +44,7 @@ class Explanation(Model):
 
 
 class SingleChange(Model):
-    """One change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
+    """A single change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
 
     kind: str = ""
     subject: str = ""

@@ -16,7 +16,7 @@ CODE_SOURCES = ((NO_CODE, "No code"), (FILES, "Files from this computer"), (GIT,
 
 @dataclass(frozen=True, slots=True)
 class ShownCode:
-    """Stored files or Git repository named in the document.
+    """Stored files or the Git repository that the document refers to.
 
     `stored` is None if the project does not have the files.
     """
@@ -32,9 +32,9 @@ class ShownCode:
 def code_context(
     actor: Actor, data: Mapping[str, Any] | None, git: ShownPart | None, selected: str
 ) -> dict[str, Any]:
-    """Return the template context for the code card: the document's code, and the selected source's fields.
+    """Return the template context for the code card: the document's code, and the fields of its source.
 
-    Without a selection, the source is that of the document's code.
+    `selected` is the source that the user has chosen, by default the source of the document's code.
     """
     code = shown_code(actor, data)
     source = selected
@@ -44,7 +44,7 @@ def code_context(
 
 
 def shown_code(actor: Actor, data: Mapping[str, Any] | None) -> ShownCode | None:
-    """Return the code named in a document, or None."""
+    """Return the code that a document refers to, or None."""
     section = (data or {}).get("code")
     if not isinstance(section, Mapping):
         return None

@@ -44,7 +44,7 @@ DocumentEdits = Sequence[tuple[str, Any]]
 
 @dataclass
 class Draft:
-    """Document that is being edited, both as text and in form fields.
+    """Document that is being edited as text and in form fields.
 
     `data` is None while the text is invalid. `agreed` is the last valid text.
     """
@@ -58,12 +58,12 @@ class Draft:
 
     @property
     def form_data(self) -> dict[str, Any] | None:
-        """Data shown in the form: the last valid version of the document."""
+        """Data that the form shows: the last valid version of the document."""
         return self.data if self.data is not None else _parse_or_none(self.agreed)
 
     @property
     def has_form(self) -> bool:
-        """True if a form can edit the document. Manifests of other systems can only be edited as text."""
+        """Whether a form can edit the document. Manifests of other systems can only be edited as text."""
         form_data = self.form_data
         return form_data is not None and not is_manifest(form_data)
 
@@ -78,7 +78,7 @@ def open_draft(text: str) -> Draft:
 
 
 def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
-    """Return the draft merged from the submitted form and document."""
+    """Merge the submitted form and document into a draft."""
     text = _normalize_newlines(post.get("document", ""))
     draft = Draft(text, _normalize_newlines(post.get("agreed", text)))
     _parse_draft(draft)
@@ -96,7 +96,7 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 
 
 def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
-    """Apply a button of the form to the document.
+    """Apply the effect of a form button to the document.
 
     `add:roles` and `remove:roles[1]` add and remove a part of the form, `code:TREE` sets the code, and
     `set:[["priority", 60]]` sets values.
@@ -125,14 +125,14 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
 
 
 def apply_edits(text: str, edits: DocumentEdits) -> str:
-    """Return the text of the document with the edits. Raises CannotEdit if one cannot be made in place."""
+    """Apply edits to the text of the document. Raises CannotEdit if an edit cannot be made in place."""
     for path, value in edits:
         text = edit_text(text, parse_location(path), ABSENT if value is None else value, order=ORDER)
     return text
 
 
 def _set_values(draft: Draft, encoded: str) -> None:
-    """Apply edits that are encoded as JSON. Anything else is ignored."""
+    """Apply edits that are encoded as JSON. Invalid input is ignored."""
     try:
         edits = [(str(path), value) for path, value in json.loads(encoded)]
     except (ValueError, TypeError, RecursionError):
@@ -147,7 +147,7 @@ def _set_values(draft: Draft, encoded: str) -> None:
 
 
 def field_text(form_field: Field, data: Mapping[str, Any], places: SourceLines) -> str | None:
-    """Return the text of a field, or None if the value can only be edited in the document."""
+    """Return the text of a form field, or None if the value can only be edited in the document."""
     if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
         return replicas.format_replicas(form_field.at, data, places)
     return form_field.kind.format_value(value_at(data, form_field.at), places.scalars.get(form_field.at))
@@ -159,7 +159,7 @@ def selected_values(form_field: Field, data: Mapping[str, Any]) -> list[str]:
 
 
 def _field_change(form_field: Field, before: Mapping[str, Any], places: SourceLines, post: QueryDict) -> Any:
-    """Return the submitted text or selection of a field, or None if it is unchanged."""
+    """Return the submitted text or selection of a field, or None if the user has not changed it."""
     name = PREFIX + form_field.path
     if name not in post:
         return None
@@ -171,7 +171,7 @@ def _field_change(form_field: Field, before: Mapping[str, Any], places: SourceLi
 
 
 def _apply_change(draft: Draft, form_field: Field, before: Mapping[str, Any], change: Any) -> None:
-    """Write a changed field into the document. Invalid text stays in the field with an error."""
+    """Write a changed field to the document. Invalid text stays in the field with an error."""
     if draft.data is None:
         draft.typed[form_field.path] = change if isinstance(change, str) else ""
         return
@@ -214,7 +214,7 @@ def _fields(parts: list[FormPart]) -> Iterator[Field]:
 
 
 def find_field(path: str, names: Mapping[str, Any]) -> str:
-    """Return the path of the field that shows an error at `path`, or "" if there is none."""
+    """Return the path of the field that shows the error at `path`, or "" if no field does."""
     at = parse_location(path)
     for length in range(len(at), 0, -1):
         for inner in _field_paths(at[:length]):

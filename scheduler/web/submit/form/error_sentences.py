@@ -1,4 +1,4 @@
-"""Validation problems as sentences for users of a form."""
+"""Convert validation problems to sentences for users of a form."""
 
 import re
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ NAME_MAX = 63
 
 @dataclass(frozen=True, slots=True)
 class ErrorSentence:
-    """Error text. `replacement` is a valid value that a button can fill in, or ""."""
+    """Error sentence. `replacement` is a valid value that a button can fill in, or ""."""
 
     text: str
     replacement: str = ""
 
 
 def describe_problem(problem: Problem, label: str = "", *, choice: bool = False) -> ErrorSentence:
-    """Return a sentence for a field with this label, or for a key of the document if there is no label."""
+    """Describe a problem of the field with this label or, without a label, of a key in the document."""
     message, allowed = problem.message, problem.allowed
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
@@ -40,7 +40,7 @@ def describe_problem(problem: Problem, label: str = "", *, choice: bool = False)
 
 
 def suggest_name(received: str) -> str:
-    """Return a valid name that resembles the received one, or "" if no character can be used."""
+    """Return a valid name that resembles `received`, or "" if none of its characters is valid."""
     words = re.findall(r"[a-z0-9]+", received.lower(), re.ASCII)
     return "-".join(words)[:NAME_MAX].strip("-")
 

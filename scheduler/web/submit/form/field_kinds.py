@@ -19,7 +19,7 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 class InvalidFieldText(Exception):
-    """Raised if a field contains invalid text. `allowed` describes the valid values."""
+    """Raised if the text in a field is invalid. `allowed` describes the valid values."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ def _parse_text(text: str, _: Any) -> Any:
 
 
 def _parse_amount(text: str, _: Any) -> Any:
-    """Return a plain number as a number. Return any other text unchanged for later validation."""
+    """Parse a plain number. Return any other text unchanged, to be validated later."""
     text = text.strip()
     if INTEGER.fullmatch(text):
         return int(text)
@@ -192,7 +192,7 @@ def _parse_names(text: str, _: Any) -> Any:
 
 
 def _parse_tasks(text: str, _: Any) -> Any:
-    """Return a plain number as the number of tasks, and any other text as a list of indexes and ranges."""
+    """Parse a plain number as the number of tasks, and other text as a list of indexes and ranges."""
     text = text.strip()
     if not text or INTEGER.fullmatch(text):
         return int(text) if text else ABSENT
@@ -231,7 +231,7 @@ NAMES = Kind("input", _format_names, _parse_names)
 
 
 def keep_order(chosen: Sequence[str], now: Any) -> Any:
-    """Return the selected values in their current order, followed by new values."""
+    """Return the selected values in their current order, followed by newly selected values."""
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

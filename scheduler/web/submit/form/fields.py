@@ -1,4 +1,4 @@
-"""Form fields for a document, and their choices."""
+"""Form fields for a workload document, and their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """Group of fields under one title. `at` is set if the group can be removed."""
+    """Group of form fields under one title. `at` is set if the group can be removed."""
 
     title: str
     fields: tuple[Field, ...]
@@ -89,7 +89,7 @@ class FormPart:
 
 @dataclass(frozen=True, slots=True)
 class FormChoices:
-    """Choices that the form offers: names that the user may see."""
+    """Names and other choices that the form offers to the user."""
 
     projects: Sequence[str] = ()
     pools: Sequence[str] = ()
@@ -120,7 +120,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
 
 
 def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-    """Return the fields that most workloads need, then the others."""
+    """Return the fields that most workloads need, and the other fields."""
     identity = (
         Field(("name",), "Name", hint="a-z, 0-9 and hyphens"),
         Field(
@@ -263,7 +263,7 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Fie
 
 
 def _priority_choices(data: Mapping[str, Any], priorities: Mapping[str, int]) -> Choices:
-    """Return the named priorities, lowest first, with the default as an empty value."""
+    """Return the named priorities, lowest first. The default priority has an empty value."""
     normal = default_priority(str(data.get("kind")))
     named = [("", "normal", normal), *((name, name, value) for name, value in priorities.items())]
     return tuple(

@@ -1,4 +1,4 @@
-"""Find programs that commands refer to but that no pod will contain.
+"""Find commands that start programs that no pod will contain.
 
 A pod without code, an image or a workspace starts in an empty directory.
 """
@@ -22,10 +22,10 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # the program is in the command itself o
 
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
-    """Map the path of each command to the program file that it starts and that is not part of the workload.
+    """Return the program file that each command needs and the workload does not include, by command path.
 
-    Only commands that begin with the program are recognized. A command that could create or find the
-    file itself, such as one that changes the directory first, is left out.
+    Only commands that begin with the program are recognized. A command that could create or find the file
+    itself, such as one that changes the directory first, is left out.
     """
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}
@@ -42,7 +42,7 @@ def _is_absolute(directory: Any) -> bool:
 
 
 def _program(command: Any) -> str:
-    """Return the program file that a command starts with, or "" if there is none."""
+    """Return the program file with which a command begins, or "" if there is none."""
     words = list(_words(command))
     if not words:
         return ""
@@ -59,7 +59,7 @@ def _program(command: Any) -> str:
 
 
 def _words(command: Any) -> Iterator[str]:
-    """Yield the words of a command's first simple command, without the variables that it sets."""
+    """Yield the words of a command's first simple command, without leading variable assignments."""
     if isinstance(command, list):
         words = [str(word) for word in command]
     elif isinstance(command, str):

@@ -66,7 +66,7 @@ class ShownField:
 
     @property
     def anchor(self) -> str:
-        """ID of the element that a link to the field shows."""
+        """ID of the element to which links to the field point."""
         return f"w-{self.id}" if self.form_field.many else self.id
 
     @property
@@ -80,7 +80,7 @@ class ShownField:
 
     @property
     def choices(self) -> Choices:
-        """Choices, including the document's value even if it is not a regular choice."""
+        """Choices of the field, including the document's value even if it is not a regular choice."""
         values = [value for value, _ in self.form_field.choices]
         here = self.chosen if self.form_field.many else [self.value]
         return (*self.form_field.choices, *((one, one) for one in here if one not in values))
@@ -91,7 +91,7 @@ class ShownField:
 
     @property
     def checkboxes(self) -> list[tuple[str, str, bool, str]]:
-        """Value, label, checked state and position of each checkbox. Checked values come first, in order."""
+        """(value, label, checked, position) of each checkbox. Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
         several = self.form_field.at == ("pools",) and len(ticked) > 1
@@ -112,7 +112,7 @@ class ShownPart:
 
     @property
     def expanded(self) -> bool:
-        """True if the section is expanded because one of its fields has a value or an error."""
+        """Whether the section is expanded, because a field in it has a value or an error."""
         return any(
             field.errors or field.is_text_only or (field.value and field.form_field.unfolds)
             for field in self.more
@@ -120,7 +120,7 @@ class ShownPart:
 
     @property
     def has_values(self) -> bool:
-        """True if any field of the section has a value or an error."""
+        """Whether any field of the section has a value or an error."""
         return self.expanded or any(
             field.value or field.errors or field.is_text_only for field in self.fields
         )
@@ -128,7 +128,7 @@ class ShownPart:
 
 @dataclass
 class ShownError:
-    """Error with its line in the document, and with its field and the field's label if a field shows it."""
+    """Error with its line in the document and, if a form field shows it, with the field and its label."""
 
     line: int | None
     path: str
@@ -152,7 +152,7 @@ class ShownForm:
     def labelled_fields(self) -> dict[str, tuple[str, ShownField]]:
         """Fields with their labels, by the path of their value in the document.
 
-        The label names the part if there can be several of its kind.
+        The label includes the part's name if there can be several parts of its kind.
         """
         labelled = {}
         for part in self.parts:
@@ -165,7 +165,7 @@ class ShownForm:
 
     @property
     def git(self) -> ShownPart | None:
-        """Section for a Git repository, which the submission page shows in its code card."""
+        """Section for a Git repository, which the submission page shows in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property
@@ -180,7 +180,7 @@ def prepare_form(
     *,
     read_only: Container[str] = (),
 ) -> ShownForm:
-    """Return the form in the format that the page renders.
+    """Prepare the form for rendering.
 
     `read_only` contains the paths of fields that cannot be changed.
     """
