@@ -1,7 +1,7 @@
 """Tie a program's lifetime to the process that started it.
 
-This module runs as a script between the two processes. It requests a signal from the kernel on the parent's
-death, then executes the program.
+This module runs as a script between the two processes. It asks the kernel for a signal when the parent dies,
+then executes the program.
 """
 
 import ctypes
@@ -30,7 +30,10 @@ def tie_to_parent(
 
 
 def end_with_parent(parent: int, death_signal: int) -> None:
-    """Request `death_signal` at the parent's death. A later change of the user would cancel the request."""
+    """Ask the kernel for `death_signal` when the parent dies.
+
+    A later change of the user would cancel the request.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")

@@ -41,7 +41,7 @@ def take_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return the documents with the directories as `code`, for printing."""
+    """Return the documents for printing, with their directories in the key `code`."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)
@@ -49,7 +49,7 @@ def with_directories(
 
 
 def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document from `file` with the directory in `code` relative to the working directory."""
+    """Return the document with the directory in `code` resolved relative to `file`."""
     directory = document.get(KEY)
     if not isinstance(directory, str) or file == "-" or directory.startswith("~"):
         return document

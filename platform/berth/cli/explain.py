@@ -17,7 +17,7 @@ QUEUE_FIELDS = ("quota", "share", "allocated", "reserved", "requested", "limit")
 
 
 def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Format a blocker's numbers in one line, as in "requested 4 GPUs, free 0"."""
+    """Format a blocker's numbers on one line, as in "requested 4 GPUs, free 0"."""
     return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
 
 

@@ -265,7 +265,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a cell. Text that a spreadsheet would evaluate as a formula is quoted."""
+    """Format a CSV cell. Text that a spreadsheet would evaluate as a formula is quoted."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

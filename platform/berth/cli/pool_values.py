@@ -285,7 +285,7 @@ class PoolChanges(PoolValues):
 
 
 def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Merge individual provider settings, such as `provider_settings.partition`, into the mapping."""
+    """Merge individual settings, such as `provider_settings.partition`, into `provider_settings`."""
     parts = {key: value for key, value in values.items() if key.startswith(f"{SETTINGS}.")}
     if not parts:
         return values

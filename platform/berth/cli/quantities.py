@@ -22,12 +22,12 @@ def parse_duration(option: str, text: str) -> int:
 
 
 def parse_timestamp(option: str, text: str, now: datetime) -> str:
-    """Parse a timestamp, or a duration counted back from `now`, and return it in ISO format."""
+    """Convert a timestamp, or an age relative to `now`, to ISO format."""
     return _parse_moment(option, text, lambda seconds: now - seconds, "an age such as 2h")
 
 
 def parse_future_timestamp(option: str, text: str, now: datetime) -> str:
-    """Parse a timestamp, or a duration counted from `now`, and return it in ISO format."""
+    """Convert a timestamp, or a delay relative to `now`, to ISO format."""
     return _parse_moment(option, text, lambda seconds: now + seconds, "a duration such as 3d")
 
 

@@ -1,4 +1,4 @@
-"""Format values and messages for the terminal: briefly, on one line, without control characters."""
+"""Format values and messages for the terminal, on one line and without control characters."""
 
 import sys
 from collections.abc import Mapping

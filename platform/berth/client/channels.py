@@ -23,7 +23,7 @@ Request = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """Result of a command in a pod. If a signal ended the command, the exit code is 128 plus its number."""
+    """Result of a command in a pod. After a signal, the exit code is 128 plus the signal's number."""
 
     exit_code: int
     output: bytes = field(repr=False)
@@ -76,7 +76,7 @@ def encode_credit(count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """End of a command. `failure` is the reason that the command could not be started, or empty.
+    """Final status of a command. `failure` is the reason that the command could not be started, or empty.
 
     `signal` is the name of the signal that ended the command, such as KILL, or empty.
     """

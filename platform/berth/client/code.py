@@ -212,7 +212,10 @@ def _ignore_spec(file: Path) -> Any:
 
 
 def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
-    """Return the files and links. Raises SpecError with the first paths that cannot be sent."""
+    """Inspect paths, and return the files and links.
+
+    Raises SpecError with the first paths that cannot be sent.
+    """
     files: list[LocalFile] = []
     problems: list[Problem] = []
     for path in paths:
@@ -229,7 +232,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return the file, and the reason why it cannot be sent.
+    """Return a file, and the reason why it cannot be sent or an empty string.
 
     The file is None if Git lists it but it was deleted.
     """
@@ -264,7 +267,7 @@ def _check_size(files: Sequence[LocalFile], size_max: int, files_max: int) -> No
 
 
 def _hash(tree: CodeTree, file: LocalFile) -> dict[str, Any]:
-    """Return the file's entry in the list for the server, and add its chunks to the tree."""
+    """Add a file's chunks to the tree, and return the file's entry for the server."""
     if file.link:
         return {"path": file.path, "link": file.link}
     digests: list[str] = []

@@ -22,7 +22,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class InvalidSettings(ValueError):
-    """Invalid address or settings file."""
+    """Raised for an invalid address or settings file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Contexts:
     servers: Mapping[str, Settings] = field(default_factory=dict)
 
     def resolve(self, name: str = "") -> Settings:
-        """Return the settings of the named context or, without a name, of the current one.
+        """Return the settings of the named context or, without a name, of the current context.
 
         Without any context, return default settings. Raises InvalidSettings for an unknown name.
         """
@@ -64,7 +64,7 @@ class Contexts:
 
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
-    """Return the settings of the context that BERTH_CONTEXT names, or of the current one.
+    """Return the settings of the context in BERTH_CONTEXT or, by default, of the current context.
 
     BERTH_URL, BERTH_TOKEN and BERTH_PROJECT override the file. A stored token is sent only to the server for
     which it was stored.

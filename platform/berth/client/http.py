@@ -78,7 +78,7 @@ def error_from_response(response: httpx.Response) -> Rejected:
 
 
 def to_json_values(body: object) -> Any:
-    """Return the body as JSON values, with the dates that YAML parses converted back to text."""
+    """Return the body as JSON values. Dates that YAML has parsed are converted back to text."""
     if isinstance(body, Mapping):
         return {key: to_json_values(value) for key, value in body.items()}
     if isinstance(body, list | tuple):

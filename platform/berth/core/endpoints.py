@@ -1,4 +1,4 @@
-"""URLs of services that admins configure."""
+"""Validate the URLs of services that admins configure."""
 
 from urllib.parse import urlsplit
 

@@ -8,7 +8,7 @@ _listener: Callable[[str], None] | None = None
 
 
 def crash_point(name: str) -> None:
-    """Do nothing, unless a test has set a listener that stops the process here."""
+    """Let a test stop the process at this point. Without a test's listener, do nothing."""
     if _listener is not None:
         _listener(name)
 
@@ -19,5 +19,5 @@ def set_listener(listener: Callable[[str], None] | None) -> None:
 
 
 def assert_no_transaction() -> None:
-    """Assert that no transaction is open: a remote call may be slow and cannot be rolled back."""
+    """Assert that no transaction is open, because remote calls may be slow and cannot be rolled back."""
     assert not connection.in_atomic_block, "remote call inside a transaction"

@@ -225,7 +225,7 @@ class EmbeddedCluster:
 
 @contextlib.contextmanager
 def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedCluster]:
-    """Run a server for the duration of the block."""
+    """Run a PostgreSQL server for the duration of the block."""
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -246,7 +246,7 @@ def run_server(cluster: EmbeddedCluster, *, log: Path) -> Iterator[EmbeddedClust
 
 @contextlib.contextmanager
 def running_database(*, needed: bool = True) -> Iterator[None]:
-    """Use the running server, or run a server for the duration of the block."""
+    """Use the running database server, or run a server for the duration of the block."""
     cluster = EmbeddedCluster(home() / "postgres")
     if not needed or cluster.server_pid():
         yield

@@ -22,7 +22,6 @@ class InitialMigration(Migration):
     def apply(
         self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
     ) -> ProjectState:
-        """Apply the operations and return the resulting state."""
         for are_new_models, operations in groupby(self.operations, creates_model):
             part = Migration(self.name, self.app_label)
             part.operations = [*operations]  # type: ignore[misc]  # as Django does

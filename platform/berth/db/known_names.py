@@ -52,7 +52,7 @@ def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names
 
 
 def unknown_word(path: str, word: str | None, words: Collection[str], *history: Names) -> Problem | None:
-    """Return a problem if a word is neither in `words` nor in the history."""
+    """Return a problem if a word is neither in `words` nor in the rows of `history`."""
     if not word or word in words or any(names.include(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

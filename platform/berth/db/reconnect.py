@@ -1,4 +1,4 @@
-"""Reconnect threads that live longer than a database server.
+"""Reconnect long-lived threads to the database after a server restart.
 
 Django replaces a failed connection only between requests. A thread without requests would keep it forever.
 """

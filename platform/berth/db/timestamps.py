@@ -21,5 +21,5 @@ class UtcLoader(TimestamptzLoader):
 
 
 def load_timestamps_quickly() -> None:
-    """Register the loader for all connections that are opened from now on."""
+    """Register the fast timestamp loader for all connections that are opened from now on."""
     get_adapters_template(True, UTC).register_loader("timestamptz", UtcLoader)

@@ -125,7 +125,10 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Open a separate connection, because Django's belongs to one thread and may be in a transaction."""
+    """Open a separate connection that listens for notifications.
+
+    Django's connection belongs to one thread and may be in a transaction.
+    """
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)

@@ -20,7 +20,7 @@ class TextEditor:
         self.text, self.order = text, order
 
     def put(self, top: yaml.Node | None, at: Location, value: object) -> str:
-        """Return the text with the value set at a location. Create missing parents."""
+        """Set the value at a location, creating missing parents. Return the new text."""
         node = top
         for depth, step in enumerate(at):
             entry = None if node is None else _find_entry(node, step)
@@ -33,7 +33,7 @@ class TextEditor:
         raise KeyError(at)
 
     def remove(self, top: yaml.Node, data: Any, at: Location) -> str:
-        """Return the text without the value at a location and without parents that would become empty."""
+        """Remove the value at a location, and parents that become empty. Return the new text."""
         while len(at) > 1 and isinstance(at[-2], str) and value_at(remove_value(data, at), at[:-1]) is None:
             at = at[:-1]
         parent = top

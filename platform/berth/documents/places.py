@@ -21,7 +21,10 @@ class SourceLines:
 
     @classmethod
     def from_text(cls, text: str) -> "SourceLines":
-        """Return the line numbers of the text. If the text cannot be parsed, the result is empty."""
+        """Find the line numbers of the values in a text.
+
+        If the text cannot be parsed, the result is empty.
+        """
         source_lines = cls()
         try:
             check_structure(text.encode())

@@ -29,7 +29,7 @@ def format_inline(value: object, *, as_json: bool = False) -> str:
 
 
 def format_below_key(value: object, indent: int, comment: str = "") -> str:
-    """Return the text that follows a `key:` with this indent, including the comment on the key's line."""
+    """Format a value as the text that follows `key:`, including the comment on the key's line."""
     tail = f"  {comment}" if comment else ""
     if isinstance(value, str) and (mark := _block_indicator(value)):
         lines = value.removesuffix("\n").split("\n")

@@ -18,7 +18,7 @@ JOIN_SECONDS = 120.0
 
 
 class LeaderEnded(Exception):
-    """Raised if rank 0 has ended. The run then also ends."""
+    """Raised if rank 0 has ended, which ends the run."""
 
 
 def open_data_listener() -> socket.socket:
@@ -52,7 +52,7 @@ class Member:
         return cls(control, listener)
 
     def next_step(self, state: State) -> State | None:
-        """Return the state for the next step, or None after the last step."""
+        """Return the state for the next training step, or None after the last step."""
         while True:
             try:
                 header, body = receive(self.control)

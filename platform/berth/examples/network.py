@@ -36,7 +36,7 @@ def initial_state(hidden: int, seed: int) -> State:
 
 
 def make_batch(step: int, count: int, seed: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return the batch for a step.
+    """Return the training batch for a step.
 
     The batch, and therefore the results, do not depend on the number of ranks.
     """

@@ -68,7 +68,7 @@ class Ring:
                 sock.close()
 
     def _exchange(self, chunk: Array, count: int) -> Array:
-        """Send and receive at the same time.
+        """Exchange chunks with the neighbours, sending and receiving at the same time.
 
         If all ranks sent first, full buffers would block all of them.
         """

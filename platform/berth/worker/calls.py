@@ -105,7 +105,7 @@ def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
 
 
 def _user_traceback(error: BaseException) -> Any:
-    """Return the traceback without Berth's own frames at its top."""
+    """Return the traceback without its first frame, which is Berth's own."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 

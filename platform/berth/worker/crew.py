@@ -36,7 +36,7 @@ class SlotPool:
         self._calls.put(call)
 
     def close(self, grace_seconds: float) -> None:
-        """Stop starting calls.
+        """Start no further calls.
 
         Interrupt running calls after `grace_seconds`, and kill the remaining calls later.
         """

@@ -32,7 +32,7 @@ class SessionRay:
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray has ended since this worker started Ray."""
+        """Whether Ray has ended since the worker started it."""
         return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:

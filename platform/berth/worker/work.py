@@ -166,7 +166,7 @@ class Worker:
     def _send_results(self, frames: list[Frame], pool: SlotPool) -> None:
         """Send results.
 
-        Replace a rejected result with an error, because its call would otherwise be retried.
+        Replace a rejected result with an error, because the call would otherwise be retried.
         """
         try:
             with self._lock:

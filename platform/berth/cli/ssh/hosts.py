@@ -19,7 +19,7 @@ class Target(NamedTuple):
 
 
 def format_host(target: Target) -> str:
-    """Return the host name of a pod. Raises BadInput if the target is not valid in host names."""
+    """Return the SSH host name of a pod. Raises BadInput if a host name cannot contain the target's names."""
     labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
     host = ".".join(labels) + SUFFIX
     if parse_host(host) != target:

@@ -77,7 +77,7 @@ class PodChannels:
         return PodPort(self._settings, self._workload_id, number, self._pod)
 
     async def serve_session(self, process: Process) -> None:
-        """Serve a session until its command has ended or the client has closed it."""
+        """Serve an SSH session until its command has ended or the client has closed it."""
         self._served.add(process)
         try:
             async with self.open(self._find_request(process)) as channel:
@@ -104,14 +104,14 @@ class PodChannels:
 
 
 class _Session:
-    """Connection between one session and its channel."""
+    """Bridge between an SSH session and its channel to the pod."""
 
     def __init__(self, process: Process, channel: AsyncChannel) -> None:
         self._process, self._channel = process, channel
         self._has_credit = asyncio.Event()
 
     async def run(self) -> None:
-        """Copy input and output until the command has ended. Raises ClientError."""
+        """Copy input and output until the command in the pod has ended. Raises ClientError."""
         sender = asyncio.create_task(self._send())
         receiver = asyncio.create_task(self._receive())
         closed = asyncio.create_task(self._process.wait_closed())
@@ -126,7 +126,7 @@ class _Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self) -> None:
-        """Send input, signals and the size of the terminal until the input ends."""
+        """Send the client's input, signals and terminal size to the pod until the input ends."""
         while True:
             while self._channel.window <= 0:
                 self._has_credit.clear()
@@ -146,7 +146,7 @@ class _Session:
                 await self._channel.send_input(data)
 
     async def _receive(self) -> None:
-        """Write output until the command has ended, and report its exit code or signal."""
+        """Write the command's output to the client until it has ended, and report its exit code or signal."""
         while True:
             kind, payload = await self._channel.receive()
             if kind == CREDIT:

@@ -18,7 +18,7 @@ _HEADER = "# Written by `berth ssh --config`, which replaces all changes.\n"
 
 
 class SshFiles:
-    """This user's files: the host key for all pods, the known hosts, and the `ssh` settings.
+    """Files of the current user: the host key for all pods, the known hosts, and the `ssh` settings.
 
     Only this user's processes serve SSH with the host key, on pipes to `ssh`. The key never changes, so that
     `ssh` prints no warnings.
@@ -69,7 +69,7 @@ class SshFiles:
 
 
 def own_command() -> list[str]:
-    """Return the command line of this `berth`.
+    """Return the command line that starts this `berth` program.
 
     `python -m` is the last resort, because it also imports modules from the current directory.
     """

@@ -1,4 +1,4 @@
-"""Screen for one service: `r` refreshes, `q` quits."""
+"""Screen of `berth top` for one service: `r` refreshes, `q` quits."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Screen for the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
+"""Screen of `berth top` for the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Fetch all data about a service concurrently."""
+"""Fetch the data of `berth top --service` with concurrent requests."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -62,7 +62,10 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
 
 
 class ServiceWatcher:
-    """Client for one service. Requests are not retried, because the next refresh follows soon."""
+    """Client that fetches the data of one service.
+
+    Requests are not retried, because a refresh follows soon.
+    """
 
     def __init__(
         self,

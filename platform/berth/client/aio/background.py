@@ -44,7 +44,10 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait at most `seconds` for a call of `notify`. Return immediately if `version` is outdated."""
+        """Wait at most `seconds` until `notify` is called.
+
+        Return immediately if it was called since `version`.
+        """
         if self.version == version:
             # on Python 3.10, this differs from the built-in TimeoutError
             with contextlib.suppress(asyncio.TimeoutError):

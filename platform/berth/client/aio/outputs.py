@@ -13,7 +13,7 @@ KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
 
 
 class AsyncPodFiles(AsyncResource):
-    """Files from a workload's pods. `pod` is ROLE-INDEX."""
+    """Files from a workload's pods. The argument `pod` is ROLE-INDEX, such as worker-0."""
 
     _folder: str  # part of the URL that selects the kind of files
 
@@ -53,7 +53,7 @@ class AsyncPodFiles(AsyncResource):
 
 
 class AsyncOutputs(AsyncPodFiles):
-    """Outputs from a workload's pods. `pod` is ROLE-INDEX.
+    """Outputs from a workload's pods. The argument `pod` is ROLE-INDEX, such as worker-0.
 
     The default is the latest run's first pod with outputs.
     """
@@ -73,7 +73,7 @@ class AsyncOutputs(AsyncPodFiles):
 
 
 class AsyncFiles(AsyncPodFiles):
-    """Files of failed pods, which nodes store until the pod's `files_until`. `pod` is ROLE-INDEX.
+    """Files of failed pods. Nodes store them until the pod's `files_until`.
 
     The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.

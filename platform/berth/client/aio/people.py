@@ -47,8 +47,6 @@ class AsyncMembers(AsyncResource):
 
 
 class AsyncUsers(AsyncResource):
-    """User accounts."""
-
     def list(
         self, search: str | None = None, *, active: bool | None = None, limit: int | None = None
     ) -> AsyncIterator[User]:

@@ -80,7 +80,7 @@ class AsyncServices(AsyncResource):
     async def changes(
         self, service: str, direction: Direction, request_id: str
     ) -> AsyncIterator[ScaleRequest]:
-        """Yield the request now and whenever its status changes, until it has ended."""
+        """Yield a scale request now and whenever its status changes, until it has ended."""
         status = ""
         while True:
             request = await self.request(service, direction, request_id)
@@ -109,7 +109,7 @@ class AsyncServices(AsyncResource):
         return await self._get(AutoscalerSettings, _path(service, "autoscaler"))
 
     async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings. Omitted settings are set to their defaults."""
+        """Replace all autoscaler settings of a service. Omitted settings are set to their defaults."""
         return await self._send(AutoscalerSettings, "PUT", _path(service, "autoscaler"), body=dict(settings))
 
     async def enable(self, service: str, enabled: bool) -> AutoscalerStatus:

@@ -108,7 +108,10 @@ class Options:
 
 
 def build_options(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
-    """Return the options. Raises SessionError for invalid plugins. The server validates all other options."""
+    """Build the options of a session. Raises SessionError for invalid plugins.
+
+    The server validates all other options.
+    """
     settings: dict[str, Any] = {name: value for name, value in options.items() if name != "plugins"}
     settings["project"] = options.get("project") or project
     return Options(

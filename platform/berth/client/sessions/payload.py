@@ -25,7 +25,7 @@ FAILURES: Mapping[str, type[Exception]] = {
 def pickle_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], max_bytes: int
 ) -> bytes:
-    """Return the pickled call. Raises NotPicklable or CallTooLarge."""
+    """Pickle a call. Raises NotPicklable or CallTooLarge."""
     try:
         data: bytes = cloudpickle.dumps((function, args, dict(kwargs)))
     except Exception as error:
@@ -39,7 +39,7 @@ def pickle_call(
 
 
 def decode_outcome(header: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
-    """Return the value and None, or None and the error."""
+    """Decode the outcome of a call. Return the value and None, or None and the error."""
     details = header.get("error") or {}
     message = str(details.get("message", ""))
     if header["outcome"] == "value":

@@ -72,7 +72,7 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle all outcomes and return the sequence number of the last one."""
+    """Handle all outcomes and return the sequence number of the last outcome."""
     for header, data in unpack_frames(content):
         if "problem" in header:
             raise ServerFailed(500, header["problem"])

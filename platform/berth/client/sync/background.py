@@ -44,7 +44,10 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait at most `seconds` for a call of `notify`. Return immediately if `version` is outdated."""
+        """Wait at most `seconds` until `notify` is called.
+
+        Return immediately if it was called since `version`.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)
 

@@ -94,7 +94,7 @@ class Channel:
         self._send(bytes((SIGNAL,)) + name.encode())
 
     def receive(self) -> tuple[int, bytes]:
-        """Return OUTPUT or ERRORS with bytes, CREDIT if `window` has grown, or STATUS at the end.
+        """Return a frame: OUTPUT or ERRORS with bytes, CREDIT if `window` has grown, or STATUS at the end.
 
         On a connection to a port, END with a kind means that no more frames of that kind follow. Output
         counts as processed when this method is called again. Raises Rejected or Unreachable.
@@ -127,7 +127,7 @@ class Channel:
 def run_command(
     settings: Settings, workload_id: str, command: Sequence[str], pod: str | None, data: bytes
 ) -> CommandResult:
-    """Run a command with this input, and return its result."""
+    """Run a command in a pod with `data` as input. Return its result."""
     parts: dict[int, list[bytes]] = {OUTPUT: [], ERRORS: []}
     with Channel(settings, workload_id, command_request(command), pod=pod) as channel:
         sent, has_ended = 0, False

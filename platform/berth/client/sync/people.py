@@ -48,8 +48,6 @@ class Members(Resource):
 
 
 class Users(Resource):
-    """User accounts."""
-
     def list(
         self, search: str | None = None, *, active: bool | None = None, limit: int | None = None
     ) -> Iterator[User]:

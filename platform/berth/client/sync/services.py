@@ -79,7 +79,7 @@ class Services(Resource):
         return self._get(ScaleRequest, _path(service, direction, request_id))
 
     def changes(self, service: str, direction: Direction, request_id: str) -> Iterator[ScaleRequest]:
-        """Yield the request now and whenever its status changes, until it has ended."""
+        """Yield a scale request now and whenever its status changes, until it has ended."""
         status = ""
         while True:
             request = self.request(service, direction, request_id)
@@ -108,7 +108,7 @@ class Services(Resource):
         return self._get(AutoscalerSettings, _path(service, "autoscaler"))
 
     def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
-        """Replace all settings. Omitted settings are set to their defaults."""
+        """Replace all autoscaler settings of a service. Omitted settings are set to their defaults."""
         return self._send(AutoscalerSettings, "PUT", _path(service, "autoscaler"), body=dict(settings))
 
     def enable(self, service: str, enabled: bool) -> AutoscalerStatus:

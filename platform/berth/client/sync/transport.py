@@ -134,7 +134,7 @@ class Transport:
             response.close()
 
     def _send_once(self, request: httpx.Request, attempt: int, is_idempotent: bool) -> httpx.Response | None:
-        """Send a request once. If it should be retried, wait for the delay and return None."""
+        """Send a request once. If the request failed and should be retried, wait and return None."""
         outcome: RequestFailure | int
         try:
             response = self._http.send(request)

@@ -73,7 +73,7 @@ class Utilization(Resource):
     def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> Iterator[WorkloadUtilization]:
-        """Iterate over running workloads, most allocated GPUs first."""
+        """Iterate over running workloads with their utilization, most allocated GPUs first."""
         return self._iterate(
             WorkloadUtilization, "utilization/workloads", {"project": project, "pool": pool}, limit
         )

@@ -77,7 +77,7 @@ def path_problem(path: str) -> str:
 def link_problem(path: str, target: str) -> str:
     """Return why a symbolic link cannot be part of a tree, or an empty string.
 
-    `..` is allowed only at the start of a target, because it could lead anywhere after the name of a link.
+    `..` is allowed only at the start of a target, because after the name of a link, it could lead anywhere.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]

@@ -64,7 +64,7 @@ class GitAddress:
 
     @property
     def argument(self) -> str:
-        """Address for the git program, without the user of an HTTPS address."""
+        """Repository address for the `git` program, without the user name of an HTTPS address."""
         if self.is_short:
             return f"{self.user}@{self.host}:{self.path}"
         user = f"{self.user}@" if self.transport is Transport.SSH else ""

@@ -157,7 +157,7 @@ def _parse_whole_number(value: object) -> object:
 
 
 def _convert_quantity(document_key: str, value: object) -> object:
-    """Return the value in Berth's unit.
+    """Convert a quantity in a manifest to Berth's unit.
 
     A memory value without a unit is in bytes in a manifest, but in MiB in Berth.
     """

@@ -81,7 +81,7 @@ RetryRules = Annotated[tuple[RetryRule, ...], Field(max_length=RULES_MAX, strict
 
 
 def _exit_code_or_reason(kind: int | str) -> int | str:
-    """Return the exit code for an exit code or a signal. Return a reason unchanged."""
+    """Convert a signal to its exit code. Return an exit code or a reason unchanged."""
     if isinstance(kind, str) and kind in SIGNALS:
         return SHELL_OFFSET + SIGNALS[kind]
     return int(kind) if isinstance(kind, str) and kind.isdigit() else kind

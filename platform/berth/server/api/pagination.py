@@ -38,7 +38,7 @@ NEWEST = Order("newest", ("id",), is_descending=True)
 def page(
     rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
 ) -> dict[str, Any]:
-    """Return the rows after the cursor, and the cursor for the next page or None."""
+    """Return a page of the rows after the cursor, with the cursor of the next page or None."""
     if query.cursor is not None:
         rows = rows.filter(_filter_after(order, _parse_cursor(query.cursor, order, rows.model)))
     fetched = list(rows.order_by(*order.terms())[: query.limit + 1])
@@ -60,7 +60,7 @@ def map_rows(present: Callable[[R], Any]) -> Callable[[Sequence[R]], list[Any]]:
 def _filter_after(order: Order, at: Sequence[Any]) -> Q:
     """Return a filter for the rows after `at` in lexicographic order.
 
-    With the bound on the first column, PostgreSQL can use an index.
+    The separate bound on the first column lets PostgreSQL use an index.
     """
     step = "lt" if order.is_descending else "gt"
     condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})

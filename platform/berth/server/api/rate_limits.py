@@ -55,7 +55,7 @@ class Budget:
 
 
 class LimitExceeded(RateLimited):
-    """Raised for an exhausted budget, which the response headers report."""
+    """Raised if a budget is exhausted. The response headers report the budget."""
 
     def __init__(self, budget: Budget) -> None:
         super().__init__(budget.seconds)

@@ -52,10 +52,10 @@ class ApiSchema(AutoSchema):
         return declared
 
     def get_request_serializer(self) -> None:
-        """Return None, because models describe the bodies and responses."""
+        """Return None, because Pydantic models describe request bodies."""
 
     def get_response_serializers(self) -> None:
-        """Return None, because models describe the bodies and responses."""
+        """Return None, because Pydantic models describe responses."""
 
     def get_operation_id(self) -> str:
         name = type(self.view).__name__

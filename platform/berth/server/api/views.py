@@ -69,7 +69,7 @@ class ApiView(APIView):
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
-        """Raise NotFound or Forbidden unless the user may perform the `projects.access.Action`."""
+        """Raise NotFound or Forbidden unless the user may perform `action`, a `projects.access.Action`."""
         self.actor.require(action, obj)
 
     def is_allowed(self, action: str, obj: object = None) -> bool:

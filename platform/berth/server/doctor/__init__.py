@@ -8,5 +8,5 @@ __all__ = ["Check", "Status", "examine"]
 
 
 def examine() -> list[Check]:
-    """Test all requirements of a server with local pools, or of a node, on this machine."""
+    """Check whether this machine can serve as a node or run a server with local pools."""
     return [*server_checks(), *node_checks()]

@@ -37,7 +37,7 @@ def node_checks() -> Iterator[Check]:
 def _try_isolation() -> Isolation:
     """Return the isolation that pods would get on this machine, tested in a temporary directory.
 
-    Raises ValueError for an invalid variable.
+    Raises ValueError for an invalid environment variable.
     """
     with tempfile.TemporaryDirectory(prefix="berth-doctor-") as place:
         return LocalRuntime(Path(place) / "run", anchor="").get_isolation([HERE])[HERE]

@@ -147,7 +147,7 @@ LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
 
 
 def add_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Add the process name, and the trace and span IDs if there is a current span."""
+    """Add the process name to a log event, and the trace and span IDs if there is a current span."""
     return event | {"process": spans.process_name()} | spans.current_ids()
 
 

@@ -1,4 +1,4 @@
-"""Spans around provider calls."""
+"""OpenTelemetry spans around provider calls."""
 
 from collections.abc import Sequence
 

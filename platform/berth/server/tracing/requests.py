@@ -1,4 +1,4 @@
-"""Spans around requests. Spans are named by route, because URLs may contain secrets."""
+"""OpenTelemetry spans around requests, named by route because URLs may contain secrets."""
 
 from django.http import HttpRequest, HttpResponseBase
 

@@ -1,4 +1,4 @@
-"""Spans around task queue jobs, and job names in log lines."""
+"""OpenTelemetry spans around task queue jobs, and job names in log lines."""
 
 from contextlib import ExitStack
 from typing import Any

@@ -46,7 +46,10 @@ def socket_url(listening: socket.socket) -> str:
 
 
 def wait_until_ready(address: str, *, should_continue: Callable[[], bool], seconds: float = 90) -> bool:
-    """Return whether the server responds in time. Stop waiting when `should_continue` returns False."""
+    """Wait until the server responds.
+
+    Return False after `seconds` or when `should_continue` returns False.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and should_continue():
         http_connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=5)

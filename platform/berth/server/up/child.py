@@ -15,7 +15,7 @@ LOG_LIMIT = 20 * 1024 * 1024
 
 
 class Process(Protocol):
-    """A running process, such as a `subprocess.Popen`."""
+    """Running process, such as a `subprocess.Popen`."""
 
     pid: int
 

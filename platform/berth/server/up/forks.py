@@ -22,7 +22,7 @@ START_SECONDS = 20.0  # enough for a restart of the preloaded process
 
 @dataclass
 class ForkedProcess:
-    """Child process that another process forked. It has some of `subprocess.Popen`'s methods."""
+    """Child process that another process forked, with some of `subprocess.Popen`'s methods."""
 
     pid: int
     returncode: int | None = None

@@ -46,7 +46,10 @@ class Supervisor:
                     child.trim_log()
 
     def stop(self, last: Sequence[Child] = ()) -> None:
-        """Stop the other children, then the pods, then `last`. A second stop signal kills them all."""
+        """Stop all children except `last`, then the pods, then `last`.
+
+        A second stop signal kills all of them.
+        """
         first = [child for child in self.children if child not in last]
         may_wait = self._stop_children(first, STOP_SECONDS)
         if may_wait:

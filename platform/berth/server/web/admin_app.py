@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Tags, register
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Admin site without its pages, which `berth.server.urls` loads.
+    """Configuration of the admin site without its pages, which `berth.server.urls` loads.
 
     The pages import the REST API and the reports, which are a third of the code that a process would load at
     startup.

@@ -33,7 +33,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class FirstSteps:
-    """Steps, or no steps once all are done. `is_folded` is True if only their title is shown at first."""
+    """Steps to show, or no steps once all are done.
+
+    `is_folded` is True if only the title is shown at first.
+    """
 
     steps: list[Step]
     is_folded: bool = False

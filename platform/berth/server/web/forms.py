@@ -1,4 +1,4 @@
-"""Base class of forms. Error messages state the value, the allowed values and what to do."""
+"""Base class of all forms. Error messages state the invalid value, the allowed values and what to do."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -82,7 +82,7 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkload:
-    """Workload, or array with its progress. The position of an array is that of its first queued task."""
+    """Workload or array on the overview. The position of an array is that of its first queued task."""
 
     workload: Workload | None
     position: int | None
@@ -99,7 +99,7 @@ class OwnWorkload:
 
     @property
     def order(self) -> tuple[int, int, float]:
-        """Pending workloads come first, by queue position, and ended workloads last, latest first."""
+        """Sort key: pending workloads first, by queue position, and ended workloads last, latest first."""
         row = self.row
         time = -(row.ended_at or row.submitted_at).timestamp()
         if row.ended_at:
@@ -188,7 +188,7 @@ def index(request: Request) -> HttpResponse:
 
 
 def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
-    """Return the number of evictions, and how many workloads only moved to other nodes."""
+    """Return the number of evictions that stopped workloads, and the number of moves to other nodes."""
     is_move = Q(kind="consolidate")
     return rows.order_by().aggregate(stopped=Count("pk", filter=~is_move), moved=Count("pk", filter=is_move))
 
@@ -201,7 +201,7 @@ def balance_columns(
     *,
     has_chart: bool = True,
 ) -> dict[str, bool]:
-    """Assign the chart and the pending reasons to columns so that both columns end close together.
+    """Distribute the chart and the pending reasons over two columns of similar height.
 
     The chart grows if its column is shorter. If its column is longer, the other column ends with a gap.
     """

@@ -209,7 +209,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 
 
 def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
-    """Yield the pages. A word may be part of the title, or the start of a keyword."""
+    """Yield the pages that match all words. A word may be part of the title, or the start of a keyword."""
     for group, entries in (*navigation_groups(may_submit=may_submit_anywhere(actor)), ("Users", (ACCOUNT,))):
         for entry in entries:
             title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
@@ -221,7 +221,7 @@ def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.
 
-    Their `match` is 0 if the first column equals the search text, 1 if it starts with it, and 2 for others.
+    `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
     words = [*words]
     for word in words:

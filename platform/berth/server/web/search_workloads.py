@@ -76,7 +76,7 @@ def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
-    """Return the array and the index of the first word that may name a task, and the other words."""
+    """Return the array and index in the first word that looks like a task name, and the other words."""
     for at, word in enumerate(words):
         if match := TASK.fullmatch(word):
             return match["array"], int(match["index"] or match["listed"]), [*words[:at], *words[at + 1 :]]
@@ -84,7 +84,7 @@ def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
 
 
 def find_state(word: str) -> str:
-    """Return the state that the word names, or an empty string."""
+    """Return the state that the word stands for, or an empty string."""
     word = word.lower()
     for state, synonyms in STATE_SYNONYMS.items():
         if word == state or word in synonyms:
@@ -95,7 +95,7 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the list of workloads in the state that one of the words names, with their number.
+    """If one of the words stands for a state, yield the list of workloads in that state, with their number.
 
     The other words are the text that the list searches; "my" restricts it to the user's own workloads.
     """

@@ -10,7 +10,7 @@ from berth.server.web.search import search
 
 
 class ExistingPage:
-    """Path of a page without the slashes around it. Other paths do not match."""
+    """Converter that matches only paths of existing pages. The value has no surrounding slashes."""
 
     regex = ".+"
 

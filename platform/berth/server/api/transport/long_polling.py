@@ -42,7 +42,10 @@ def long_poll(
 async def _wait_async(
     respond: Responder, bell: WakeupListener, key: str, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Wait without a thread or a database connection. The wait ends if the client disconnects."""
+    """Yield the response under ASGI, waiting without a thread or a database connection.
+
+    The wait ends if the client disconnects.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     wakeup = Wakeup(key)
@@ -60,7 +63,7 @@ async def _wait_async(
 
 
 def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:
-    """Wait under WSGI, where each request has a thread."""
+    """Yield the response under WSGI, where each request has a thread."""
     deadline = time.monotonic() + seconds
     data = None
     while data is None:

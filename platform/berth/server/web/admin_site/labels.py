@@ -83,7 +83,7 @@ LABELS_OF_MODEL = {
 
 
 def label_fields(model: type[Model]) -> None:
-    """Set the labels of the model's fields to the application's terms. Migrations do not record them."""
+    """Set the labels of a model's fields to the application's terms. Migrations do not record labels."""
     name = str(model._meta.model_name)
     for field in model._meta.fields:
         label = LABELS_OF_MODEL.get((name, field.name)) or LABELS.get(field.name)

@@ -67,7 +67,7 @@ def _y(value: float, low: float, high: float) -> float:
 
 
 def _marks(low: float, high: float) -> list[float]:
-    """Return ascending marks at round numbers, from at most `low` to at least `high`."""
+    """Return ascending axis marks at round numbers, from at most `low` to at least `high`."""
     span = high / 2 - low / 2
     if not span or not _is_round(low, high):
         margin = min(abs(high) / 2, 1e300) or 0.5

@@ -15,7 +15,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label at a position in percent of the axis."""
+    """Label of a time axis, with its position in percent of the axis."""
 
     position: float
     text: str

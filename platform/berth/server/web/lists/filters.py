@@ -1,4 +1,4 @@
-"""Describe the filters of a page that refer to objects hidden from the user."""
+"""Describe filters of a page that refer to objects that are unknown or hidden from the user."""
 
 from berth.core.problems import Problem
 

@@ -66,7 +66,7 @@ def load_slice(
 
 
 def sort_rows(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
-    """Return all rows in page order."""
+    """Return all rows, sorted as on the pages of the list."""
     column = columns[sort.removeprefix("-")]
     is_descending = sort.startswith("-")
     return rows.order_by(*(F(name).desc() if is_descending else F(name).asc() for name in (column, "pk")))

@@ -1,4 +1,4 @@
-"""Announce changes to all web processes as notes. A note has a kind and IDs, but no content.
+"""Announce changes to all web processes with change notes, which contain a kind and IDs, but no content.
 
 The first note after a pause is sent immediately, and notes that follow shortly afterwards are sent together.
 A cycle that starts a thousand workloads therefore causes only a few notifications.
@@ -28,7 +28,7 @@ NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
 
 
 class Announcer:
-    """Sender of notes. While notes keep arriving, a thread sends them over its own connection.
+    """Sender of change notes. While notes keep arriving, a thread sends them over its own connection.
 
     The thread outlives single notes, because opening a connection costs more than sending many notes.
     """
@@ -91,7 +91,7 @@ class Announcer:
             sender.join()
 
     def _send_until_idle(self) -> None:
-        """Send notes from the sending thread. The database may be unavailable at times."""
+        """Send notes until none arrive for a while. The database may be unavailable at times."""
         try:
             while self._wait_for_notes():
                 try:

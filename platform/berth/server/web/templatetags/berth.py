@@ -1,4 +1,4 @@
-"""Template tags: numbers with units, times, chips, icons and bars."""
+"""Template tags: numbers with units, times, state labels, icons and bars."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -103,7 +103,7 @@ def is_past(moment: datetime) -> bool:
 
 @register.filter
 def local_times(text: str) -> SafeString:
-    """Render a sentence. Scripts convert its times, such as 2026-11-26 20:23:32 UTC, to the reader's zone."""
+    """Render a sentence. Scripts convert the UTC times in the sentence to the reader's time zone."""
     parts = enumerate(UTC_TIME.split(text or ""))
     return format_html_join("", "{}", ((_moment(part) if place % 2 else part,) for place, part in parts))
 
@@ -240,7 +240,7 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
 def table_tools(
     context: Context, listing: Listing[Any], placeholder: str, target: str = "#rows"
 ) -> dict[str, Any]:
-    """Render the search field and the export link."""
+    """Render the search field and the export link of a list."""
     query = context["request"].GET
     own_parameters = {listing.parameter(what) for what in ("search", "cursor", "format")}
     return {
@@ -266,7 +266,7 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
     """Render a link to a CSV file, for the end of a card's head.
 
-    With `follows_filters`, scripts add the filters in the page's address, which change without the link.
+    With `follows_filters`, scripts add the page's current filters to the link.
     """
     return format_html(
         '<a class="icon-button small csv" href="{}" download aria-label="{}" title="{}"{}>{}</a>',
