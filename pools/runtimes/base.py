@@ -1,4 +1,4 @@
-"""The runtime interface: the contract for running pods."""
+"""Interface that every runtime implements: start pods, stop them, and report on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pools.runtimes.files.base import PodFileReader
 
 @dataclass(frozen=True)
 class VolumeMount:
-    """The node's directory `source`, mounted at `path` in a pod.
+    """Mount of the node's directory `source` at `path` in a pod.
 
     On Kubernetes, `source` may be nfs://SERVER/PATH. On other runtimes, `source` may be s3://BUCKET/PREFIX;
     the node then fetches the objects before the pod starts. `cache` identifies such a source on the node.
@@ -96,7 +96,7 @@ class PodSpec:
 
 @dataclass(frozen=True)
 class StopNotice:
-    """Signal number that pods receive `lead_seconds` before SIGTERM."""
+    """Signal that a pod receives `lead_seconds` before SIGTERM."""
 
     signal: int
     lead_seconds: int
@@ -112,7 +112,7 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason why a pod ended if its command did not exit by itself."""
+    """Reason for the end of a pod, unless its command exited by itself."""
 
     __str__ = str.__str__
 
@@ -156,7 +156,7 @@ class PodReport:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes from `offset` to `next_offset` of a log that has `size` bytes so far.
+    """Bytes of a pod's log from `offset` to `next_offset`. `size` is the current size of the log in bytes.
 
     Offsets count the bytes that the pod wrote. `complete` is true if the pod has ended and `next_offset` is
     the end of the log.
@@ -184,7 +184,7 @@ class PodUsage:
 
 @dataclass(frozen=True)
 class DeviceUsage:
-    """Utilization of one GPU by any process.
+    """Utilization of one GPU by all processes.
 
     `busy_milli` is the share of the last sampling period in which a kernel ran, in thousandths. A value is
     None if the device does not report it, for example because the device is partitioned.
@@ -213,12 +213,12 @@ class StartRejected(RuntimeFailure):
 
 
 class ChannelRejected(Exception):
-    """Raised with the reason if a pod has no channels, because it is not running or its runtime has none."""
+    """Raised if no channel can be opened, because the pod is not running or its runtime has no channels."""
 
 
 @dataclass(frozen=True)
 class ClusterQuota:
-    """Amount that a quota in the pool's own cluster allows for one namespace's pods.
+    """Resource quota that the pool's own cluster enforces on the pods of one namespace.
 
     `kind` is `gpu`, `cpu` or `memory_mib` for requests, `limit_cpu` or `limit_memory_mib` for limits, or
     `pods`. Amounts are in milli-GPUs, milli-CPUs, MiB or pods. `resource` is the cluster's name for the kind.
@@ -236,7 +236,7 @@ class ClusterQuota:
 
 @dataclass(frozen=True)
 class ClusterQuotas:
-    """Quotas of a cluster, sorted. `obstacle` is the reason that they cannot be read, or empty."""
+    """Sorted resource quotas of a cluster. `obstacle` says why they cannot be read, or is empty."""
 
     quotas: tuple[ClusterQuota, ...] = ()
     obstacle: str = ""
@@ -260,14 +260,14 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Begin to start the pod in the background, if the runtime starts several pods at once.
+        """Start the pod in the background, if the runtime can start several pods at once.
 
         This method raises no errors. A later call of `start` for the pod waits for the result.
         """
         ...
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        """End the pod's processes with SIGTERM, then SIGKILL after the grace period. Return immediately.
+        """Send SIGTERM to the pod's processes, and SIGKILL after the grace period. Return immediately.
 
         With a notice, the processes that handle its signal first receive that signal, and SIGTERM follows
         after the lead time. Runtimes without the capability `sends_notices` ignore notices.
@@ -278,42 +278,42 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """Return a report for each of these pods. Pods without a record are reported as `unknown`."""
+        """Return a report for each pod. A pod without a record is reported as `unknown`."""
         ...
 
     def list_pods(self) -> tuple[str, ...]:
-        """Return the IDs of all pods that have not been forgotten, sorted."""
+        """Return the sorted IDs of all pods that have a record."""
         ...
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record of an ended pod but not its log. Ignore a pod that has not ended."""
+        """Delete the record of an ended pod, but not its log. Do nothing if the pod has not ended."""
         ...
 
     def begin_forget(self, pod_id: str) -> None:
-        """Begin to forget an ended pod in the background, if the runtime forgets several pods at once.
+        """Forget an ended pod in the background, if the runtime can forget several pods at once.
 
         This method raises no errors. `forget` waits for the result.
         """
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod. Afterwards, no data with this ID remains."""
+        """Delete the log of a forgotten pod, which is the last of its data."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
-        """Delete the directory that a workload's pods shared, including its contents."""
+        """Delete the directory that a workload's pods shared."""
         ...
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        """Return at most `limit` bytes from `offset`, or from the oldest byte that still exists."""
+        """Return at most `limit` bytes of the log from `offset`, or from its oldest remaining byte."""
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Return the last `lines` lines that still exist, or only the end of very long lines."""
+        """Return the last `lines` lines of the log, or only the end of these lines if they are very long."""
         ...
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Return a blocking stream socket for one command that a user runs in the pod.
+        """Open a channel for one command that a user runs in the pod. Return a blocking stream socket.
 
         The socket carries the frames of `pools.runtimes.shim.channels.frames`. The first frame is the
         request. The command has the pod's namespaces, limits, user, variables and working directory. It ends,
@@ -327,7 +327,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure these pods' processes and these instances' GPUs.
+        """Measure the resource usage of these pods and the GPU utilization of these instances.
 
         Pods that are not running, unresponsive nodes, and machines that do not report GPU utilization are
         omitted. Read-only.
@@ -335,7 +335,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        """Return how these instances isolate their pods. Unresponsive nodes are omitted."""
+        """Return the isolation of each instance. Unresponsive nodes are omitted."""
         ...
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
@@ -348,7 +348,7 @@ class Runtime(PodFileReader, Protocol):
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address stands for the node of rank 0.
+        An empty address means the address of the node of rank 0.
         """
         ...
 
@@ -357,5 +357,5 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def drain_wakes(self) -> None:
-        """Read all pending wake-ups from the descriptors."""
+        """Clear these descriptors by reading all pending wake-ups."""
         ...

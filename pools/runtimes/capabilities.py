@@ -1,4 +1,4 @@
-"""Capabilities of the runtimes, and the providers that each runtime supports."""
+"""Capabilities of each runtime, and the providers that it works with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Features of a runtime.
+    """Features that a runtime supports.
 
-    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes
-    enforce the CPU and memory limits of roles, or refuse to start a pod that has limits.
-    `requires_images`: every workload needs an image. `shares_gpus`: pods can use part of a GPU.
-    `pods_have_addresses`: each pod has a network address of its own, which is known once the pod
-    runs. `receives_code`: pods can start with the code of their workload.
-    `sends_notices`: pods can receive a signal some time before SIGTERM.
+    `runs_images`: pods run in the container image of their workload. `enforces_limits`: nodes enforce the CPU
+    and memory limits of roles, or refuse to start a pod that has limits. `requires_images`: every workload
+    needs an image. `shares_gpus`: pods can use part of a GPU. `pods_have_addresses`: each pod has a network
+    address of its own, which is known once the pod runs. `receives_code`: pods can start with the code of
+    their workload. `sends_notices`: pods can receive a signal some time before SIGTERM.
     """
 
     runs_images: bool = False
@@ -53,14 +52,14 @@ def runtime_capabilities(runtime: str) -> Capabilities:
 
 
 def default_runtime(provider: str) -> str:
-    """Return the default runtime for a pool."""
+    """Return the default runtime for pools of this provider."""
     if provider == KUBERNETES:
         return KUBERNETES
     return "ray" if provider in REMOTE_PROVIDERS else "local"
 
 
 def check_runtime(provider: str, runtime: str) -> None:
-    """Raise Invalid if the runtime does not work with the provider or is not installed."""
+    """Raise Invalid if the runtime is not installed or does not work with the provider."""
     if (runtime == KUBERNETES) != (provider == KUBERNETES):
         message = "does not work with this provider: the kubernetes provider and runtime need each other"
         allowed = KUBERNETES if provider == KUBERNETES else "local or ray"

@@ -1,4 +1,4 @@
-"""GPU utilization from `nvidia-smi`. This module runs on nodes, so it uses only the standard library."""
+"""Measure GPU utilization with `nvidia-smi`. Nodes run this module, so it needs only the standard library."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _configured_command() -> Sequence[str]:
 
 
 def parse_output(output: str) -> tuple[DeviceUsage, ...]:
-    """Parse one line per GPU. Values such as `[N/A]` become None. Other lines are ignored."""
+    """Parse the CSV output of nvidia-smi, one GPU per line. Values such as `[N/A]` become None."""
     devices = []
     for line in output.splitlines():
         fields = [field.strip() for field in line.split(",")]
@@ -53,7 +53,7 @@ def parse_output(output: str) -> tuple[DeviceUsage, ...]:
 
 
 def _run_probe(command: list[str]) -> str | None:
-    """Return the output, or None on failure. A probe that hangs in the driver is killed but not awaited."""
+    """Run nvidia-smi and return its output, or None on failure. Kill it after a timeout."""
     try:
         probe = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"

@@ -1,4 +1,4 @@
-"""Resource usage of pods from their control groups, with only the standard library."""
+"""Measure the resource usage of pods by their control groups. This module uses only the standard library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NANOSECONDS, _MICROSECONDS = 1e-9, 1e-6
 
 
 def group_usage(groups: Mapping[str, str]) -> PodUsage | None:
-    """Return the usage that a pod's control groups have measured, or None if there are no measurements.
+    """Return the usage that a pod's control groups report, or None if they report nothing.
 
     Memory is the working set, as in Kubernetes: it excludes the part of the page cache that was not used
     recently.

@@ -1,4 +1,4 @@
-"""Local records of pods on other machines, one file per pod.
+"""Local records of pods that run on other machines, one file per pod.
 
 Files are written atomically, so any process may read them, and a new process can resume after a crash.
 """
@@ -36,7 +36,7 @@ class Entry:
 
 
 class Ledger:
-    """Records of pods.
+    """Records of all pods of one runtime.
 
     With `syncs_starts=False`, the records of starting pods are not on disk until `sync` is called, so that
     threads can sync them concurrently.
@@ -69,14 +69,14 @@ class Ledger:
         )
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node before sending the pod to it, so that the pod can be found after a crash."""
+        """Record the pod's node. This happens before the pod is sent, so that a crash loses no pod."""
         with self._lock:
             if self.find(pod_id) is None:
                 entry = Entry(instance_id, validate_name(workspace), received=received)
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def receive(self, pod_id: str) -> bool:
-        """Record that the node has received the pod, before the job is submitted.
+        """Record that the node has received the pod. Call this before submitting its job.
 
         Return False if the pod has ended.
         """
@@ -90,13 +90,13 @@ class Ledger:
             return True
 
     def sync(self, pod_id: str) -> None:
-        """Write the pod's record to disk, if it has one."""
+        """Write the pod's record, if there is one, to disk."""
         with suppress(FileNotFoundError):
             sync(str(self._pods / validate_name(pod_id)))
             sync_directory(str(self._pods))
 
     def stop_before_start(self, pod_id: str) -> None:
-        """End a pod that no node has received. Do nothing if a node may have received the pod."""
+        """End a pod before it starts. Do nothing if a node may already have received the pod."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
             message="stopped before it started",
@@ -107,16 +107,16 @@ class Ledger:
                 self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
 
     def plan_end(self, pod_id: str, report: PodReport, *, durable: bool) -> None:
-        """Record that Berth is about to end the pod, so that the reason is still known after a crash."""
+        """Record that Berth is about to end the pod, so that the reason survives a crash."""
         with self._lock:
             entry = self.find(pod_id)
             if entry is not None and entry.ended is None and entry.planned != report:
                 self._write(pod_id, _placement_record(replace(entry, planned=report)), durable=durable)
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end of the pod.
+        """Record the end of the pod. Return the effective report.
 
-        Return the effective report: an end that was recorded earlier takes precedence.
+        An end that was recorded earlier takes precedence.
         """
         with self._lock:
             entry = self.find(pod_id)
@@ -127,7 +127,7 @@ class Ledger:
             return report
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record. The log is kept, even if it is empty."""
+        """Delete the pod's record but not its log."""
         log_path = self.log_path(pod_id)
         if not log_path.exists():
             log_path.touch(mode=0o600)
@@ -141,7 +141,7 @@ class Ledger:
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store the log. If there is a gap in its offsets, record the gap as a hole."""
+        """Store the log's chunks, given with their offsets. Record a gap between chunks as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",

@@ -59,7 +59,7 @@ LOG_LIMIT = 256 * 1024 * 1024
 
 
 class LocalRuntime(LocalFiles):
-    """Runtime whose pods are processes on this machine, in the strongest enclosures that are available.
+    """Runtime whose pods are processes on this machine, in the strongest enclosures that it supports.
 
     All state is under `root`, so several processes may use the runtime at the same time, and a new process
     may take over after a crash. Pods are tied to `anchor` (`pid:start`) and stopped when that process ends.
@@ -146,11 +146,11 @@ class LocalRuntime(LocalFiles):
 
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates pods without images. The first call tests the isolation."""
+        """Isolation of pods without images on this machine. The first access runs the tests."""
         return self._enclosures.isolation
 
     def try_images(self) -> None:
-        """Test in the background whether this machine runs images, so that `get_isolation` does not wait."""
+        """Test the support for images in the background, so that `get_isolation` does not wait for it."""
         self._enclosures.images.begin_probe()
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
@@ -209,7 +209,7 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Report a pod whose shim has not acquired the lock. The pod is starting or has failed."""
+        """Report a pod whose shim does not hold its lock. The pod is starting or has failed to start."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)
@@ -223,7 +223,7 @@ class LocalRuntime(LocalFiles):
         return spec is not None and spec.get("boot") != boot_id()
 
     def _reap_shims(self) -> None:
-        """Reap ended shims, except those that failed before acquiring their lock and are not reported yet."""
+        """Reap ended shims. Keep those that failed to start until their pods have been reported."""
         for pod_id, shim in list(self._shims.items()):
             if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
                 del self._shims[pod_id]
@@ -296,7 +296,7 @@ class LocalRuntime(LocalFiles):
         return datetime.fromtimestamp(saved, timezone.utc)
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure pods and GPUs. Every instance is this machine or a part of this machine."""
+        """Measure pods and GPUs. All instances are this machine or parts of it."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
         shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}
@@ -343,7 +343,7 @@ class LocalRuntime(LocalFiles):
 
 
 def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
-    """Return the usage of pods from their control groups or, if they have none, from their processes."""
+    """Return the usage of pods as measured by control groups or, without them, summed over processes."""
     usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}
     rest = {pod_id: pid for pod_id, (_, pid) in running.items() if pod_id not in measured}
@@ -369,7 +369,7 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _find_secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be delivered, without revealing their values."""
+    """Return why the secrets cannot be passed to the pod, without revealing their values."""
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"
     texts = [*spec.secret_env, *spec.secret_env.values(), *spec.secret_files.values()]

@@ -1,4 +1,4 @@
-"""Read a pod's log by byte offset while it grows."""
+"""Read chunks of a pod's log by byte offset while the log grows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
-    """Read a chunk of the log.
+    """Return at most `limit` bytes of the log from `offset`.
 
-    Callers must determine `ended` before the call, because the last bytes may otherwise be missed.
+    Determine `ended` before the call, because the last bytes may otherwise be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:
@@ -47,7 +47,7 @@ def _skip_gap(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 
 
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
-    """Read the last `lines` lines.
+    """Return the last `lines` lines of the log.
 
     Reading stops at a hole and after `TAIL_MAX` bytes, so that a log without line breaks is not read in full.
     """

@@ -1,4 +1,4 @@
-"""Directory of a local pod: its spec, its shim's lock and its exit record."""
+"""Read and write a local pod's directory, which contains its spec, its shim's lock and its exit record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FLOCK = "hhqqi4x"  # struct flock: short type, short whence, off_t start, off_t
 
 
 class PodDir:
-    """Directory of a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
+    """Directory with a pod's records. `stop` and `exit` are durable, and `status` is valid until a reboot.
 
     The shim makes `spec` durable before the command runs. After a power failure, `spec` may be missing or
     empty.
@@ -58,19 +58,19 @@ class PodDir:
 
     @property
     def secrets(self) -> Secrets:
-        """Secrets of the pod, in memory if this machine has a tmpfs, otherwise in this directory."""
+        """Secrets of the pod, on a tmpfs if this machine has one, otherwise in this directory."""
         if os.access(MEMORY, os.W_OK):
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
     def path_if_ended(self) -> Path:
-        """Return the path of this directory. Raises FilesGone if the pod has not ended or was forgotten."""
+        """Return this directory's path. Raises FilesGone if the pod has not ended or was forgotten."""
         if not self.has("exit"):
             raise FilesGone("the pod's files no longer exist")
         return self.path
 
     def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
-        """Return the parent and the name of each directory that the pod used. Raises FilesGone."""
+        """Return the parent and the name of each directory that the pod could write to. Raises FilesGone."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
         directories = {label: (str(self.path_if_ended()), name) for label, name in own.items()}
         return {**directories, "workspace": (str(workspace.parent), workspace.name)}
@@ -105,7 +105,7 @@ class PodDir:
         write_record(str(self.path / "order"), fields, durable=False)
 
     def write_registry_auth(self, auth: str) -> None:
-        """Write the credentials for pulling the pod's image. The shim deletes the file afterwards.
+        """Write the registry credentials for the image pull. The shim deletes them afterwards.
 
         Without credentials, the file is empty, because podman would otherwise use its user's credentials.
         """
@@ -117,7 +117,7 @@ class PodDir:
     def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Record a request to stop the pod.
 
-        Of several requests, the fastest applies, including its lead time.
+        If there are several requests, the fastest applies, including its lead time.
         """
         before = self.read("stop")
         lead = notice.lead_seconds if notice else 0
@@ -129,7 +129,7 @@ class PodDir:
         self.write("stop", fields)
 
     def notify_shim(self) -> None:
-        """Make the shim read the stop record, if a shim is running."""
+        """Notify the shim of a new stop record, if a shim is running."""
         try:
             fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # the pipe does not exist yet or has no reader
@@ -142,7 +142,7 @@ class PodDir:
             os.close(fd)
 
     def connect_channel(self) -> socket.socket:
-        """Return a connection to a new channel of the pod. Raises OSError."""
+        """Return a socket connected to a new channel of the pod. Raises OSError."""
         directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:  # connect through a descriptor, because socket paths are limited to 107 bytes
@@ -155,7 +155,7 @@ class PodDir:
         return connection
 
     def has_shim(self) -> bool:
-        """Return whether a shim runs for this pod.
+        """Return whether a shim is running for this pod.
 
         The check does not acquire the lock, because a new shim may need it.
         """
@@ -176,7 +176,7 @@ class PodDir:
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Hold the shim's lock so that no shim starts. Yield False if a shim already holds the lock."""
+        """Hold the shim's lock, so that no shim can start. Yield False if a shim already holds it."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +187,7 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Write the exit record in place of the shim, after killing the pod's remaining processes."""
+        """Kill the pod's remaining processes and write the exit record, after the shim has died."""
         with self.locked() as is_locked:
             if not is_locked or self.has("exit"):
                 return
@@ -213,20 +213,20 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Remove the remains of the pod's container and image pull after its shim was killed."""
+        """Remove what a killed shim left of the pod's container and image pull."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
-        """Remove control groups and shared memory that a killed shim left behind, unless they are in use."""
+        """Remove control groups and shared memory that a killed shim left behind and that are not in use."""
         remove_cgroups(path for _, path in read_fields(str(self.path / "cgroups")) or ())
         spec = self.read("order") or {}
         if "shared_memory" in spec:
             remove_unused(spec["shared_memory"])
 
     def remove(self) -> None:
-        """Remove the directory atomically by renaming it, then delete its files."""
+        """Rename the directory, so that it disappears atomically, and then delete its files."""
         self._remove_leftovers()
         self.secrets.delete()
         remove_container(str(self.path))
@@ -239,12 +239,12 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return the name prefix of these pods' secret directories."""
+    """Return the prefix of the names of secret directories that belong to these pods."""
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 
 def delete_stray_secrets(pods: Path) -> None:
-    """Delete the secrets of pods whose directories are gone."""
+    """Delete the secrets of pods that no longer have a directory."""
     prefix = secrets_prefix(pods)
     for entry in MEMORY.glob(f"{prefix}*"):
         if not (pods / entry.name.removeprefix(prefix)).exists():
@@ -270,7 +270,7 @@ def parse_timestamp(text: str | None) -> datetime | None:
 
 
 def validate_name(name: str) -> str:
-    """Return the name. Raises ValueError if the name could escape the directory."""
+    """Return the name. Raises ValueError if the name is not a single path component."""
     if not NAME.fullmatch(name):
         raise ValueError(f"not a valid pod or workspace name: {name!r}")
     return name

@@ -1,4 +1,4 @@
-"""Environment variables and downloads of local pods."""
+"""Environment variables of local pods, and the downloads before their start."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def pod_env(
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables of a pod.
 
-    `python` is the environment's Python or, without an environment, the Python that runs Berth, with its
-    packages.
+    The program `python` is the environment's Python or, without an environment, the Python that runs Berth,
+    with its packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}
@@ -58,7 +58,7 @@ def pod_env(
 
 
 def download_fields(spec: PodSpec, volume_cache: Path) -> Record:
-    """Return the pod spec fields that describe what the shim downloads before the command starts."""
+    """Return the pod spec fields for the downloads that the shim makes before the command starts."""
     fields: Record = [("code_url", spec.code_url)] if spec.code_url else []
     if spec.volumes_url:
         fields += [("volumes_url", spec.volumes_url), ("volume_cache", str(volume_cache))]

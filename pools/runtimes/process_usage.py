@@ -1,4 +1,4 @@
-"""Add up the resource usage of pods' processes from /proc, with only the standard library."""
+"""Sum the resource usage of each pod's processes from /proc. This module uses only the standard library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Process:
 
 
 def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
-    """Return the usage of each pod, summed over all descendants of its shim but not the shim itself.
+    """Return the resource usage of each pod, summed over all descendants of its shim without the shim itself.
 
     Orphans are reparented to the shim, so no process is missed. The CPU time of an ended process counts
     towards the process that reaped it.
@@ -70,7 +70,7 @@ def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Proces
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return how many private and shared memory pages a process has."""
+    """Return the number of private and of shared memory pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except (OSError, ValueError):  # the process has ended since it was listed

@@ -1,4 +1,4 @@
-"""Allocate rendezvous ports for gangs on this machine."""
+"""Allocate ports on this machine for the rendezvous of gangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVED_SECONDS = 120.0
 class PortAllocator:
     """Allocator of rendezvous ports.
 
-    A port stays unbound until rank 0 starts, so the same port is not allocated again within a short time.
+    A port stays unbound until the pod of rank 0 starts, so it is not allocated again for a while.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Start the shims of pods through a forking server or, if it fails, as separate processes."""
+"""Start the shims of pods, by a server that forks them or, if it fails, as separate processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ END_SECONDS = 2.0
 
 
 class Shim(Protocol):
-    """A started shim. `returncode` is its exit status, or None while it runs."""
+    """Shim that has been started. `returncode` is its exit status, or None while it runs."""
 
     returncode: int | None
 
@@ -39,7 +39,7 @@ class Shim(Protocol):
 
 
 class ForkedShim:
-    """Shim that a server forked. If the server or the fork fails, the shim counts as ended with status 0.
+    """Shim forked by the server. If the server or the fork fails, `returncode` is 0.
 
     The lock on the pod's directory shows whether the shim is still running. If not, the pod is started again.
     """
@@ -58,7 +58,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Starter of one runtime's shims. `root` appears in the server's command line."""
+    """Starter of all shims of one runtime. The command line of the server contains `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -66,7 +66,7 @@ class ShimStarter:
         self._lock = threading.Lock()
 
     def start(self, directory: Path, anchor: str) -> Shim:
-        """Start the shim of the pod in this directory. Raises OSError, for example if memory is exhausted.
+        """Start the shim for the pod in this directory. Raises OSError, for example if memory is exhausted.
 
         After a failed fork, the next call for the pod starts a separate process, which reveals the error.
         """
@@ -77,7 +77,7 @@ class ShimStarter:
             return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
 
     def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
-        """Request a shim from the server. Start the server if necessary. Return None on failure."""
+        """Fork a shim, after starting the server if necessary. Return None on failure."""
         try:
             if self._server is None:
                 self._server = ShimServer(self._root)
@@ -101,11 +101,11 @@ class ShimStarter:
 
 
 class ServerFailed(Exception):
-    """Raised if the server does not respond."""
+    pass
 
 
 class ShimServer:
-    """Connection to a new server process, which ends when this object is deleted.
+    """Connection to a server process, which starts with this object and ends when the object is deleted.
 
     Raises OSError or ServerFailed if the process does not start.
     """
@@ -143,7 +143,7 @@ class ShimServer:
             raise ServerFailed("the shim server did not start")
 
     def fork(self, directory: str, anchor: str) -> ForkedShim:
-        """Request a shim. Raises OSError or ServerFailed."""
+        """Request a forked shim from the server. Raises OSError or ServerFailed."""
         self.receive_reports()
         self._number += 1
         message = b"\0".join((b"%d" % self._number, os.fsencode(directory), os.fsencode(anchor)))
@@ -158,14 +158,14 @@ class ShimServer:
         return shim
 
     def has_failed_to_fork(self, directory: str) -> bool:
-        """Return whether the last fork for this directory failed, and clear the failure."""
+        """Return whether the last fork for this directory failed. Clear the failure."""
         self.receive_reports()
         has_failed = directory in self._not_forked
         self._not_forked.discard(directory)
         return has_failed
 
     def receive_reports(self) -> None:
-        """Read, without waiting, the reports about forked and ended shims."""
+        """Read the available reports about forked and ended shims, without waiting."""
         while (report := self._receive()) is not None:
             if not report:
                 self._abandon()
@@ -180,7 +180,7 @@ class ShimServer:
                 del self._running[int(number)]
 
     def end(self) -> None:
-        """End the server. Its shims continue."""
+        """Stop the server. Its shims continue."""
         self.end_process()
         self._abandon()
 
@@ -190,7 +190,7 @@ class ShimServer:
         self._running.clear()
 
     def _receive(self) -> bytes | None:
-        """Return the next message, b"" if the server has ended, or None if there is no message."""
+        """Return the server's next message, b"" if the server has ended, or None if there is no message."""
         try:
             return self._socket.recv(MESSAGE_BYTES)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Isolation of pods: the levels that nodes offer, and the command lines that build enclosures.
+"""Isolation of pods on nodes with bubblewrap, separate Unix users and system call filters.
 
 This package runs on nodes, so it uses only the standard library.
 """

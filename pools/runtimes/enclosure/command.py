@@ -1,4 +1,4 @@
-"""Build the bubblewrap command line for a pod's enclosure without reading data from the machine."""
+"""Build the bubblewrap command line that encloses a pod. This module does not access the machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
 
 @dataclass(frozen=True)
 class Mount:
-    """Bind mount of the machine's path `source` at `target` inside the pod.
+    """Bind mount of the machine's path `source` at `target` in a pod.
 
-    If `is_copied` is set, the pod gets a copy of the file as of its start, which is faster than a mount.
+    With `is_copied`, the pod gets a copy of the file instead, which is faster.
     """
 
     source: str
@@ -32,7 +32,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class View:
-    """The parts of the machine that a pod sees.
+    """Part of the machine's file system that a pod sees.
 
     `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and the
     directories in `hidden` are empty. If several entries cover a path, the longest entry applies.
@@ -52,7 +52,7 @@ class View:
 def enclosure_command(
     view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True
 ) -> list[str]:
-    """Return the command line that builds the enclosure and then waits until its input is closed.
+    """Return the bubblewrap command line that builds the enclosure and waits until its stdin is closed.
 
     `blocks_nesting` forbids nested user namespaces, which requires bubblewrap 0.8.
     """
@@ -81,7 +81,7 @@ def enclosure_command(
 
 
 def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
-    """Yield the option, path and source of each mount."""
+    """Yield the bubblewrap option, target and source of each mount."""
     for mount in view.readable:
         yield _readable_option(mount, view), mount.target, mount.source
     for mount in view.writable:
@@ -91,7 +91,7 @@ def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
 
 
 def _readable_option(mount: Mount, view: View) -> str:
-    """Return the option that shows the mount's source: a copy, a link or, if neither is possible, a mount."""
+    """Return the bubblewrap option for a read-only path: a symbolic link, a copy or a mount."""
     if mount.source == mount.target and not mount.is_copied:
         return "--ro-bind"
     others = [each.target for each in (*view.readable, *view.writable) if each is not mount]
@@ -111,9 +111,9 @@ def _readable_option(mount: Mount, view: View) -> str:
 
 
 def _parent_options(path: str, created: set[str]) -> list[str]:
-    """Return the options that create the parents of a mount point.
+    """Return the options that create the parent directories of a mount point.
 
-    Parents that bubblewrap creates by default are accessible only to their owner.
+    By default, bubblewrap makes these directories accessible only to their owner.
     """
     options = []
     end = path.find("/", 1)

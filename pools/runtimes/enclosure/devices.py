@@ -1,4 +1,4 @@
-"""Device nodes of GPUs. A pod sees only the device nodes of its own GPUs."""
+"""Find the device nodes of GPUs. A pod sees only the device nodes of its own GPUs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class NvidiaGpu:
 
 @dataclass(frozen=True)
 class PodDevices:
-    """Device nodes of a pod's GPUs, and the IDs that programs use to select the GPUs."""
+    """Device nodes of a pod's GPUs, and the GPU IDs for CUDA_VISIBLE_DEVICES."""
 
     nodes: tuple[str, ...]
     ids: tuple[str, ...]
 
 
 def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
-    """Return the device nodes of these GPUs, or none if the GPUs are simulated.
+    """Return the device nodes and IDs of these GPUs. Simulated GPUs have no device nodes.
 
     An index becomes the GPU's UUID, because a pod that sees only some of the device nodes renumbers the GPUs
     from 0. A partition of a GPU (MIG) needs all device nodes. Raises UnknownDevice.
@@ -63,7 +63,7 @@ def simulates_gpus() -> bool:
 
 
 def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
-    """Return the GPUs ordered by PCI address, which is also the order of their indices."""
+    """Return the NVIDIA GPUs ordered by PCI address, which is also the order of their indices."""
     gpus = []
     for file in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         text = file.read_text(errors="replace")
@@ -75,7 +75,7 @@ def nvidia_gpus(root: Path = Path("/")) -> list[NvidiaGpu]:
 
 
 def amd_render_nodes(root: Path = Path("/")) -> list[int]:
-    """Return the minor number of each GPU's render node, ordered by GPU index."""
+    """Return the minor number of each AMD GPU's render node, ordered by GPU index."""
     files = root.glob("sys/class/kfd/kfd/topology/nodes/*/properties")
     minors = []
     for file in sorted(files, key=lambda path: int(path.parent.name)):

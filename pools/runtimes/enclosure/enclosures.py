@@ -1,4 +1,4 @@
-"""Decide how each pod on this machine is enclosed."""
+"""Choose the enclosure of each pod on this machine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SERVED = ".project"
 
 
 class NotVisible(Exception):
-    """Raised if a pod cannot see its own working directory."""
+    """Raised if a pod's working directory is not visible inside its enclosure."""
 
 
 @dataclass(frozen=True)
 class StartDirectory:
-    """Directory `path` where a pod starts.
+    """Directory `path` in which a pod starts.
 
     `created` is the directory that the pod's shim must create first, if any. `shared` is a directory of the
     machine that the pod can access.
@@ -46,7 +46,7 @@ class StartDirectory:
 
 
 class Enclosures:
-    """Enclosures of one runtime's pods, whose directories are in `pods`.
+    """Enclosures of a runtime's pods. `pods` is the parent of their directories.
 
     Pods must not see `state`, which contains Berth's own files. `shared` is the root of the `workspace`
     paths.
@@ -59,11 +59,11 @@ class Enclosures:
 
     @property
     def isolation(self) -> Isolation:
-        """Return how this machine isolates pods without images. The first call tests the isolation."""
+        """Isolation of pods without images on this machine. The first access runs the tests."""
         return self._probe().isolation
 
     def rejection(self, spec: PodSpec, workspaces: Path) -> str:
-        """Return the reason that this machine must not run the pod, or an empty string."""
+        """Return why this machine must not run the pod, or an empty string."""
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:
             return find_rejection(isolation, spec.project, spec.uid, ())
@@ -76,7 +76,7 @@ class Enclosures:
         return rejection
 
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
-        """Return the directory to start in. A relative path is relative to the pod's own directory."""
+        """Return the pod's working directory. A relative path is relative to the pod's own directory."""
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""
             return StartDirectory(Path(code, spec.working_dir or ""))
@@ -95,10 +95,10 @@ class Enclosures:
         self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory,
         environment: Path | None,
     ) -> Record:  # fmt: skip
-        """Prepare the pod's enclosure, and return the fields of the pod spec that describe it.
+        """Prepare the pod's enclosure, and return the pod spec fields that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible,
-        UnknownDevice and UnusableVolume.
+        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice
+        and UnusableVolume.
         """
         if spec.image:
             return self._container_fields(spec, env, directory, start)

@@ -25,7 +25,7 @@ PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 
 class Level(str, Enum):
-    """Isolation level of a node, from strongest to weakest."""
+    """Isolation levels of a node, from strongest to weakest."""
 
     __str__ = str.__str__
 
@@ -36,7 +36,7 @@ class Level(str, Enum):
 
 
 class Policy(str, Enum):
-    """Value of BERTH_ISOLATION on a node."""
+    """Isolation policy of a node, set by BERTH_ISOLATION."""
 
     __str__ = str.__str__
 
@@ -75,7 +75,7 @@ class Isolation:
 
 
 def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
-    """Return the policy of this node. Raises ValueError if the variable has an unknown value."""
+    """Return this node's isolation policy. Raises ValueError if BERTH_ISOLATION has an unknown value."""
     value = environ.get(VARIABLE) or Policy.AUTO
     try:
         return Policy(value)
@@ -84,7 +84,7 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
 
 
 def pod_uid(project: int) -> int:
-    """Return the Unix user of a project's pods, which is the same on all nodes.
+    """Return the Unix user ID of a project's pods, which is the same on all nodes.
 
     Raises ValueError if the project's number is outside the range of user IDs.
     """
@@ -97,7 +97,7 @@ def pod_uid(project: int) -> int:
 def find_rejection(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
     """Return why the node must not run a pod of this project, or an empty string.
 
-    `served` lists the projects whose workspaces are on the node.
+    `served` lists the projects that have workspaces on the node.
     """
     if isolation.policy is Policy.OFF:
         return ""

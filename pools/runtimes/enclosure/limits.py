@@ -1,4 +1,4 @@
-"""Pod limits that this machine enforces, and their fields in a pod spec."""
+"""Resource limits of pods that this machine can enforce, and their fields in a pod spec."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 
 
 class UnenforcedLimit(Exception):
-    """Raised if a document declares a limit that this machine cannot enforce."""
+    """Raised if a workload's document sets a limit that this machine cannot enforce."""
 
 
 def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
-    """Add the limits that this machine can enforce, as tested on an empty control group, to the isolation."""
+    """Add the resource limits that this machine can enforce, as tested with an empty control group."""
     if environ.get(LIMITS_VARIABLE) == "off":
         return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)
     enforced, obstacle = [], ""
@@ -41,7 +41,7 @@ def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -
 
 
 def limit_fields(spec: PodSpec, isolation: Isolation) -> Record:
-    """Return the fields of the pod's limits. Raises UnenforcedLimit."""
+    """Return the pod spec fields for the pod's resource limits. Raises UnenforcedLimit."""
     declared = {MEMORY: spec.memory_limit_mib * MIB, CPU: spec.cpu_limit_milli}
     missing = [
         name

@@ -1,4 +1,4 @@
-"""Find the parts of this machine that pods may see: the system, Python and Berth's code."""
+"""Select the parts of this machine that pods may see: the system, Python and Berth's code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 
 def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return the view that all pods share. `state` lists Berth's own directories, which pods must not see."""
+    """Return the view that all pods share. Pods cannot see Berth's own directories, which `state` lists."""
     links = []
     declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
     further = [path for path in (*_program_paths(), *declared) if not is_inside(path, _COVERED)]
@@ -56,7 +56,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
 
 
 def view_of_declared_paths(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
-    """Return the directories that the operator has made visible to pods. Those in `state` are hidden."""
+    """Return the view of the paths that the operator has declared for pods. Paths in `state` are hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
@@ -70,21 +70,20 @@ def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
 
 
 def _is_copyable(path: str) -> bool:
-    """Return whether the path is a small file that all users may read."""
     status = Path(path).stat()
     is_public = stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH
     return bool(is_public) and status.st_size <= _COPY_MAX
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths at which these mounts make a path of this machine visible."""
+    """Yield the paths in the pod at which these mounts expose a path of the machine."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
 
 
 def environment_mounts(environment: Path) -> tuple[Mount, ...]:
-    """Return the mounts for an environment and for the Python installation that created the environment."""
+    """Return mounts of the environment and of the Python installation that it is based on."""
     mounts = [Mount(os.path.realpath(environment), str(environment))]
     try:
         lines = (environment / "pyvenv.cfg").read_text().splitlines()
@@ -98,7 +97,7 @@ def environment_mounts(environment: Path) -> tuple[Mount, ...]:
 
 
 def _program_paths() -> Iterator[str]:
-    """Yield the directories of Berth's Python installation, packages and source code."""
+    """Yield the paths of Berth's Python installation and source code."""
     for prefix in (sys.prefix, sys.base_prefix):
         yield prefix
         yield os.path.realpath(prefix)
@@ -108,7 +107,7 @@ def _program_paths() -> Iterator[str]:
 
 
 def _declared_paths(environ: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths listed in these environment variables."""
+    """Yield the absolute paths that these environment variables list."""
     for name in names:
         for path in environ.get(name, "").split(":"):
             if path.startswith("/") and path.strip("/"):

@@ -1,4 +1,4 @@
-"""Prepare one pod's enclosure: its files, their owner, and the fields of its pod spec."""
+"""Prepare one pod's enclosure: its files, their owner, and its fields in the pod spec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP_MAY_USE, _ALL_MAY_USE = 0o060, 0o006
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod. `directory` contains the pod's records and `work`.
+    """Files of a pod. `directory` contains the pod's records and its `work` directory.
 
     `readable` and `writable` list additional mounts, whose owners do not change.
     """
@@ -78,7 +78,7 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
-    """Return whether the pod sees this path of the machine, or a directory of its own in place of it."""
+    """Return whether the pod can access this path of the machine, or has its own directory at this path."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]
@@ -90,7 +90,7 @@ def shared_memory_path(workspace: Path) -> Path:
 
 
 def _shared_memory_target(workspace: Path) -> str:
-    """Return the pod's shared memory directory, or an empty string if the machine has no writable one."""
+    """Return the directory to mount as the pod's /dev/shm, or an empty string if /dev/shm is not writable."""
     return str(shared_memory_path(workspace)) if os.access(SHARED_MEMORY, os.W_OK) else ""
 
 
@@ -101,7 +101,8 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Make the pod's user the owner of a directory and of files created before pods had separate users.
+    """Assign a directory and its files to the pod's user. Some files were created before pods had their own
+    users.
 
     The owner of a file with a hard link outside the directory is not changed, because the file may be one of
     Berth's own.
@@ -118,7 +119,7 @@ def _change_owner(directory: Path, uid: int) -> None:
 
 
 def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
-    """Yield the identity and link count of each file with more than one hard link."""
+    """Yield the identity (device and inode) and link count of each file with more than one hard link."""
     for _, _, names, fd in os.fwalk(directory):
         for name in names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -131,7 +132,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
-    """Write the pod's /etc/passwd and /etc/group, which name the pod's user."""
+    """Write /etc/passwd and /etc/group for the pod. Return their mounts."""
     passwd, group = files.directory / "passwd", files.directory / "group"
     passwd.write_text(
         "root:x:0:0:root:/root:/usr/sbin/nologin\n"
@@ -145,7 +146,7 @@ def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
 
 
 def _uses_mps(env: Mapping[str, str]) -> bool:
-    """Return whether the pod uses the MPS daemon that the plugin started on this node."""
+    """Return whether the pod uses the MPS daemon that the GPU sharing plugin started on this node."""
     if env.get("CUDA_MPS_PIPE_DIRECTORY") != MPS_PIPES:
         return False
     try:
@@ -156,7 +157,7 @@ def _uses_mps(env: Mapping[str, str]) -> bool:
 
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
-    """Return the groups that restrict access to these device nodes."""
+    """Return the group IDs that own these device nodes and can open them."""
     modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE

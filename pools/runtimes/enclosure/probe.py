@@ -1,4 +1,4 @@
-"""Determine the isolation that this machine offers by running a pod in each kind of enclosure."""
+"""Test this machine's isolation by running a pod in each kind of enclosure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ touch "$3/file" || exit 1
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Enclosures that this machine can build.
+    """Strongest enclosure that this machine can build.
 
-    `program` is bubblewrap's path, and `call_filter` the program that filters system calls, or empty.
+    `program` is the path of bubblewrap. `call_filter` is the BPF program that filters system calls, or empty.
     """
 
     isolation: Isolation
@@ -51,14 +51,14 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class Shim:
-    """Command and environment of the shim. The pod's directory is appended to the command."""
+    """Command and environment of the shim. The pod's directory is the last argument."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
 
 
 def probe(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
-    """Test the levels from strongest to weakest in a directory under `root`, then the limits."""
+    """Test the isolation levels from strongest to weakest in pods below `root`, then the resource limits."""
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=with_limits(probed.isolation))
 
@@ -101,7 +101,7 @@ def _shortfall(level: Level, obstacles: list[str]) -> str:
 def _try_level(
     root: Path, level: Level, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
 ) -> str:
-    """Run a pod in an enclosure of this level. Return the obstacle, or an empty string."""
+    """Run a probe pod in an enclosure of this level. Return why it failed, or an empty string."""
     uid = PROBE_UID if level is Level.USERS else 0
     with probe_directory(root) as directory:
         files = PodFiles(directory, directory / "work", directory / "workspace")
@@ -130,10 +130,7 @@ def _try_level(
 
 @contextmanager
 def probe_directory(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory for a probe pod.
-
-    Delete directories that killed processes left behind.
-    """
+    """Yield a temporary directory for a probe pod. Delete old directories of killed probes."""
     for stray in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if time.time() - stray.stat().st_mtime > STRAY_SECONDS:
@@ -143,7 +140,7 @@ def probe_directory(root: Path) -> Iterator[Path]:
 
 
 def check_pod_spec(files: PodFiles, uid: int) -> Record:
-    """Return the spec of a pod that checks its enclosure."""
+    """Return the spec of a probe pod, which checks its own enclosure."""
     facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
     arguments = ("/bin/sh", "-c", CHECK, "check", *facts)
     return [

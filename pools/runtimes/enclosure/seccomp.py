@@ -95,7 +95,7 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, op
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
-    """Return (program for this machine, ""), or (b"", reason) if there is none."""
+    """Return (BPF program for this machine, ""), or (b"", reason) if filtering is impossible."""
     machine = os.uname().machine
     if environ.get(SECCOMP_VARIABLE) == "off":
         return b"", f"{SECCOMP_VARIABLE} is off."
@@ -109,7 +109,7 @@ def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
 
 
 def build_program(machine: str) -> bytes:
-    """Return the program in the kernel's binary format. Calls of another architecture end the process."""
+    """Return the BPF program in the kernel's binary format. Calls of another architecture end the process."""
     column, architecture = _ARCHITECTURES[machine]
     program: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL_PROCESS),
@@ -132,7 +132,7 @@ def _error_instruction(number: int) -> Instruction:
 
 
 def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
-    """Return instructions that apply the check to the first argument of this call."""
+    """Return instructions that apply `check` to the first argument of the system call `number`."""
     return [(_IF_EQUAL, 0, len(check) + 1, number), (_LOAD, 0, 0, _ARGUMENT), *check]
 
 

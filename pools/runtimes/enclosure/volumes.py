@@ -1,4 +1,4 @@
-"""Mounts of the volumes in a pod spec, after a check of the directories on this machine."""
+"""Check the directories of a pod's volumes on this machine, and return their mounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VolumeMounts:
 
 
 def require_no_volumes(spec: PodSpec) -> None:
-    """Raise UnusableVolume if a pod that sees the whole machine has volumes."""
+    """Raise UnusableVolume if the pod has volumes. They cannot be mounted for pods without an enclosure."""
     if spec.volumes:
         raise UnusableVolume(
             f"the volume {spec.volumes[0].name} cannot be mounted, because this node does not isolate pods"

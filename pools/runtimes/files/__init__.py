@@ -1,1 +1,1 @@
-"""Files of pods, read on their nodes after the pods have ended."""
+"""Read the files of ended pods on their nodes."""

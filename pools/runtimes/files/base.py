@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class PodFile:
-    """Regular file of a pod. `path` is relative to the pod's directory, and `size` is in bytes."""
+    """Regular file of a pod. `path` is relative to the directory that was listed. `size` is in bytes."""
 
     path: str
     size: int
@@ -18,7 +18,7 @@ class PodFile:
 
 @dataclass(frozen=True)
 class PodFiles:
-    """Files of a pod, sorted by path. `skipped` maps each omitted path to the reason."""
+    """Files of a pod, sorted by path. `skipped` contains the reason for each omitted path."""
 
     files: tuple[PodFile, ...]
     skipped: Mapping[str, str]
@@ -26,11 +26,11 @@ class PodFiles:
 
 @dataclass(frozen=True)
 class VolumeChanges:
-    """Changes of one pod to a volume in S3.
+    """Changes that one pod made to an S3 volume.
 
     `files` are new and changed files, with paths relative to the volume. `deleted` has the path and the ETag
-    of each object that the pod received as a file and deleted. `skipped` maps each omitted path to
-    the reason.
+    of each object that the pod received as a file and deleted. `skipped` contains the reason for each omitted
+    path.
     """
 
     files: tuple[PodFile, ...] = ()
@@ -39,26 +39,26 @@ class VolumeChanges:
 
 
 class FilesGone(ValueError):
-    """Raised if the files of a pod no longer exist, or if a file cannot be read as a regular file."""
+    """Raised if the files of a pod have been deleted, or if a file cannot be read as a regular file."""
 
 
 class PodFileReader(Protocol):
-    """Part of a runtime that reads pods' files."""
+    """Interface of a runtime for reading pods' files."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Return the regular files at and below these relative paths.
+        """Return the regular files at and below these paths, which are relative to the pod's directory.
 
-        The paths are relative to the directory with the pod's code if it has code, otherwise to the pod's
-        own directory. Links are skipped. A pod's files exist until it is forgotten. Raises FilesGone.
+        If the pod has code, the paths are relative to the directory with its code. Links are skipped. A pod's
+        files exist until it is forgotten. Raises FilesGone.
         """
         ...
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
         ...
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        """Return an ended pod's regular files at and below a path, or all of its files if the path is empty.
+        """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
 
         Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
         are skipped. The files exist until the pod is forgotten. Raises FilesGone.
@@ -66,16 +66,16 @@ class PodFileReader(Protocol):
         ...
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
         ...
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        """Return what an ended pod has changed in a writable volume in S3.
+        """Return the changes that an ended pod made to a writable S3 volume.
 
         A pod whose command never started has changed nothing. Raises FilesGone.
         """
         ...
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file, or no bytes at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
         ...

@@ -12,7 +12,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 
 class LocalFiles:
-    """Part of the local runtime that reads files. A pod's files exist until the pod is forgotten."""
+    """Mixin of the local runtime that reads the files of pods."""
 
     _workspaces: Path
 
@@ -39,7 +39,7 @@ class LocalFiles:
         return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
 
     def _files_of(self, pod_id: str) -> tuple[str, str]:
-        """Return a pod's own directory, and the subdirectory that paths are relative to."""
+        """Return the pod's own directory and the subdirectory to which paths are relative."""
         pod = self._pod_dir(pod_id)
         return str(pod.work), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
 

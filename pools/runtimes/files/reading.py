@@ -22,7 +22,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
-    """Return the regular files at and below the paths. `inside` is a subdirectory of `root`, or empty."""
+    """Return the regular files at and below `paths`, relative to `root` or to its subdirectory `inside`."""
     walk = _Walk()
     with _open_directory(root, _split(inside)) as base:
         for path in sorted(set(paths)):
@@ -32,7 +32,7 @@ def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
 
 
 def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
-    """Return the regular files at or below `path`, or below all roots if it is empty.
+    """Return the regular files at or below `path`. An empty path selects all roots.
 
     A path begins with the name of its root. `roots` contains the parent and the name of each root's
     directory. Missing directories are skipped. Raises FilesGone if no root has the name.
@@ -51,7 +51,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
 
 
 def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
-    """Return the regular files below a directory whose status changed after `since`, in nanoseconds.
+    """Return the regular files whose status changed after `since` (nanoseconds) in a directory tree.
 
     The second value has the paths of everything that is not a directory. All paths are relative to the
     directory. Raises FilesGone.
@@ -64,7 +64,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes, from `offset`, of a file that `list_below` lists. Raises FilesGone."""
+    """Return at most `limit` bytes from `offset` of a file that `list_below` can list. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
         raise FilesGone(f"{path}: not a file in one of the directories {', '.join(sorted(roots))}")
@@ -88,7 +88,7 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
 
 
 class _Walk:
-    """Directory walk that collects the regular files whose status changed after `since`, in nanoseconds."""
+    """Directory walk that collects the regular files whose status changed after `since` (nanoseconds)."""
 
     def __init__(self, since: int = -1) -> None:
         self._since = since
@@ -99,7 +99,7 @@ class _Walk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """Add the file or directory at `relative` in the directory `base`."""
+        """Add the file or directory tree at `relative`. `base` is the descriptor of the directory above."""
         *folders, name = _split(relative)
         try:
             with _open_subdirectory(base, folders) as folder:
@@ -120,7 +120,7 @@ class _Walk:
             self.files.append(PodFile(path, info.st_size, bool(info.st_mode & 0o100)))
 
     def add_directory(self, folder: int, name: str, path: str, depth: int) -> None:
-        """Add everything in the directory `name` in the directory `folder`."""
+        """Add all entries of the directory `name`. `folder` is the descriptor of its parent."""
         if depth >= DEPTH_MAX:
             self._skip(path, f"is more than {DEPTH_MAX} directories deep")
             return
@@ -133,10 +133,6 @@ class _Walk:
                     self._skip(below.encode("utf-8", "replace").decode(), "is not a UTF-8 path")
 
     def _list_names(self, directory: int) -> list[str]:
-        """Return the names in a directory.
-
-        Raises FilesGone if all directories together contain too many names.
-        """
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
         self._seen += len(names)
@@ -145,7 +141,7 @@ class _Walk:
         return names
 
     def _count_path(self, path: str) -> None:
-        """Raise FilesGone if the paths of all files together are too long."""
+        """Count a path, and raise FilesGone if all paths together are too long."""
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
@@ -158,7 +154,7 @@ class _Walk:
 
 @contextmanager
 def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below `root`, which the pod cannot replace. Raises FilesGone."""
+    """Open a directory below `root`, which pods cannot replace. Raises FilesGone."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:
@@ -174,7 +170,7 @@ def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
 
 @contextmanager
 def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
-    """Open the directory at the path `parts` below `base`, without following links. Raises OSError."""
+    """Open a directory below the directory `base` without following links. Raises OSError."""
     fd = os.dup(base)
     try:
         for part in parts:
@@ -202,7 +198,6 @@ def _exists(base: int, name: str) -> bool:
 
 
 def _skip_reason(info: os.stat_result) -> str:
-    """Return why a file is skipped, or an empty string."""
     if stat.S_ISLNK(info.st_mode):
         return "is a symbolic link"
     if not stat.S_ISREG(info.st_mode):

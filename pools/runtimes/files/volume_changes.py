@@ -1,4 +1,4 @@
-"""Find and read what an ended pod has changed in its own copy of a volume in S3."""
+"""Find and read the changes that an ended pod made to its copy of an S3 volume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pools.runtimes.shim.transfers.volumes import DIRECTORY
 
 
 def list_changes(directory: Path, volume: str) -> VolumeChanges:
-    """Return the changes. `directory` contains the records of the pod. Raises FilesGone."""
+    """Return the changes to a volume. `directory` contains the pod's records. Raises FilesGone."""
     parent = directory / DIRECTORY
     try:
         record = Path(copy_record_path(str(parent / volume)))
@@ -25,7 +25,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
 
 
 def read_file(directory: Path, volume: str, path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes of a file in the volume. Raises FilesGone."""
+    """Return at most `limit` bytes from `offset` of a file in the volume. Raises FilesGone."""
     if not path:
         raise FilesGone("the path is empty")
     return reading.read_file(str(directory / DIRECTORY), volume, path, offset, limit)

@@ -1,4 +1,4 @@
-"""Keep the image storage within its size limit by removing the least recently used images."""
+"""Remove the least recently used images when the image storage exceeds its size limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVERYTHING = 0
 
 
 def evict(podman: Podman, limit: int) -> None:
-    """Remove unused images until the layers take at most `limit` bytes."""
+    """Remove unused images until the layers of all images take at most `limit` bytes."""
     store = podman.store
     for digest in _oldest_first(store):
         if stored_bytes(store) <= limit:
@@ -28,7 +28,7 @@ def evict_all(podman: Podman) -> None:
 
 
 def stored_bytes(store: ImageStore) -> int:
-    """Return the unpacked size of the layers of all images, with shared layers counted once.
+    """Return the total unpacked size of all image layers in bytes. Shared layers count once.
 
     Layers of a killed pull are not counted, because removing images would not free them.
     """
@@ -60,7 +60,7 @@ def _oldest_first(store: ImageStore) -> list[str]:
 
 
 def _remove(podman: Podman, digest: str) -> None:
-    """Remove an image, unless a pod uses the image or is about to use it."""
+    """Remove an image, unless a pod uses it or is about to use it."""
     fd = os.open(f"{podman.store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through the Container Device Interface (CDI).
+"""Find NVIDIA GPUs in the specifications of the Container Device Interface (CDI).
 
 CDI also mounts the driver's libraries into containers. `nvidia-ctk cdi generate
 --output=/etc/cdi/nvidia.yaml` writes the specification that this module reads.
@@ -16,9 +16,7 @@ _NAME = re.compile(r"""^[-\s{,]*["']?name["']?:\s*["']?([\w.:-]+)""", re.MULTILI
 
 
 def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> tuple[str, ...]:
-    """Return podman's names for these GPUs, or an empty tuple if any of the GPUs is missing from the
-    machine's specifications.
-    """
+    """Return podman's device names for these GPUs, or an empty tuple if any GPU has no CDI specification."""
     names = {name for text in _specifications(directories) for name in _NAME.findall(text)}
     if not ids or not names.issuperset(ids):
         return ()
@@ -26,7 +24,6 @@ def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -
 
 
 def _specifications(directories: Sequence[Path]) -> list[str]:
-    """Return the text of each NVIDIA specification, in YAML or JSON."""
     files = [path for directory in directories for path in sorted(directory.glob("*"))
              if path.suffix in (".yaml", ".yml", ".json")]  # fmt: skip
     texts = [path.read_text(errors="replace") for path in files]

@@ -1,4 +1,4 @@
-"""Container for a pod with an image.
+"""Create the container of a pod that has an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
 namespaces, just as in bubblewrap's namespaces. A small process next to the shim ends the container if the
@@ -28,19 +28,19 @@ REMOVE_SECONDS = 60.0
 
 
 class CannotRun(Exception):
-    """Raised with the reason if the pod cannot run in its image."""
+    """Raised if the pod cannot run in its image. The message contains the reason."""
 
 
 class CannotPull(CannotRun):
-    """Raised if the pod's image cannot be pulled."""
+    pass
 
 
 class ImageMissing(CannotRun):
-    """Raised if an image is unexpectedly missing from the storage."""
+    """Raised if an image is missing from the storage, although its pull was recorded."""
 
 
 class Container(Namespaces):
-    """Namespaces of a container. Without an image, the container uses the machine's programs."""
+    """Container of a pod. Without an image, the container uses the machine's programs."""
 
     is_container = True
 
@@ -84,7 +84,7 @@ class Container(Namespaces):
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and environment, supplemented by the image's command and environment.
+        """Return the pod's command and environment variables, with defaults from the image.
 
         A command replaces the image's entrypoint and arguments. A pod's variable overrides the image's, which
         overrides Berth's default.
@@ -94,7 +94,7 @@ class Container(Namespaces):
         return command or of_image, {**defaults, **_variables(self._config, "env"), **env}
 
     def end(self) -> None:
-        """Remove the container with all of its processes."""
+        """Remove the container and kill all of its processes."""
         if not os.path.exists(f"{self._pod}/container"):
             return
         if not self.init:  # podman does not track processes of a container that is still being created
@@ -111,7 +111,7 @@ class Container(Namespaces):
         self._is_removed = removed.code == 0
 
     def _reap_init(self, _: int) -> None:
-        """Reap the container's first process, which is a child of this process if conmon was killed."""
+        """Reap the container's first process. It is a child of this process if conmon was killed."""
         try:
             os.waitpid(self.init, os.WNOHANG)
         except ChildProcessError:
@@ -123,7 +123,7 @@ class Container(Namespaces):
         super().close()
 
     def _create_from_image(self, digest: str) -> None:
-        """Create the container. If the image is missing from the storage, pull it again."""
+        """Create the container. If the image has disappeared from the storage, pull it again."""
         store = self._podman.store
         in_use = os.open(f"{store.locks}/{digest}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -139,7 +139,7 @@ class Container(Namespaces):
             os.unlink(f"{self._pod}/auth.json")
 
     def _find(self, digest: str) -> Record:
-        """Return the image's configuration. Pull the image first if necessary."""
+        """Return the image's configuration, after pulling the image if necessary."""
         store = self._podman.store
         if self._fields["image_policy"] != "always" and store.has_access(
             self._fields["image_project"], digest
@@ -152,7 +152,7 @@ class Container(Namespaces):
         return ImagePull(self._podman, self._pod, self._order, self._report).ensure_pulled()
 
     def _create_with_config(self, config: Record) -> None:
-        """Create the container from the image with this configuration."""
+        """Create the container from the image that has this configuration."""
         self._config = config
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]
@@ -163,7 +163,7 @@ class Container(Namespaces):
         self._create(next(value for key, value in config if key == "name"))
 
     def _create(self, image: str) -> None:
-        """Create the container and its guard. Raises CannotRun or Interrupted."""
+        """Create the container and the process that guards it. Raises CannotRun or Interrupted."""
         self.end()  # remove a container that a killed shim left behind
         record = [("name", self._name), ("store", self._podman.store.root)]
         write_record(f"{self._pod}/container", record, durable=False)
@@ -182,7 +182,7 @@ class Container(Namespaces):
         self._guard(os.pidfd_open(self.init))
 
     def _guard(self, init: int) -> None:
-        """Start a process that kills the container once this process has ended."""
+        """Start a process that kills the container if this process dies."""
         alive_read, self._input = os.pipe()
         if os.fork() == 0:
             try:
@@ -196,7 +196,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report(self, progress: str) -> None:
-        """Record the progress for readers, at most once a second."""
+        """Store the progress of the start for the runtime to read, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return
@@ -206,5 +206,5 @@ class Container(Namespaces):
 
 
 def _variables(record: Record, key: str) -> dict[str, str]:
-    """Return the variables in these fields. Images may contain entries without a value."""
+    """Return the environment variables in the record. Images may contain entries without a value."""
     return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

@@ -54,7 +54,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class PullError:
-    """Error during a pull. `name` is a key of `_TEXTS`."""
+    """Error of an image pull. `name` identifies the kind of error."""
 
     name: str
     text: str
@@ -69,7 +69,7 @@ def pull_error(name: str, reference: Reference, machine: str, detail: str = "") 
 
 
 def classify(output: str, reference: Reference, machine: str) -> PullError:
-    """Return the error that matches podman's error output."""
+    """Return the pull error that matches podman's stderr."""
     detail = last_error(output)
     # An image's name may itself contain any of these words.
     text = detail.replace(reference.name, "").replace(reference.digest, "").lower()
@@ -80,7 +80,7 @@ def classify(output: str, reference: Reference, machine: str) -> PullError:
 
 
 def last_error(output: str) -> str:
-    """Return podman's last error line, without its prefix."""
+    """Return the last error line of podman's stderr, without its prefix."""
     lines = [line for line in output.strip().splitlines() if line.startswith("Error: ")]
     lines = lines or output.strip().splitlines() or ["podman wrote no error"]
     return lines[-1].removeprefix("Error: ")[:500]

@@ -1,4 +1,4 @@
-"""Container images on this node: whether they are supported, and their fields in pod specs."""
+"""Support for container images on this node, and the pod spec fields for containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES = ("if_not_present", "always", "never")
 
 
 class NodeImages:
-    """Images of a node, stored below `root`. `pods` contains the pods' directories."""
+    """Container images on a node. They are stored below `root`. `pods` contains the pods' directories."""
 
     def __init__(self, root: Path, pods: Path, shim: Shim) -> None:
         self.store = ImageStore(str(root))
@@ -41,9 +41,9 @@ class NodeImages:
 
     @property
     def support(self) -> ImageSupport:
-        """Return whether this machine supports images.
+        """Support for images on this machine.
 
-        The first call runs a test that takes about a second.
+        The first access runs a test that takes about a second.
         """
         with self._lock:
             if self._support is None:
@@ -51,14 +51,14 @@ class NodeImages:
             return self._support
 
     def begin_probe(self) -> None:
-        """Start the test in the background, so that later calls to `support` return quickly."""
+        """Test the support for images in the background, so that later reads of `support` do not wait."""
         threading.Thread(target=lambda: self.support, name="images", daemon=True).start()
 
     def describe(self, isolation: Isolation) -> Isolation:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
     def rejection(self, spec: PodSpec) -> str:
-        """Return the reason that this node must not run the pod, or an empty string."""
+        """Return why this node must not run the pod, or an empty string."""
         if not spec.image:
             return ""
         try:
@@ -81,8 +81,8 @@ class NodeImages:
     def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: View) -> Record:
         """Prepare the pod's files, and return the pod spec fields that describe its container.
 
-        `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in
-        `env`. Raises UnknownDevice.
+        `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in `env`. Raises
+        UnknownDevice.
         """
         devices = pod_devices(spec.devices)
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)

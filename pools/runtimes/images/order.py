@@ -1,4 +1,4 @@
-"""The pod spec fields that describe a pod's container."""
+"""Build the pod spec fields that describe a pod's container."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True)
 class PullSettings:
-    """Settings for pulls.
+    """Settings for image pulls.
 
     `pauses` lists the seconds between attempts, and `silence` is the time in seconds after which a silent
     registry counts as failed. `cache_bytes` limits the image storage.
@@ -41,7 +41,7 @@ class PullSettings:
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """Files of the machine that a container needs. `view` lists mounts. `init` is catatonit's path."""
+    """Files of the machine that a container needs: mounts, and the path `init` of catatonit."""
 
     init: str
     view: View
@@ -63,7 +63,7 @@ def container_fields(files: ContainerFiles, store: str) -> Record:
 
 
 def pull_fields(spec: PodSpec, settings: PullSettings, environ: Mapping[str, str] = os.environ) -> Record:
-    """Return the fields that describe the pull, without credentials."""
+    """Return the pod spec fields that describe the image pull, without credentials."""
     reference = parse_reference(spec.image)
     return [
         ("image", spec.image), ("image_digest", reference.digest), ("image_policy", spec.image_pull_policy),
@@ -75,7 +75,7 @@ def pull_fields(spec: PodSpec, settings: PullSettings, environ: Mapping[str, str
 
 
 def image_env(spec: PodSpec, workspace: Path, work: Path) -> dict[str, str]:
-    """Return the pod's variables that override the image's variables."""
+    """Return the environment variables of the pod that override those of the image."""
     return {
         **spec.env,
         "CUDA_VISIBLE_DEVICES": ",".join(spec.devices),
@@ -85,7 +85,7 @@ def image_env(spec: PodSpec, workspace: Path, work: Path) -> dict[str, str]:
 
 
 def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.environ) -> Record:
-    """Return the pod's default variables, which its image and its document may override."""
+    """Return the default environment variables, which the image and the workload's document may override."""
     variables = {
         "PATH": _PATH, "HOME": str(workspace), "TMPDIR": str(work), "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -95,7 +95,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
 
 
 def _own_limits() -> list[str]:
-    """Return this process's resource limits, because podman's defaults may exceed them."""
+    """Return the podman options for this process's resource limits. podman's own defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
     processes = [min(limit % _UNLIMITED, most) for limit in resource.getrlimit(resource.RLIMIT_NPROC)]
@@ -103,7 +103,7 @@ def _own_limits() -> list[str]:
 
 
 def _mount_options(view: View) -> list[str]:
-    """Return the mounts, with parents first. podman sorts them by target."""
+    """Return the podman options for mounts. podman sorts the mounts by target."""
     options = [_bind_option(mount, "ro") for mount in _with_mounts_below(view.readable)]
     options += [_bind_option(mount, "rw") for mount in view.writable]
     options += [f"--mount=type=tmpfs,target={path},ro=true,tmpfs-mode=755" for path in view.hidden]
@@ -118,7 +118,7 @@ def _bind_option(mount: Mount, mode: str) -> str:
 
 
 def _with_mounts_below(mounts: Sequence[Mount]) -> Iterable[Mount]:
-    """Yield the mounts and the mount points below them.
+    """Yield each mount, followed by all mount points of the machine below it.
 
     Mount points remain writable inside a read-only mount.
     """

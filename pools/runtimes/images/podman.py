@@ -1,4 +1,4 @@
-"""Run podman for one pod, until podman ends or the pod must stop.
+"""Run podman commands for one pod, and end them if the pod must stop.
 
 The shim imports this module for each pod with an image, so the module avoids slow imports.
 """
@@ -21,18 +21,18 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class PodmanTimeout(Exception):
-    """Raised if podman does not end in time. podman has already been killed."""
+    """Raised after a podman command has been killed because it took too long."""
 
 
 class Output:
-    """Exit code, output and errors of a command. The code is 128 or higher if a signal ended the command."""
+    """Exit code, stdout and stderr of a command. The code is 128 or higher if a signal ended the command."""
 
     def __init__(self, code: int, text: str, errors: str) -> None:
         self.code, self.text, self.errors = code, text, errors
 
 
 class Podman:
-    """podman with a node's storage. Output goes to files in the pod's directory.
+    """Runner of podman commands for one pod. Output goes to files in the pod's directory.
 
     `variables` are settings of the node, such as proxies. podman dies with this process.
     """
@@ -48,14 +48,14 @@ class Podman:
         self._libc = ctypes.CDLL(None)
 
     def adopt_orphans(self) -> None:
-        """Make this process adopt its orphaned descendants."""
+        """Make this process the parent of its orphaned descendants."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = COMMAND_SECONDS,
         interruptible: bool = True, variables: Mapping[str, str] = EMPTY,
     ) -> Output:  # fmt: skip
-        """Run a command to completion, with additional `variables`.
+        """Run a podman command to completion, with additional environment `variables`.
 
         `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`. An interruptible
         command also raises Interrupted.
@@ -76,7 +76,7 @@ class Podman:
         return Output(code if code >= 0 else 128 - code, *(_read(name) for name in names))
 
     def pause(self, seconds: float) -> None:
-        """Wait for `seconds`. Raises Interrupted."""
+        """Wait for `seconds`. Raises Interrupted if the pod must stop."""
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             self._interrupts.wait(remaining)
@@ -84,7 +84,7 @@ class Podman:
     def _wait(
         self, pid: int, watch: Callable[[int], None] | None, deadline: float, interruptible: bool
     ) -> int:
-        """Return the command's wait status."""
+        """Wait until the command has ended, and return its wait status."""
         fd = os.pidfd_open(pid)
         try:
             while True:
@@ -101,7 +101,7 @@ class Podman:
             os.close(fd)
 
     def _exec(self, arguments: tuple[str, ...], outputs: list[str], environment: dict[str, str]) -> None:
-        """Replace this process with podman in a new session."""
+        """Replace this forked process with podman, in a new session."""
         try:
             os.setsid()
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

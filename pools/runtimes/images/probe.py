@@ -1,4 +1,4 @@
-"""Determine whether this machine runs container images by running a pod in a container."""
+"""Test whether this machine can run container images, by running a pod in a container."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control
 
 @dataclass(frozen=True)
 class ImageSupport:
-    """Version of podman if the machine supports images, otherwise the `obstacle`.
+    """podman version if the machine supports images, or the `obstacle` that prevents it.
 
     `init` is the program that waits in containers. `cache_bytes` is the size of the image storage.
     """
@@ -47,7 +47,7 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Test whether a pod runs in a container that uses the machine's own programs instead of an image."""
+    """Run a test pod in a container. The container uses the machine's own programs instead of an image."""
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
@@ -64,11 +64,11 @@ def probe_images(
 
 
 class Unsupported(Exception):
-    """Raised if the machine does not meet a requirement for images. The message includes a remedy."""
+    """Raised if the machine cannot run images. The message includes a remedy."""
 
 
 def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSupport:
-    """Return the settings of the node. Raises Unsupported."""
+    """Return the node's image settings. Raises Unsupported."""
     setting = environ.get(IMAGES_VARIABLE) or "auto"
     if setting == "off":
         raise Unsupported(f"{IMAGES_VARIABLE} is off.")
@@ -99,7 +99,7 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the program that starts containers. crun does not support control groups version 1."""
+    """Return the name of the installed OCI runtime. crun does not support version 1 of control groups."""
     names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):
@@ -108,7 +108,7 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
-    """Run a pod in a container. Return the obstacle, or an empty string."""
+    """Run a probe pod in a container. Return why it failed, or an empty string."""
     with probe_directory(pods) as directory:
         root = directory / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")
@@ -130,7 +130,7 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
 
 
 def _probe_view(root: Path) -> View:
-    """Return a view of the machine's programs, mounted below this root directory."""
+    """Return a view that mounts the machine's programs below `root`."""
     machine = machine_view([])
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)

@@ -1,4 +1,4 @@
-"""Progress of a pull, derived from the files that podman writes."""
+"""Progress of an image pull, derived from the files that podman writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MB = 1_000_000
 
 
 class Progress:
-    """Progress of a pull with files in `directory`.
+    """Progress of an image pull. podman writes the layers to `directory`.
 
     `layers` lists the sizes of the image's layers in bytes.
     """
@@ -33,7 +33,7 @@ class Progress:
         return f"pulling layer {complete + 1} of {total}, {received}"
 
     def has_advanced(self, pid: int) -> bool:
-        """Return whether this process or its children have written data since the last call."""
+        """Return whether the process or its descendants have written data since the last call."""
         written = sum(_written_bytes(each) for each in (pid, *descendants(pid)))
         has_advanced = abs(written - self._written) >= 1024
         if has_advanced:

@@ -26,7 +26,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 class ImagePull:
-    """Pull of a pod's image.
+    """Pull of one pod's image.
 
     `report` is called with a description of the progress. `directory` is the pod's directory, which contains
     the credentials. The pod spec contains the pauses between attempts and the time after which a silent
@@ -44,7 +44,7 @@ class ImagePull:
         self._machine = _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
 
     def ensure_pulled(self) -> Record:
-        """Return the configuration of the image, after pulling it if necessary.
+        """Return the image's configuration, after pulling the image if necessary.
 
         Raises CannotPull and Interrupted.
         """
@@ -60,14 +60,14 @@ class ImagePull:
             os.close(fd)
 
     def _find_pulled_config(self) -> Record | None:
-        """Return the image's configuration if another pod of the project has pulled it, else None."""
+        """Return the image's configuration if a pod of the same project has pulled the image, else None."""
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Wait while another pod pulls the same image. Return a descriptor that holds the lock."""
+        """Acquire the lock for this image. Return its descriptor. Wait while another pod pulls the image."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:
@@ -80,7 +80,7 @@ class ImagePull:
                 return fd
 
     def _pull_until_done(self) -> Record:
-        """Pull the image. Retry after transient errors. If the disk is full, evict images and retry."""
+        """Pull the image. Retry after transient errors, and evict unused images if the disk is full."""
         pauses, has_evicted = list(self._pauses), False
         while True:
             error = self._pull_once()
@@ -117,9 +117,7 @@ class ImagePull:
         return None if output.code == 0 else classify(output.errors, self._reference, self._machine)
 
     def _layer_sizes(self) -> list[int]:
-        """Return the compressed sizes of the image's layers, or an empty list if the registry reports no
-        sizes.
-        """
+        """Return the compressed sizes of the image's layers in bytes, or an empty list if unknown."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
         for _ in range(2):  # the first manifest may be an image index; the second manifest is the image
@@ -141,7 +139,7 @@ class ImagePull:
     def _run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = 1e9
     ) -> Output:
-        """Run podman with the pod's credentials, never with credentials of the machine's users."""
+        """Run podman with the pod's registry credentials, never with those of the machine's users."""
         variables = {"REGISTRY_AUTH_FILE": self._auth}
         if self._reference.is_loopback:
             settings = f'[[registry]]\nlocation = "{self._reference.host}"\ninsecure = true\n'
@@ -151,7 +149,7 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _adopt(self) -> Record:
-        """Record the pulled image's configuration and the project's access to the image."""
+        """Record the configuration of the pulled image, and grant the project access to the image."""
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]
@@ -172,7 +170,7 @@ class ImagePull:
 
 
 class StallTimer:
-    """Time since a pull last made progress, with a limit of `seconds`."""
+    """Timer that expires if a pull makes no progress for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -182,13 +180,13 @@ class StallTimer:
         self._deadline = time.monotonic() + self._seconds
 
     def check(self) -> None:
-        """Raise PodmanTimeout if the time is up."""
+        """Raise PodmanTimeout if the timer has expired."""
         if time.monotonic() > self._deadline:
             raise PodmanTimeout("the pull has stalled")
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:
-    """Return the parts of the image's configuration that pods use."""
+    """Return the fields of the image's configuration that pods use."""
     record: Record = [("name", name)]
     for key, field in (("env", "Env"), ("entrypoint", "Entrypoint"), ("cmd", "Cmd")):
         record += [(key, str(value)) for value in config.get(field) or ()]

@@ -1,4 +1,4 @@
-"""References to images by digest, such as `registry.example.com/team/train@sha256:...`."""
+"""Parse references to images by digest, such as `registry.example.com/team/train@sha256:...`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InvalidReference(ValueError):
 
 @dataclass(frozen=True)
 class Reference:
-    """Image `name` with this `digest` (64 hexadecimal digits) in the registry at `host`."""
+    """Reference to the image `name` in the registry `host`. `digest` has 64 hexadecimal digits."""
 
     host: str
     name: str

@@ -1,4 +1,4 @@
-"""A node's storage for images and containers, separate from the storage of other podman users."""
+"""Store images and containers on a node, separately from those of other podman users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 
 
 class ImageStore:
-    """Storage below `root`. Three directories contain records about images, by digest.
+    """Image storage below `root`, with records about each image.
 
     `digests` contains the configurations of images. A file's modification time is the image's last use.
     `projects` contains the digests that each project has pulled. `locks` contains a lock for each digest.
@@ -27,7 +27,7 @@ class ImageStore:
         self.run_root = f"{_LOCAL}/berth-images-{_checksum(root)}"
 
     def create(self, runtime: str) -> None:
-        """Create the directories and podman's settings. `runtime` is the program that starts containers."""
+        """Create the directories and podman's settings. `runtime` is the OCI runtime."""
         for path in (self.root, self.digests, self.projects, self.locks, f"{self.root}/home"):
             os.makedirs(path, mode=0o700, exist_ok=True)
         os.makedirs(self.run_root, mode=0o700, exist_ok=True)
@@ -44,7 +44,7 @@ class ImageStore:
         )
 
     def environment(self, variables: Iterable[str] = ()) -> dict[str, str]:
-        """Return podman's environment. `variables` are added, for example `HTTPS_PROXY=...`.
+        """Return podman's environment variables, plus `variables` such as `HTTPS_PROXY=...`.
 
         The home directory is empty, because podman would otherwise use its user's credentials.
         """
@@ -63,14 +63,14 @@ class ImageStore:
         write_record(f"{self.digests}/{digest}", config)
 
     def touch(self, digest: str) -> None:
-        """Update the time when the image was last used."""
+        """Set the time of the image's last use to now."""
         try:
             os.utime(f"{self.digests}/{digest}")
         except FileNotFoundError:
             pass
 
     def has_access(self, project: str, digest: str) -> bool:
-        """Return whether this project has pulled this digest to this node."""
+        """Return whether the project has pulled the image with this digest to this node."""
         return os.path.exists(f"{self.projects}/{project}/{digest}")
 
     def grant_access(self, project: str, digest: str) -> None:
@@ -86,7 +86,7 @@ class ImageStore:
 
 
 def container_name(pod_directory: str) -> str:
-    """Return the name of a pod's container. The enclosing control groups have the same name."""
+    """Return the name of a pod's container and of the control groups around it."""
     return f"berth-{os.path.basename(pod_directory)}-{_checksum(pod_directory)}"
 
 
@@ -96,7 +96,7 @@ def removal_arguments(name: str) -> tuple[str, ...]:
 
 
 def remove_container(pod_directory: str) -> None:
-    """Remove the container, if any, that a shim left behind, including its processes."""
+    """Remove the container that a killed shim left behind, if there is one, and kill its processes."""
     record = read_record(f"{pod_directory}/container")
     if record is None:
         return
@@ -107,7 +107,7 @@ def remove_container(pod_directory: str) -> None:
 
 
 def _try_removal(name: str, store: str) -> bool:
-    """Kill the container's processes and remove the container. Return whether the container was removed."""
+    """Kill the container's processes and remove the container. Return whether the removal succeeded."""
     import subprocess  # the shim imports this module but does not need it
 
     kill_processes(name)
@@ -123,7 +123,7 @@ def _try_removal(name: str, store: str) -> bool:
 
 
 def remove_traces(pod_directory: str, name: str) -> None:
-    """Remove the control groups of a container that no longer exists, and its record."""
+    """Remove the control groups and the record of a container that no longer exists."""
     remove_groups(name)
     _unlink(f"{pod_directory}/container")
 

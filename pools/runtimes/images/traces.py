@@ -1,4 +1,4 @@
-"""Processes, control groups and records that remain if podman or conmon is killed.
+"""Clean up processes, control groups and records after podman or conmon was killed.
 
 A container's control groups are inside groups with the container's name, so podman is not needed to find
 them.
@@ -20,7 +20,7 @@ _PAUSE = 0.01
 
 
 def kill_processes(name: str) -> None:
-    """Kill the container's podman, conmon and inner processes, and wait until they have ended."""
+    """Kill podman, conmon and all other processes of the container, and wait until they have ended."""
     deadline = time.monotonic() + _PATIENCE
     while (pids := _processes(name)) and time.monotonic() < deadline:
         for pid in pids:
@@ -29,7 +29,7 @@ def kill_processes(name: str) -> None:
 
 
 def remove_groups(name: str) -> None:
-    """Remove the control groups of a container that has ended, and the runtime's record of the container."""
+    """Remove the control groups of an ended container, and the OCI runtime's record of it."""
     for group in _outer_cgroups(name):
         for directory, _, _ in os.walk(group, topdown=False):
             try:
@@ -40,7 +40,7 @@ def remove_groups(name: str) -> None:
 
 
 def _remove_record(container: str) -> None:
-    """Remove the runtime's record of the container with this ID. Do nothing if the ID is empty."""
+    """Remove the OCI runtime's record of the container. Do nothing if the ID is empty."""
     for runtime in _RUNTIMES if container else ():
         for directory, _, names in os.walk(f"{runtime}/{container}", topdown=False):
             for name in names:
@@ -66,7 +66,7 @@ def _read_pids(path: str) -> list[int]:
 
 
 def _belongs_to_container(pid: int, name: str) -> bool:
-    """Return whether the process is conmon or `podman run` of this container."""
+    """Return whether the process is the container's conmon or `podman run`."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             arguments = file.read().decode("utf-8", "replace").split("\0")
@@ -79,7 +79,7 @@ def _belongs_to_container(pid: int, name: str) -> bool:
 
 
 def _outer_cgroups(name: str) -> Iterator[str]:
-    """Yield the container's outer cgroups: a single one with cgroup v2, one per controller with cgroup v1."""
+    """Yield the container's outer control groups: one in version 2, or one per controller in version 1."""
     for base in (_GROUPS, *(entry.path for entry in os.scandir(_GROUPS) if entry.is_dir())):
         if os.path.isdir(f"{base}/{name}"):
             yield f"{base}/{name}"

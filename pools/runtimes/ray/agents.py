@@ -1,4 +1,4 @@
-"""Client for a node's agent."""
+"""HTTP client of the agent that runs on each Ray node."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ SKEW_MIN = timedelta(seconds=10)  # smaller differences may be due to the durati
 
 
 class AgentUnreachable(RuntimeFailure):
-    """Raised if an agent does not respond because its node is booting, disconnected or gone."""
+    """Raised if a node's agent does not respond, because the node is booting, disconnected or gone."""
 
 
 class NodeAgent:
@@ -47,7 +47,7 @@ class NodeAgent:
         self._headers = {"Authorization": f"Bearer {secret}"}
 
     def send_spec(self, spec: PodSpec) -> str:
-        """Return the command for the pod's job, or an empty string if the pod is running or has ended."""
+        """Send the pod spec. Return the command of the pod's Ray job, or "" if the pod must not start."""
         return str(self._request("order", **encode_pod_spec(spec)).json()["entrypoint"])
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
@@ -55,7 +55,7 @@ class NodeAgent:
         self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds, **fields)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """Return the reports by pod. The times in reports are converted to Berth's clock."""
+        """Return the report of each pod, with times converted to Berth's clock."""
         response = self._request("look", pod_ids=list(pod_ids))
         skew = _clock_skew(response)
         return {
@@ -76,7 +76,7 @@ class NodeAgent:
         return self._chunk("tail", pod_id=pod_id, lines=lines)
 
     def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
-        """Yield the log with the offset of each chunk."""
+        """Yield the chunks of the pod's log, each with its offset."""
         offset = 0
         while True:
             chunk = self.read_log(pod_id, offset, CHUNK_BYTES)
@@ -87,7 +87,7 @@ class NodeAgent:
             offset = chunk.next_offset
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Return a connection through the agent to a new channel of the pod.
+        """Return a socket that the agent has connected to a new channel of the pod.
 
         Raises ChannelRejected or RuntimeFailure.
         """
@@ -140,7 +140,7 @@ class NodeAgent:
         return self._request("volume_file", **place, offset=offset, limit=limit).content
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return the time of the last checkpoint by Berth's clock, or None."""
+        """Return the time of the workspace's last checkpoint by Berth's clock, or None."""
         response = self._request("checkpointed_at", workspace=workspace)
         saved = response.json()
         return None if saved is None else datetime.fromisoformat(saved) - _clock_skew(response)
@@ -173,7 +173,7 @@ class NodeAgent:
 
 
 def enable_keepalive(connection: socket.socket) -> None:
-    """Detect within about a minute that the other machine is gone, even if no data is sent."""
+    """Enable TCP keepalive, which detects a dead peer within about a minute even if no data is sent."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 4)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -192,7 +192,7 @@ def _decode_changes(response: httpx.Response) -> VolumeChanges:
 
 
 def _clock_skew(response: httpx.Response) -> timedelta:
-    """Return how far the node's clock is ahead of Berth's, or zero if the difference is small."""
+    """Return how far the node's clock is ahead of Berth's, or zero if the clocks are close."""
     skew = parsedate_to_datetime(response.headers["Date"]) - datetime.now(UTC)
     return skew if abs(skew) >= SKEW_MIN else timedelta()
 

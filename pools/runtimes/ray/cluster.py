@@ -16,7 +16,7 @@ _LABEL_LENGTH = 60
 
 @dataclass(frozen=True)
 class RayNode:
-    """A node of a pool that runs Ray. Node 0 is the head.
+    """Node of a Ray pool. Node 0 is the head.
 
     `secret` is the cluster's secret, which Ray and the agents require. `address` is empty while it is
     unknown.
@@ -35,17 +35,17 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray. Ray labels allow fewer characters than instance IDs."""
+    """Return the node's label in Ray, which allows fewer characters in labels than instance IDs have."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 
 def device_resource(index: int) -> str:
-    """Return the name of the Ray resource that prevents Ray from overcommitting one device."""
+    """Return the name of the custom Ray resource that represents one device."""
     return f"berth-device-{index}"
 
 
 def device_resources(spec: PodSpec, node: RayNode) -> dict[str, float]:
-    """Return the pod's Ray resources, one per device, so that Ray reserves exactly these devices."""
+    """Return the Ray resources that the pod's job requests, so that Ray reserves exactly its devices."""
     names = list(node.devices)
     numbers = [names.index(name) if name in names else int(name) for name in spec.devices]
     return {device_resource(number): spec.device_milli / 1000 for number in numbers}

@@ -9,7 +9,7 @@ from pools.runtimes.ray.agents import NodeAgent
 
 
 class RayFiles:
-    """Part of the Ray runtime that reads files. A node stores a pod's files until the pod is forgotten."""
+    """Mixin of the Ray runtime that reads pods' files, which a node stores until the pod is forgotten."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         with _converted_errors():
@@ -42,13 +42,12 @@ class RayFiles:
         return agent
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent of the pod's node, or None if the node is gone."""
         raise NotImplementedError
 
 
 @contextmanager
 def _converted_errors() -> Iterator[None]:
-    """Raise FilesGone if the agent rejects a request, or RuntimeFailure if it cannot handle the request."""
+    """Convert the agent's errors to FilesGone if it rejects a request, otherwise to RuntimeFailure."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""HTTP client for the jobs and nodes of a Ray head."""
+"""HTTP client of a Ray head: submit and list jobs, and list nodes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,6 @@ class Job:
 
     @property
     def last_line(self) -> str:
-        """Return the last line of the message."""
         return _last_line(self.message) or "unknown reason"
 
 
@@ -37,7 +36,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job. Repeating the call is safe, because Ray's error for a duplicate job is ignored."""
+        """Submit the job. An error about a duplicate job is ignored, so the call may be repeated."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,
@@ -54,7 +53,8 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state of the node with this label, such as ALIVE, or "" if it has not registered.
+        """Return Ray's state of the node with this label, such as ALIVE, or "" if no such node has
+        registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
@@ -67,9 +67,9 @@ class Jobs:
         self._jobs_request("POST", f"{quote(name, safe='')}/stop")
 
     def delete(self, name: str) -> None:
-        """Delete the job.
+        """Delete the ended job.
 
-        Ray rejects the deletion, and lists the job, until it has detected the job's end.
+        Until Ray has detected the job's end, it rejects the deletion and still lists the job.
         """
         self._jobs_request("DELETE", quote(name, safe=""))
 

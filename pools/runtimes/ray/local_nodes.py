@@ -1,4 +1,4 @@
-"""Raylets on this machine, each with its own loopback address."""
+"""Ray nodes on this machine, each with its own loopback address."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 
 
 class LocalRayNodes:
-    """Provider that starts and watches a raylet for each node that the local provider creates.
+    """Provider that runs a Ray node process for each node of the local provider.
 
     The process of each instance is recorded in a directory, so a restarted server finds the process. Each
     node has its own address in 127.0.0.0/8, the loopback network.
@@ -61,7 +61,7 @@ class LocalRayNodes:
         return listed  # an instance that has ended is listed once more, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Request termination of the instances. Their devices become free once the instances have ended."""
+        """Request termination of the instances. Their devices become free when their processes have ended."""
         listed = {instance.instance_id: instance for instance in self.local.list_instances(pool)}
         for instance_id in sorted(listed.keys() & set(instance_ids)):
             _request_termination(self._home(pool, instance_id))
@@ -72,7 +72,7 @@ class LocalRayNodes:
         return self.local.preview(pool, shape)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with the state of its process. Start the process if the pool has a head."""
+        """Return the instance with the state of its process. Start the process once the head is known."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))
@@ -93,7 +93,7 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address that raylets join.
+        """Return the address of the head that the node joins.
 
         The address is empty for the head itself, and None if there is no head.
         """
@@ -106,7 +106,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Reconnect a node to the current head if its previous head is gone. The node's pods keep running."""
+        """Connect a node to the pool's new head if its head has changed. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return
@@ -175,7 +175,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _last_line(home: Path) -> str:
-    """Return the last line of output from the node's process, or from Ray if the process wrote no output."""
+    """Return the last output line of the node's process or, if there is none, of Ray."""
     for path in (home / "node.log", home / "node" / "ray.log"):
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         if lines:
@@ -200,7 +200,7 @@ def _request_termination(home: Path) -> dict[str, str]:
 
 
 def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> InstanceState:
-    """Signal the process to stop its pods and Ray. Kill both if they do not stop in time."""
+    """Signal the process to stop its pods and Ray. Kill the process if it takes too long."""
     if record is None or not _is_running(record):
         return InstanceState.GONE
     is_overdue = time.time() > float(ending["at"]) + END_SECONDS_MAX
@@ -209,15 +209,14 @@ def _end_process(record: dict[str, str] | None, ending: dict[str, str]) -> Insta
 
 
 def _is_running(record: dict[str, str]) -> bool:
-    """Return whether the process is running and is not a zombie."""
     fields = stat_fields(int(record["pid"]))
     return fields is not None and fields[19] == record["start"] and fields[0] != "Z"
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables that the process needs.
+    """Return the environment variables for the node's process.
 
-    Other variables may contain secrets, such as the database password.
+    Variables that may contain secrets, such as the database password, are omitted.
     """
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE", *SETTINGS_OF_PODS)
     return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": _SOURCE}

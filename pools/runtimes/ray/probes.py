@@ -1,4 +1,4 @@
-"""Probe pods: a node accepts work only after a pod has run on it.
+"""Run a probe pod on each new Ray node. The node accepts pods once its probe has succeeded.
 
 A probe pod starts like any other pod: through the node's agent, a Ray job on all devices, the shim and the
 enclosure. A failed probe is repeated until it succeeds or the node's boot times out.
@@ -27,7 +27,7 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 
 
 class ProbePods:
-    """Probes of nodes in all pools that are not ready yet. Thread-safe.
+    """Probe pods for the nodes of all Ray pools. Thread-safe.
 
     `stored()` returns the IDs of all pods in the runtime's records, so that a new process finds the probes of
     an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
@@ -48,7 +48,7 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances with these devices. Return the reason for each instance that cannot run pods.
+        """Probe these instances on all their devices. Return why instances cannot run pods, by instance ID.
 
         Other pools may be probed at the same time, so only the probes of ended nodes are deleted.
         """
@@ -67,7 +67,7 @@ class ProbePods:
         return {instance: reason for instance, reason in zip(due, results, strict=True) if reason}
 
     def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
-        """Return why the instance cannot run pods yet, or an empty string."""
+        """Run the instance's probe. Return why the instance cannot run pods yet, or an empty string."""
         with self._lock:
             failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
@@ -117,7 +117,7 @@ class ProbePods:
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
-        """Delete the probes of ended nodes, and all but the latest probe of each instance."""
+        """Delete the probe pods of ended nodes, and all but the latest probe pod of each instance."""
         current = {probes[-1] for instance in existing if (probes := _instance_pods(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""Ray runtime: each pod is a job that runs on exactly its node and devices."""
+"""Ray runtime: each pod is a Ray job that runs on exactly its assigned node and devices."""
 
 import random
 import socket
@@ -52,7 +52,7 @@ ADDRESS_OF_RANK_0 = ""
 
 
 class RayRuntime(RayFiles):
-    """Runtime of all pools that run Ray.
+    """Runtime of all Ray pools.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
     finds all pods again. The names of this installation's jobs begin with `prefix`.
@@ -82,13 +82,13 @@ class RayRuntime(RayFiles):
         self._watch.request_poll()
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Send the pod to its node in the background. `start` reports errors."""
+        """Send the pod to its node in the background. A later call of `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._starts.has_begun(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
                 self._starts.begin(spec.pod_id, self._send, spec, self._place(spec))
 
     def _place(self, spec: PodSpec) -> RayNode:
-        """Record the pod, and return its node."""
+        """Record the pod's assignment to its node, and return the node."""
         validate_name(spec.workspace)
         node = self._nodes_by_instance().get(spec.instance_id)
         if node is None:
@@ -97,7 +97,7 @@ class RayRuntime(RayFiles):
         return node
 
     def _send(self, spec: PodSpec, node: RayNode) -> None:
-        """Send the pod to its node and submit its job. Does not access the database, for use in threads."""
+        """Send the pod to its node and submit its Ray job. Runs in threads, without database access."""
         self.ledger.sync(spec.pod_id)
         entrypoint = self._agent(node).send_spec(spec)
         if self.ledger.receive(spec.pod_id) and entrypoint:
@@ -133,7 +133,7 @@ class RayRuntime(RayFiles):
         return self.poll_reports(pod_ids)
 
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
-        """Return the reports of these pods (default: all) without reloading the list of nodes."""
+        """Return the reports of these pods, or of all pods, without reloading the list of nodes."""
         if not self._has_loaded_nodes:
             return {}  # no pod may be reported as lost while the list of nodes is unknown
         reports: dict[str, PodReport] = {}
@@ -182,7 +182,7 @@ class RayRuntime(RayFiles):
         return self._end(pod_id, latest) if latest.state is PodState.EXITED else latest
 
     def _unreachable_report(self, pod_id: str, node: RayNode, failure: RuntimeFailure) -> PodReport:
-        """Report a pod whose node is not responding. Ray detects dead nodes within seconds."""
+        """Return the report of a pod whose node does not respond. Ray detects dead nodes within seconds."""
         try:
             job = self._jobs(node).get_job(self._prefix + pod_id)
         except RuntimeFailure:
@@ -215,7 +215,7 @@ class RayRuntime(RayFiles):
         self.ledger.forget(pod_id)
 
     def fetch_log(self, pod_id: str) -> None:
-        """Copy an ended pod's log from its node, which may be removed at any time."""
+        """Copy an ended pod's log from its node, because the node may be removed at any time."""
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
         if node is not None and not self.ledger.log_path(pod_id).exists():
@@ -248,7 +248,7 @@ class RayRuntime(RayFiles):
         return agent.tail_log(pod_id, lines)
 
     def _log_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent that has the log, or None if the log has been fetched or does not exist."""
+        """Return the agent that can send the log, or None if the log is stored locally or does not exist."""
         return None if self.ledger.log_path(pod_id).exists() else self._node_agent(pod_id)
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:
@@ -314,7 +314,7 @@ class RayRuntime(RayFiles):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a random port, because the node of rank 0 and its free ports are not known yet."""
+        """Return a random port, because the free ports of the node of rank 0 are not known yet."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -324,7 +324,7 @@ class RayRuntime(RayFiles):
         self._watch.drain()
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the node's scripts, which are empty while the head's or the node's address is unknown."""
+        """Return the scripts for a node. They are empty until its address and the head's are known."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None
@@ -335,7 +335,7 @@ class RayRuntime(RayFiles):
         )
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return why each instance that is not ready cannot run pods yet, by instance ID."""
+        """Return why instances that are not ready cannot run pods yet, by instance ID."""
         if not instance_ids:
             return {}
         nodes = self._nodes_by_instance()
@@ -346,7 +346,7 @@ class RayRuntime(RayFiles):
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:
-        """Return why the node is unusable (no agent, or no live raylet), or an empty string."""
+        """Return why the node cannot run pods (no agent, or no live raylet), or an empty string."""
         if node is None:
             return "the machine's address is not known yet"
         try:
@@ -362,7 +362,7 @@ class RayRuntime(RayFiles):
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, first adopt the pods of newly listed nodes."""
+        """Return the pod's record. If it is missing, look for the pod on nodes that were listed recently."""
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:
@@ -371,7 +371,7 @@ class RayRuntime(RayFiles):
         return entry
 
     def _adopt(self, nodes: Iterable[RayNode]) -> None:
-        """Record pods that run on these nodes but are missing from the ledger."""
+        """Record the pods that run on these nodes but have no local record."""
         recorded_ids = set(self.ledger.ids())
         listed = list(nodes)
         for node, node_pod_ids in zip(listed, self._threads.map(self._list_node_pods, listed), strict=True):

@@ -1,4 +1,4 @@
-"""Shell scripts that add a machine to its pool's Ray cluster and remove it again."""
+"""Shell scripts that start and stop Ray on a machine, so that it joins or leaves its pool's cluster."""
 
 import gzip
 import hashlib
@@ -190,7 +190,7 @@ echo "Ray and the agent of this node are up."
 
 
 def start_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that starts Ray on a machine. The script contains the cluster's secret."""
+    """Return the script that adds a machine to the Ray cluster. It contains the cluster's secret."""
     return STOP + _START.format(
         place=_PLACE, fetch_code=_DOWNLOAD_CODE + _UNPACK_CODE, use_code=_USE_CODE,
         ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head),
@@ -199,14 +199,14 @@ def start_script(node: RayNode, head: RayNode) -> str:
 
 
 def update_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that connects a running node to another head without stopping its pods."""
+    """Return the script that connects a running node to a new head without stopping its pods."""
     return _UPDATE.format(
         place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
     )
 
 
 def upgrade_script() -> str:
-    """Return the script that loads this server's node code on a running node without stopping its pods."""
+    """Return the script that upgrades Berth's code on a running node without stopping its pods."""
     verify = _VERIFY_CODE.format(sha256=hashlib.sha256(node_code()).hexdigest())
     return _UPGRADE.replace("@VERIFY@", verify)
 
@@ -223,7 +223,7 @@ def _write_settings(node: RayNode, head: RayNode) -> str:
 
 @cache
 def node_code() -> bytes:
-    """Return the code that nodes run in addition to Ray, as a reproducible tar.gz without secrets."""
+    """Return Berth's code for nodes as a tar.gz archive that is reproducible and contains no secrets."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in node_files():
@@ -232,17 +232,17 @@ def node_code() -> bytes:
 
 
 def node_files() -> list[Path]:
-    """Return the paths of the code that nodes run in addition to Ray."""
+    """Return the paths of Berth's code for nodes."""
     return [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
 
 
 def node_sources() -> dict[str, str]:
-    """Return the source of each node file, by path in the archive."""
+    """Return the source code of each file for nodes, by its path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove details that differ between servers, so that identical code yields identical archives."""
+    """Clear details of an archive member that differ between servers, so that archives are reproducible."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -1,4 +1,4 @@
-"""Start several pods concurrently in the background."""
+"""Start pods concurrently in background threads."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +9,7 @@ THREADS = 8
 
 
 class BackgroundStarts:
-    """Calls that start pods, at most one per pod."""
+    """Background calls that start pods, at most one per pod."""
 
     def __init__(self) -> None:
         # Use separate threads, so that unresponsive nodes do not delay reports.
@@ -20,15 +20,15 @@ class BackgroundStarts:
         self._calls[pod_id] = self._threads.submit(call, *arguments)
 
     def has_begun(self, pod_id: str) -> bool:
-        """Return whether the pod has a call whose result has not been read yet."""
+        """Return whether a call for the pod has begun and its result has not been read yet."""
         return pod_id in self._calls
 
     def finish(self, pod_id: str) -> None:
-        """Wait for the pod's call, and raise its error."""
+        """Wait for the pod's call. Raises the call's error."""
         self._calls.pop(pod_id).result()
 
     def settle(self, pod_id: str) -> None:
-        """Wait for the pod's call, if any. Ignore the call's error."""
+        """Wait for the pod's call, if there is one, and ignore its error."""
         if pod_id in self._calls:
             with suppress(Exception):
                 self.finish(pod_id)

@@ -15,7 +15,7 @@ SOON_SECONDS = 0.2
 
 
 class PodWatcher:
-    """Background thread that starts on the first call to `fds` and ends with the process."""
+    """Background thread that polls the pods of all Ray nodes. It starts on the first call to `fds`."""
 
     def __init__(
         self, get_reports: Callable[[], Mapping[str, PodReport]], fetch_log: Callable[[str], None]
@@ -60,7 +60,6 @@ class PodWatcher:
                 self._fetch(pod_id)
 
     def _fetch(self, pod_id: str) -> None:
-        """Copy the pod's log before the node's disk is deleted."""
         try:
             self._fetch_log(pod_id)
         except RuntimeFailure as failure:

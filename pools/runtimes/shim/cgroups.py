@@ -1,4 +1,4 @@
-"""Control groups (version 1 or 2) that limit a pod's memory, CPU and processes.
+"""Control groups (version 1 or 2) that limit a pod's memory, CPU and number of processes.
 
 The pod's groups are inside the shim's own group (version 1) or next to it (version 2, where a group with
 processes has no children). The shim itself stays outside. Kernel memory, page cache and /dev/shm count
@@ -24,11 +24,11 @@ _MILLI = 1000
 
 
 class CannotLimit(Exception):
-    """Raised with the reason if a limit cannot be enforced."""
+    """Raised if a limit cannot be enforced. The message contains the reason."""
 
 
 class Cgroups:
-    """Groups named `name`. `limits` are in bytes, thousandths of a core, and processes.
+    """Control groups of one pod. `limits` are in bytes, thousandths of a core, and processes.
 
     A group with a limit of 0 only measures usage.
     """
@@ -39,7 +39,7 @@ class Cgroups:
         self._v2: set[str] = set()
 
     def locate(self) -> None:
-        """Find the paths of the groups. Raises CannotLimit if a controller cannot be used."""
+        """Find the paths of the control groups. Raises CannotLimit if a controller cannot be used."""
         for resource in self.limits:
             try:
                 parent, is_v2 = find_parent(_CONTROLLERS[resource])
@@ -55,7 +55,7 @@ class Cgroups:
                 self.paths[USAGE] = f"{parent}/{self.name}"
 
     def create(self) -> None:
-        """Create the groups and write their limits. If that fails, delete them and raise CannotLimit."""
+        """Create the control groups and set their limits. On failure, delete them and raise CannotLimit."""
         created = set()
         for resource, path in self.paths.items():
             try:
@@ -69,7 +69,7 @@ class Cgroups:
                 raise CannotLimit(f"{error.strerror}: {error.filename}") from None
 
     def join(self) -> None:
-        """Move this single-threaded process into the groups. Its children start there.
+        """Move this single-threaded process into the control groups. Its children will start in them.
 
         In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. Version
         2 has no such file for groups of processes.
@@ -78,7 +78,7 @@ class Cgroups:
             _write(f"{path}/{'cgroup.procs' if path in self._v2 else 'tasks'}", "0")
 
     def memory_kills(self) -> int:
-        """Return how many of the pod's processes the kernel has killed for exceeding the memory limit."""
+        """Return the number of the pod's processes that the kernel has killed because of the memory limit."""
         path = self.paths.get(MEMORY)
         if path is None:
             return 0
@@ -89,13 +89,13 @@ class Cgroups:
         return 0
 
     def memory_peak(self) -> int:
-        """Return the peak memory usage in bytes, or 0 if the kernel does not record the peak."""
+        """Return the peak memory usage in bytes, or 0 if the kernel does not record it."""
         path = self.paths.get(MEMORY)
         files = ("memory.peak", "memory.max_usage_in_bytes") if path else ()
         return max((int(_read(f"{path}/{file}") or 0) for file in files), default=0)
 
     def remove(self) -> None:
-        """Delete the groups, which must not contain processes."""
+        """Delete the control groups, which must be empty."""
         remove(self.paths.values())
 
 
@@ -108,7 +108,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
-    """Return the directory for groups with this controller, and whether it is version 2.
+    """Return the parent directory for groups of this controller, and whether it uses version 2.
 
     Raises OSError if the controller is not mounted.
     """
@@ -122,7 +122,7 @@ def find_parent(controller: str) -> tuple[str, bool]:
 
 
 def _own_groups() -> dict[str, str]:
-    """Return the path of this process's group by controller. The controller of version 2 is ""."""
+    """Return the path of this process's control group for each controller. The key for version 2 is ""."""
     own = {}
     with open(_OWN_GROUPS) as file:
         for line in file.read().splitlines():
@@ -136,7 +136,7 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return the cgroup files that set a limit, with their values.
+    """Return pairs of a cgroup file and the value that sets this limit.
 
     Swap is disabled if the kernel accounts for swap.
     """

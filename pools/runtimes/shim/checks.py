@@ -1,4 +1,4 @@
-"""Regular checks of a running pod: its log, out-of-memory kills, and disk usage."""
+"""Periodic checks of a running pod: its log, out-of-memory kills, and disk usage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORKSPACE_FULL = "workspace_full"
 
 
 class Checks:
-    """Checks of `pod`. `message` is the reason why the checks ended the pod, or empty."""
+    """Periodic checks of one pod. `message` says why the checks have ended the pod, or is empty."""
 
     def __init__(self, pod: Pod, log: PodLog) -> None:
         self.pod, self.log, self.message = pod, log, ""
@@ -34,12 +34,11 @@ class Checks:
         self._is_nearly_full = False
 
     def seconds_left(self) -> float:
-        """Return the seconds until the next check."""
         due = self._due if self._disk is None else min(self._due, self._disk.due)
         return max(due - time.monotonic(), 0.0)
 
     def run(self) -> None:
-        """Run the checks that are due."""
+        """Run all checks that are due."""
         now = time.monotonic()
         if self._disk is not None:
             self._check_disk(self._disk)
@@ -51,7 +50,7 @@ class Checks:
             self._check_memory(now)
 
     def _check_memory(self, now: float) -> None:
-        """Warn about children that the kernel has killed, at most once in WARN_SECONDS."""
+        """Warn about out-of-memory kills of child processes, at most once in WARN_SECONDS."""
         kills = self.pod.cgroups.memory_kills()
         if kills == self._kills or now < self._next_memory_warning or self.pod.wait_status is not None:
             return
@@ -64,7 +63,7 @@ class Checks:
             self._warn(f"{processes} killed because the node ran out of memory")
 
     def _check_disk(self, disk: DiskUsage) -> None:
-        """Warn when the limit is nearly reached, and end the pod when the limit is reached."""
+        """Warn if disk usage approaches the limit, and end the pod when it reaches the limit."""
         used = disk.read()
         if used is None or self.pod.deadline is not None:
             return

@@ -1,4 +1,4 @@
-"""Download and unpack the code that a pod starts in.
+"""Download the code of a pod and unpack it into the directory in which the pod starts.
 
 A child process does the work. The child drops its privileges before it writes the first file, so that the
 files belong to the pod's user.
@@ -34,8 +34,6 @@ _VERIFY = "?verify=true"
 
 
 class Download(Transfer):
-    """Download of one pod's code."""
-
     progress = "downloading the code"
     failure = "the code could not be downloaded"
     stopped = "stopped before its code had been downloaded"
@@ -76,7 +74,7 @@ class Download(Transfer):
 
 
 class _Body:
-    """File-like response that counts the bytes read and reports the progress."""
+    """File-like HTTP response that reports the progress of the download."""
 
     def __init__(self, response: HTTPResponse, output: int) -> None:
         self._response, self._output = response, output
@@ -100,7 +98,7 @@ class _Body:
         return data
 
     def finish(self) -> None:
-        """Read the rest of the response. Raises Failure if the response is incomplete."""
+        """Read the rest of the response. Raises Failure if it is incomplete."""
         while self.read(BLOCK):
             pass
         if self._size and self._read != self._size:
@@ -108,7 +106,7 @@ class _Body:
 
 
 def _unpack(body: _Body) -> None:
-    """Unpack the archive into a new directory. The server has checked paths and links."""
+    """Unpack the archive into a new directory. The server has already checked its paths and links."""
     import tarfile
 
     os.umask(0o077)

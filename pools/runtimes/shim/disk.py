@@ -1,4 +1,4 @@
-"""Disk usage of directories, measured by `du` while the shim does other work."""
+"""Measure the disk usage of directories with `du`, in the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KIB = 1024
 
 
 class DiskUsage:
-    """Usage of `paths`, measured every `interval` seconds, or less often if measurements take long.
+    """Disk usage of `paths`, measured every `interval` seconds, or less often if `du` is slow.
 
     `helpers` contains the process ID of `du` while it runs.
     """
@@ -25,7 +25,7 @@ class DiskUsage:
         self._started = 0.0
 
     def start(self) -> None:
-        """Start a measurement. When `du` ends, the shim's child handler wakes the event loop."""
+        """Start `du`. When it ends, the shim's child handler wakes the event loop."""
         self.due = float("inf")
         self._started = time.monotonic()
         self._output, write_fd = os.pipe()
@@ -38,7 +38,7 @@ class DiskUsage:
         self.helpers.add(self._pid)
 
     def read(self) -> int | None:
-        """Return the bytes of a finished measurement once, or -1 if it failed. Return None while it runs."""
+        """Return the measured bytes once, -1 if `du` failed, or None while it runs."""
         if not self._pid:
             return None
         try:
@@ -58,11 +58,10 @@ class DiskUsage:
         return sum(numbers) * KIB if numbers else -1
 
     def stop(self) -> None:
-        """Stop measuring."""
         self.due = float("inf")
 
     def _exec(self, write_fd: int) -> None:
-        """Replace this process with `du`. `du` counts allocated blocks, and hard-linked files once."""
+        """Replace this process with `du`, which counts allocated blocks, and hard-linked files once."""
         try:
             os.nice(19)
             os.dup2(write_fd, 1)

@@ -1,4 +1,4 @@
-"""Turn a forked process into a process of the pod."""
+"""Turn a forked process into a process inside the pod."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
 class Entry:
-    """Steps that a process takes to enter the pod. `subject` names the object of the current step in error
-    messages.
+    """Steps by which a forked process enters the pod. `subject` names the current step's object in errors.
 
     `parent` is the ID of the process that adopts this process. If the parent dies, this process ends.
     """
@@ -63,7 +62,7 @@ class Entry:
             signal.signal(number, signal.SIG_DFL)
 
     def drop_privileges(self) -> None:
-        """Change to the pod's user. From then on, the process ends with its parent."""
+        """Change to the pod's user. From then on, the process dies with its parent."""
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)
@@ -83,7 +82,7 @@ class Entry:
         os.write(fd, f"{self.subject}: {reason}".encode("utf-8", "replace")[:1000])
 
     def enter_directory(self) -> None:
-        """Change to the document's working directory, or otherwise to the image's if it is accessible."""
+        """Change to the image's working directory if it is accessible, otherwise to that of the pod spec."""
         self.subject = self._pod.order["working_dir"]
         if "create_dir" in self._pod.order:
             os.makedirs(self._pod.order["create_dir"], 0o700, exist_ok=True)
@@ -98,7 +97,7 @@ class Entry:
 
 
 def _limit_open_files() -> None:
-    """Set the limits on open files for this process and its children."""
+    """Limit the number of open files of this process and its children."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Requests to end a pod whose command has not started yet."""
+"""Detect requests to end a pod before its command has started."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """Descriptors that signal a stop record, a signal, or the end of the pod's anchor process."""
+    """File descriptors that report a stop record, a signal, or the end of the pod's anchor process."""
 
     def __init__(self, directory: str, control: int, signals: int, anchor: int | None) -> None:
         self._stop = f"{directory}/stop"
         self._control, self._signals, self._anchor = control, signals, anchor
 
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
-        """Wait until the time is up or another descriptor is readable. Raises Interrupted.
+        """Wait for `seconds`, or until the descriptor `other` is readable. Raises Interrupted.
 
         A stop record stays in place, so it is read again once the command runs.
         """

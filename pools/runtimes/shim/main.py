@@ -19,7 +19,7 @@ from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str) -> None:
-    """Run the pod in this directory, unless another shim already runs it.
+    """Run the pod in this directory. Do nothing if another shim already runs it.
 
     `anchor` is the `pid:start` of the process that the pod is tied to, or empty.
     """
@@ -68,7 +68,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Checks) -> None:
-    """Wait until all of the pod's processes have ended."""
+    """Wait until all processes of the pod have ended, and handle stop requests and checks meanwhile."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor, pod.channels.fd):
@@ -112,7 +112,7 @@ def _apply_stop(pod: Pod) -> None:
 
 
 def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str = "", peak: int = 0) -> None:
-    """Write the exit record. `peak` is the pod's largest memory usage in bytes, or 0 if unknown."""
+    """Write the exit record. `peak` is the pod's peak memory usage in bytes, or 0 if unknown."""
     record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message.replace("\0", "?"))]
     if pod is not None and pod.wait_status is not None:
         code = os.waitstatus_to_exitcode(pod.wait_status)
@@ -130,9 +130,9 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
 
 
 def _open_control(directory: str) -> int:
-    """Open the pipe that signals stop records.
+    """Open the pipe that announces stop records.
 
-    The pipe is also opened for writing, which prevents an end-of-file.
+    The pipe is also opened for writing, so that reading never reaches end-of-file.
     """
     path = f"{directory}/control"
     if not os.path.exists(path):

@@ -24,7 +24,7 @@ _CAPABILITIES = 64  # no capability has this number or a higher one
 
 
 class Namespaces:
-    """Namespaces built by `command`. `uid` is the pod's user, or 0 to keep the shim's user.
+    """Namespaces that `command` builds. `uid` is the pod's user, or 0 to keep the shim's user.
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
     bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
@@ -47,7 +47,7 @@ class Namespaces:
         self._input = self._info = self._ready = -1
 
     def launch(self) -> str:
-        """Start bubblewrap without waiting until it is ready. Return an error message or ""."""
+        """Start bubblewrap in the background. Return an error message or ""."""
         if self.memory:
             try:
                 self.memory.open()
@@ -65,7 +65,7 @@ class Namespaces:
         return ""
 
     def wait(self) -> str:
-        """Wait until the namespaces have been built. Return an error message or ""."""
+        """Wait until bubblewrap has built the namespaces. Return an error message or ""."""
         is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
         info = os.read(self._info, 4096).decode() if is_ready else ""
         for fd in (self._ready, self._info):
@@ -77,11 +77,11 @@ class Namespaces:
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and variables, supplemented by the command and variables of its image."""
+        """Return the pod's command and environment variables, with defaults from its image."""
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:
-        """Move this process into the namespaces of `init`. Only its children enter the process namespace."""
+        """Enter the namespaces of the process `init`. The PID namespace applies only to child processes."""
         import ctypes
 
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
@@ -114,10 +114,10 @@ class Namespaces:
             raise OSError(number, f"system calls cannot be filtered: {os.strerror(number)}")
 
     def end(self) -> None:
-        """Remove the container, after the pod's processes have ended."""
+        """Remove the container, if any. All of the pod's processes must have ended."""
 
     def close(self) -> None:
-        """Delete the shared memory, unless other pods use it."""
+        """Delete the pod's shared memory, unless other pods use it."""
         if self.memory:
             self.memory.close()
 
@@ -141,7 +141,7 @@ class Namespaces:
 
 
 def _with_open_files(command: list[str]) -> list[str]:
-    """Open the files to copy, and return the command with their descriptors instead of their paths."""
+    """Open the files that bubblewrap copies. Return the command with descriptors instead of their paths."""
     opened = command.copy()
     for number, option in enumerate(command):
         if option == "--file":

@@ -1,4 +1,4 @@
-"""Start a pod's command once, and end the command and all its descendants."""
+"""Start a pod's command once, and stop the command and all its descendants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Pod:
-    """The command and its descendants.
+    """Running pod: its command and all descendants of the command.
 
     Orphans are reparented to this process or to the first process of their namespace.
     """
@@ -60,7 +60,8 @@ class Pod:
         self.cause = ""
 
     def start(self) -> str:
-        """Record the command's process ID, then allow the command to run. Return an error message or "".
+        """Start the command, but let it run only after its process ID is recorded. Return an error message or
+        "".
 
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
@@ -109,7 +110,6 @@ class Pod:
         return failure
 
     def _download_code(self) -> str:
-        """Download and unpack the pod's code. Return an error message or ""."""
         if "code_url" not in self.order:
             return ""
         from pools.runtimes.shim.code import Download  # slow import, not needed by most pods
@@ -120,7 +120,7 @@ class Pod:
         return failure
 
     def _fetch_volumes(self) -> str:
-        """Fetch the pod's volumes that are stored in S3. Return an error message or ""."""
+        """Fetch the S3 volumes of the pod. Return an error message or ""."""
         if "volumes_url" not in self.order:
             return ""
         from pools.runtimes.shim.transfers.volumes import fetch_volumes  # slow import
@@ -131,7 +131,7 @@ class Pod:
         return failure
 
     def _launch(self) -> str:
-        """Start building the pod's namespaces.
+        """Start building the pod's namespaces. Return an error message or "".
 
         On return, a container has been created with the settings of its image.
         """
@@ -143,7 +143,7 @@ class Pod:
         return failure
 
     def _limit(self) -> str:
-        """Create the pod's control groups.
+        """Create the pod's control groups. Return an error message or "".
 
         Record their paths first, so that another process can clean up if this process is killed.
         """
@@ -158,7 +158,7 @@ class Pod:
         return ""
 
     def _store_pod_spec(self) -> str:
-        """Make the pod spec durable, so that the pod never runs again after a power failure.
+        """Sync the pod spec to disk, so that the pod never runs again after a power failure.
 
         The data is written while bubblewrap starts, and the runtime does not wait for the write.
         """
@@ -171,7 +171,7 @@ class Pod:
         return ""
 
     def memory_report(self) -> str:
-        """Return a text about the memory limit's effect on the pod, or an empty string if there was none."""
+        """Describe processes that the kernel killed for lack of memory, or return an empty string."""
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
@@ -185,18 +185,18 @@ class Pod:
         return f"{processes} of the pod had been killed at its memory limit: {numbers}"
 
     def memory_numbers(self) -> str:
-        """Return the pod's memory limit and its peak as text."""
+        """Return the pod's memory limit and peak memory usage as text."""
         limit, peak = self.cgroups.limits[MEMORY] // MIB, self.cgroups.memory_peak() // MIB
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the kernel killed the command, or apparently a child of it, at the memory limit."""
+        """Return whether the kernel killed the command, or probably its child, at the memory limit."""
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
-        """Replace this process, or a child inside the namespaces, with the command."""
+        """Replace this process, or a child of it inside the namespaces, with the command."""
         entry = Entry(self, libc, shim)
         try:
             entry.subject = "the log"
@@ -213,7 +213,7 @@ class Pod:
         os._exit(127)
 
     def _open_output(self) -> None:
-        """Connect the log. The pod's user owns it, because programs may reopen /dev/stderr."""
+        """Redirect output to the log. The pod's user owns it, because programs may reopen /dev/stderr."""
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self.namespaces and self.namespaces.uid:
             os.fchown(log, self.namespaces.uid, self.namespaces.uid)
@@ -250,7 +250,7 @@ class Pod:
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())
 
     def processes(self) -> list[int]:
-        """Return the pod's running processes, parents first.
+        """Return the IDs of the pod's running processes, parents first.
 
         Processes that users started in channels are excluded.
         """
@@ -258,12 +258,12 @@ class Pod:
         return [pid for pid in self._all_processes() if pid not in of_channels]
 
     def _all_processes(self) -> list[int]:
-        """Return the running processes of the pod and its channels, parents first."""
+        """Return the IDs of the running processes of the pod and its channels, parents first."""
         others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
     def watch_leftover(self) -> int | None:
-        """Return a descriptor that becomes readable when a process that outlived the command ends."""
+        """Return a descriptor that becomes readable when one of the command's leftover processes ends."""
         if self.deadline is None or self.wait_status is None:
             return None
         for pid in self.processes():
@@ -275,11 +275,11 @@ class Pod:
 
     @property
     def next_step(self) -> float | None:
-        """Time of a stop's next step: SIGTERM or SIGKILL."""
+        """Time of the next signal of a stop, SIGTERM or SIGKILL, or None."""
         return self.deadline if self.term_at is None else self.term_at
 
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
-        """Send SIGTERM to all processes after the lead time, and kill them after the grace period.
+        """Send SIGTERM to all processes after the lead time, and SIGKILL after the grace period.
 
         At the start of the lead time, send the signal `number` to the processes that handle it. After
         repeated calls, the earliest times apply.
@@ -297,13 +297,13 @@ class Pod:
         self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal to the processes that handle it. Other processes would be ended by the signal."""
+        """Send a signal to the processes that handle it, because it would end the others."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)
 
     def end_lead_time(self) -> None:
-        """Send SIGTERM to all processes when the lead time is over or the command has ended."""
+        """Send SIGTERM to all processes if the lead time is over or the command has ended."""
         if self.term_at is None or self.deadline is None:
             return
         now = time.monotonic()
@@ -342,7 +342,7 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap the shim's own processes in a container, which could not end otherwise.
+        """Kill and reap all descendants of the shim, because the container cannot end while they run.
 
         The shim adopts the processes of a channel once its relay has ended. A relay that has been killed may
         still be running.

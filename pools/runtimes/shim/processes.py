@@ -1,4 +1,4 @@
-"""Identify processes safely by ID and start time, and signal them."""
+"""Find, identify and signal processes. The start time protects against reused process IDs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the third on. The second field may contain spaces."""
+    """Return the fields of /proc/PID/stat from the third on, because the second field may contain spaces."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -20,7 +20,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the process's start time in ticks since boot. Start time and ID identify a process."""
+    """Return the process's start time in ticks since boot. With the process ID, it identifies a process."""
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 
@@ -30,7 +30,7 @@ def process_ids() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Return all descendants of `root`, parents first."""
+    """Return the process IDs of all descendants of `root`, parents first."""
     children: dict[int, list[int]] = {}
     for pid in process_ids():
         fields = stat_fields(pid)
@@ -45,7 +45,7 @@ def descendants(root: int) -> list[int]:
 
 
 def current_descendants(root: int) -> list[int]:
-    """Return descendants of `root`, parents first, without reading all processes of the machine.
+    """Return descendants of `root`, parents first, without scanning all processes of the machine.
 
     The kernel may omit children while other processes end. Repeat the call until no children are left.
     """
@@ -60,7 +60,7 @@ def current_descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the child processes of all threads of a process.
+    """Return the IDs of the process's children, including those that its threads started.
 
     The kernel may omit some children while other processes end.
     """
@@ -86,7 +86,7 @@ def is_running(pid: int) -> bool:
 
 
 def handles_signal(pid: int, number: int) -> bool:
-    """Return whether the process has installed a handler for a signal."""
+    """Return whether the process handles the signal itself."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             lines = file.read().split(b"\n")
@@ -104,7 +104,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def open_anchor(text: str) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, or None if it has already ended."""
+    """Return a descriptor that signals the end of the process `pid:start`, or None if it has ended."""
     pid, _, start = text.partition(":")
     try:
         fd = os.pidfd_open(int(pid))

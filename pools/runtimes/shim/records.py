@@ -1,4 +1,4 @@
-"""Small crash-safe records on disk.
+"""Read and write small crash-safe records on disk.
 
 A record consists of `key=value` pairs joined by NUL, which cannot occur in an argument, path or variable. The
 shim avoids JSON, because importing its module takes as long as starting Python.
@@ -39,7 +39,7 @@ def read_record(path: str) -> dict[str, str] | None:
 
 
 def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
-    """Write the record atomically. If `durable` is set, sync it to disk."""
+    """Write the record atomically. With `durable`, also sync it to disk."""
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "wb") as file:
         file.write(encode(record))

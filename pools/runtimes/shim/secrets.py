@@ -18,7 +18,7 @@ _RECORD, _FILES = "record", "files"
 
 
 class Secrets:
-    """Secrets in the directory `home`, which is empty for a pod without secrets."""
+    """Secrets of one pod, in the directory `home`. The path is empty if the pod has no secrets."""
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -28,11 +28,11 @@ class Secrets:
 
     @property
     def files_directory(self) -> str:
-        """Directory of secret files for pods without an enclosure, and for containers, which mount it."""
+        """Directory of secret files, for pods without an enclosure and for containers, which mount it."""
         return f"{self.home}/{_FILES}"
 
     def store(self, env: dict[str, str], files: dict[str, str], download: str = "") -> None:
-        """Write the record. Raises OSError, for example if another user owns the directory."""
+        """Write the secrets to disk. Raises OSError, for example if another user owns the directory."""
         _make_private(self.home)
         fields = [("env", f"{name}={value}") for name, value in env.items()]
         fields += [("file", f"{name}={content}") for name, content in files.items()]
@@ -42,7 +42,7 @@ class Secrets:
         os.rename(draft, f"{self.home}/{_RECORD}")
 
     def read_and_delete(self) -> str:
-        """Read and delete the record. Return an error message or ""."""
+        """Read the stored secrets and delete their record. Return an error message or ""."""
         if not self.home:
             return ""
         path = f"{self.home}/{_RECORD}"
@@ -61,7 +61,7 @@ class Secrets:
         return ""
 
     def write_files(self, directory: str, uid: int) -> None:
-        """Write the files so that only the pod's user can read them.
+        """Write the secret files, readable only by the pod's user.
 
         `uid` 0 stands for this process's user.
         """
@@ -77,11 +77,11 @@ class Secrets:
                 os.chown(path, uid, uid)
 
     def forget(self) -> None:
-        """Remove the values from this process's memory."""
+        """Remove the secrets from this process's memory."""
         self.env, self.files, self.download = {}, {}, ""
 
     def delete(self) -> None:
-        """Delete the directory with its contents."""
+        """Delete the directory and its contents."""
         if self.home:
             delete(self.home)
 

@@ -1,4 +1,4 @@
-"""Server process that forks the shims of one runtime.
+"""Server process that forks a shim for each pod of one runtime.
 
 Starting Python takes longer than all other steps of starting a pod. This process has already started Python
 and imported the shim's modules. The server receives only the directories of pods, never their specs or
@@ -27,7 +27,7 @@ MESSAGE_BYTES = 65_536
 
 
 def serve(fd: int) -> None:
-    """Fork a shim for each request on the socket. Report each fork, and the shim's status when it ends.
+    """Fork a shim for each request on the socket. Report each fork and each shim's exit status.
 
     A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
     the number and, if the shim has ended, its exit status, or NOT_FORKED if there was not enough memory.
@@ -61,7 +61,7 @@ def serve(fd: int) -> None:
 
 
 def _handle_request(connection: socket, requests: dict[int, bytes], pipe: tuple[int, int]) -> bool:
-    """Fork a shim. Return False if the runtime has ended."""
+    """Fork a shim for one request. Return False if the runtime has ended."""
     message = connection.recv(MESSAGE_BYTES)
     if not message:
         return False
@@ -88,7 +88,7 @@ def _report_ended_shims(connection: socket, requests: dict[int, bytes]) -> None:
 
 
 def _become_shim(directory: str, anchor: str, own_files: tuple[int, ...]) -> None:
-    """Run the shim in this forked process, without the server's files and signal handlers. Never return."""
+    """Run the shim in this forked process without the server's files and signal handlers, and exit."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -1,4 +1,4 @@
-"""Directory that a workload's pods on this machine share as /dev/shm.
+"""Directory that the pods of a workload on the same machine share as /dev/shm.
 
 The directory is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on the directory, and
 the last shim deletes it.
@@ -11,7 +11,7 @@ import os
 
 
 class SharedMemory:
-    """Directory at `path`, owned by `uid`, or by the shim's user if `uid` is 0."""
+    """Shared memory directory at `path`, owned by `uid`, or by the shim's user if `uid` is 0."""
 
     def __init__(self, path: str, uid: int) -> None:
         self.path, self.uid = path, uid
@@ -52,7 +52,7 @@ class SharedMemory:
 
 
 def remove_unused(path: str) -> None:
-    """Delete the directory that a killed shim left behind, unless another pod uses it."""
+    """Delete a directory that a killed shim left behind, unless another pod uses it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,11 +1,11 @@
-"""Wake the processes that wait for pod changes."""
+"""Wake processes that wait for changes of pods."""
 
 import errno
 import os
 
 
 def wake_listeners(directory: str) -> None:
-    """Wake every listener. Delete sockets without a listener, and skip full sockets."""
+    """Wake all listeners in the directory. Delete sockets without a listener, and skip full sockets."""
     import _socket  # importing `socket` would take as long as starting Python
 
     try:

@@ -1,4 +1,4 @@
-"""Node side of a Ray pool: a raylet and an agent.
+"""Run a Ray pool's node: Ray itself, and the agent that Berth sends requests to.
 
 This package needs only Python's standard library, the `ray` command and the local runtime's shim.
 """

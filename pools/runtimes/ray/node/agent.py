@@ -1,4 +1,4 @@
-"""HTTP agent of a node. Requests authenticate with the cluster's secret."""
+"""HTTP agent on a Ray node. The cluster's secret authenticates its clients."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """Create the agent.
-
-        `obstacle()` returns why Ray cannot run pods on this node yet, or an empty string.
-        """
+        """Create the agent. `obstacle()` returns why Ray cannot run pods yet, or an empty string."""
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
@@ -46,7 +43,7 @@ class Agent(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Handler of POST requests. The path names a method, and the body is JSON. Logs are returned as bytes."""
+    """Handler of the agent's POST requests. The path names a method. Bodies are JSON, except for logs."""
 
     server: Agent
     protocol_version = "HTTP/1.1"
@@ -89,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._respond(200, json.dumps(result).encode())
 
     def _open_channel(self, pod_id: str) -> None:
-        """Copy data between the client and a new channel to the pod until either side closes."""
+        """Connect the client to a new channel of the pod, and copy data until either side disconnects."""
         with self.server.pods.open_channel(pod_id) as channel:
             self.close_connection = True
             self.send_response(101)

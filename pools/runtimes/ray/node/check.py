@@ -1,4 +1,4 @@
-"""Exit with 0 if this machine's agent responds and Ray has started. Otherwise, print the obstacle.
+"""Exit with 0 if this node's agent responds and Ray has started. Otherwise, print the reason.
 
 python -m pools.runtimes.ray.node.check SETTINGS
 """

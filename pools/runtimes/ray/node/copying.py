@@ -1,4 +1,4 @@
-"""Copy bytes between two connections."""
+"""Copy bytes between two sockets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pools.runtimes.shim.channels.frames import CHUNK
 
 
 def copy_between(one: socket.socket, other: socket.socket) -> None:
-    """Copy in both directions until both sides have finished sending or one side disconnects.
+    """Copy bytes in both directions until both sides have finished sending or one side disconnects.
 
     Each direction buffers at most one chunk, so a slow reader slows down its writer.
     """

@@ -1,4 +1,4 @@
-"""Run Ray and the agent. Ray is restarted whenever it ends. Pods are unaffected.
+"""Run Ray and the agent on a node. If Ray ends, restart it without stopping the pods.
 
 python -m pools.runtimes.ray.node.main SETTINGS
 """
@@ -62,10 +62,7 @@ def main(path: str) -> int:
 
 
 def _run_new_code(ray: RayProcess, path: str) -> None:
-    """Replace the code of this process. The process remains the parent of Ray and the anchor of the pods.
-
-    The new code reads the settings again.
-    """
+    """Restart this process with new code and settings. Ray remains its child, and pods keep running."""
     env = dict(os.environ, **ray.adoption())
     # Block the signal until the new code handles it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -73,7 +70,7 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
 
 
 def _wait_for_end(ray: RayProcess, stopping: threading.Event, upgrading: threading.Event) -> bool:
-    """Wait until this process must end or load new code. Return False if only Ray has ended."""
+    """Wait until this process must exit or load new code. Return False if Ray has ended instead."""
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
     try:
@@ -96,7 +93,7 @@ def _wait_with_anchor(
 
 
 def _stop_running_pods(pods: NodePods) -> None:
-    """Stop all pods, including those whose shim died with the raylet."""
+    """Stop all pods, including those whose shim died with Ray."""
     for pod_id in pods.list_pods():
         pods.stop(pod_id, 0)
     deadline = time.monotonic() + STOP_SECONDS

@@ -1,4 +1,4 @@
-"""Pods on a Ray node, which are started by Ray, unlike local pods."""
+"""Pods on a Ray node. They are started as Ray jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ os.setsid()
 
 
 class NodePods(LocalRuntime):
-    """Pods on one node, with optional paths of shared `workspaces` and `environments`."""
+    """Runtime of the pods on one Ray node. `workspaces` and `environments` may be shared directories."""
 
     def __init__(self, root: Path, anchor: str, workspaces: str = "", environments: str = "") -> None:
         super().__init__(root, anchor, environments=Path(environments) if environments else None)
@@ -33,7 +33,7 @@ class NodePods(LocalRuntime):
             self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def entrypoint(self, spec: PodSpec) -> str:
-        """Record the pod spec. Return the command for the pod's job, or "" if the pod must not start."""
+        """Store the pod spec. Return the command of the pod's Ray job, or "" if the pod must not start."""
         self.start(spec)
         pod = self._pod_dir(spec.pod_id)
         if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
@@ -42,7 +42,7 @@ class NodePods(LocalRuntime):
         return f"cd / && exec {shlex.join(job)}"
 
     def processes(self) -> set[int]:
-        """Return the processes of all running pods, including their shims."""
+        """Return the process IDs of all running pods and their shims."""
         shims = [self._pod_dir(pod_id).shim_pid() for pod_id in self.list_pods()]
         return {pid for shim in shims if shim for pid in (shim, *descendants(shim))}
 

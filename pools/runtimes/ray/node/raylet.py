@@ -48,14 +48,14 @@ _NO_OPEN_PORTS = {
 
 
 class AdoptedProcess:
-    """Child process that this process started before its code was replaced."""
+    """Child process that was started before this process loaded new code."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, negative for a signal, or None while the process runs."""
+        """Return the exit code, or None while the process runs. The code is negative after a signal."""
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -69,7 +69,7 @@ class AdoptedProcess:
         send_signal(self.pid, signal.SIGTERM)
 
     def wait(self, timeout: float) -> int:
-        """Return the exit code. Raises subprocess.TimeoutExpired."""
+        """Wait for the process, and return its exit code. Raises subprocess.TimeoutExpired."""
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ class AdoptedProcess:
 
 
 class RayProcess:
-    """Ray on this node. `pod_processes()` returns the processes that keep running after Ray stops."""
+    """Ray's processes on this node. `pod_processes()` returns the processes that survive a stop of Ray."""
 
     def __init__(self, node: NodeSettings, pod_processes: Callable[[], set[int]]) -> None:
         self._node, self._pod_processes = node, pod_processes
@@ -87,9 +87,9 @@ class RayProcess:
         self._last_up = time.monotonic()
 
     def adopt_or_start(self) -> None:
-        """Adopt the Ray process that ran before this process loaded new code, if Ray joined the same head.
+        """Adopt the Ray process that was started before this process loaded new code, or start Ray.
 
-        Otherwise, start Ray.
+        A process that joined another head is ended instead of adopted.
         """
         pid, _, head = os.environ.pop(ADOPT_VARIABLE, "").partition(" ")
         if pid:
@@ -100,7 +100,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def adoption(self) -> dict[str, str]:
-        """Return environment variables that let this process's new code adopt Ray."""
+        """Return environment variables that let this process adopt Ray after it has loaded new code."""
         if self._process is None or not self.is_running:
             return {}
         return {ADOPT_VARIABLE: f"{self._process.pid} {self._node.head}"}
@@ -124,7 +124,7 @@ class RayProcess:
         return "" if STARTED in _read_log(self._node) else "ray start has not finished yet"
 
     def restart(self) -> None:
-        """Start Ray again after it has ended. Pods do not depend on Ray and keep running."""
+        """Start Ray again after it has ended. Pods keep running."""
         if STARTED in _read_log(self._node):
             self._last_up = time.monotonic()
         self.end()
@@ -132,7 +132,7 @@ class RayProcess:
         self._process = _start(self._node)
 
     def end(self, *, spares_pods: bool = True) -> None:
-        """Stop Ray and all its processes. With `spares_pods=False`, also stop the pods."""
+        """Stop all of Ray's processes. With `spares_pods=False`, also stop the pods."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -189,7 +189,7 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return Ray's settings and the few inherited variables that Ray needs. Pods have their own variables."""
+    """Return the environment variables for Ray, including the few that it inherits. Pods have their own."""
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

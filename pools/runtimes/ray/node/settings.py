@@ -1,4 +1,4 @@
-"""Read a node's settings from a private file."""
+"""Read a Ray node's settings from a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Settings of one node.
+    """Settings of one Ray node.
 
     `head` is the `address:port` that raylets join. On the head node, it is the node's own address. `temp` is
     Ray's temporary directory, which is deleted at the end; if it is empty, Ray uses its default. `workspaces`

@@ -1,7 +1,7 @@
-"""Code shared by packing and unpacking files that are copied to and from pods.
+"""Code for copying files to and from pods that both the sender and the receiver use.
 
-Both sides of a copy use these modules, so they use only the standard library. Archives are streamed: neither
-side holds more than a block of a file in memory.
+It uses only the standard library. Archives are streamed: neither side holds more than a block of a file in
+memory.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ NANOSECONDS = 1_000_000_000
 
 
 class CopyError(Exception):
-    """Raised if a copy cannot continue. The message names the path."""
+    """Raised if files cannot be copied. The message contains the path."""
 
 
 def base_name(source: str) -> str:
-    """Return the name for the copy of a source: the name of the file or directory, or CONTENTS."""
+    """Return the last component of the source path, or CONTENTS if the path does not end with a name."""
     name = source.rstrip("/").rpartition("/")[2]
     return CONTENTS if name in ("", "..") else name
 
@@ -29,7 +29,8 @@ def describe(path: str, error: OSError) -> str:
 
 
 def stays_inside(link: str, depth: int) -> bool:
-    """Return whether a link in a directory `depth` levels below the root stays inside the root.
+    """Return whether a symbolic link stays inside the copied directory. `depth` is the depth of its own
+    directory.
 
     ".." is allowed only at the beginning, because after the name of another link it could lead anywhere.
     """

@@ -1,4 +1,4 @@
-"""Command or program that a channel runs in the pod, on a terminal or with three pipes.
+"""Run a channel's command or program in the pod, on a terminal or with three pipes.
 
 The command has the pod's namespaces, control groups, user, variables and working directory.
 """
@@ -36,7 +36,7 @@ _NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 
 
 class Command:
-    """Running command. `outputs` maps each descriptor to 1 (standard output) or 2 (standard error).
+    """Running command. `outputs` maps file descriptors to 1 (stdout) or 2 (stderr).
 
     `failure` is the reason that the command could not be started, or empty.
     """
@@ -64,7 +64,7 @@ class Command:
 
     @property
     def signal_name(self) -> str:
-        """Name of the signal that ended the command, such as TERM, or an empty string."""
+        """Name of the signal that ended the command, such as TERM, or empty."""
         code = os.waitstatus_to_exitcode(self._status or 0)
         return _NAMES_BY_NUMBER.get(-code, "") if code < 0 else ""
 
@@ -86,14 +86,14 @@ class Command:
         return bool(select.select(list(self.outputs), [], [], 0)[0])
 
     def poll_events(self, reads: bool, writes: bool) -> dict[int, int]:
-        """Return the descriptors to poll, with their events."""
+        """Return the descriptors to poll, with their event masks."""
         events = dict.fromkeys(self.outputs, select.POLLIN) if reads else {}
         if writes and self._input >= 0:
             events[self._input] = events.get(self._input, 0) | select.POLLOUT
         return events
 
     def reap(self) -> None:
-        """Reap ended processes: the command, and orphans that the relay has adopted."""
+        """Reap the command and adopted orphans if they have ended."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -105,7 +105,7 @@ class Command:
             return
 
     def read(self, fd: int, limit: int) -> bytes:
-        """Return available output, or nothing. Remove an output that has ended from `outputs`."""
+        """Return available output, or b"" if there is none. Remove an ended output from `outputs`."""
         try:
             data = os.read(fd, limit)
         except BlockingIOError:
@@ -119,7 +119,7 @@ class Command:
         return data
 
     def write(self, data: bytes | bytearray) -> int:
-        """Write input. Return the number of accepted bytes, which includes bytes that will never be read."""
+        """Write to the command's stdin. Return the number of bytes that were written or never will be."""
         if self._input < 0:
             return len(data)
         try:
@@ -140,7 +140,7 @@ class Command:
             set_size(self._input, size)
 
     def send_signal(self, name: str) -> None:
-        """Send a signal to the process group of the command. Unknown names are ignored."""
+        """Send a signal to the command's process group. Unknown names are ignored."""
         number = _NUMBERS_BY_NAME.get(name)
         if number is not None and not self.has_exited:
             self._signal_group(number)
@@ -161,7 +161,7 @@ class Command:
 
 
 def set_size(fd: int, size: dict[str, object]) -> None:
-    """Set a terminal's number of rows and columns. Raises ValueError."""
+    """Set the rows and columns of a terminal. Raises ValueError."""
     rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
     if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
         raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")
@@ -169,7 +169,7 @@ def set_size(fd: int, size: dict[str, object]) -> None:
 
 
 def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
-    """Start the command or the program of a request in the pod. Raises ValueError, KeyError or TypeError.
+    """Start a requested command or program in the pod. Raises ValueError, KeyError or TypeError.
 
     A request contains the `command` as a list. `terminal` is null or contains `rows`, `columns` and `type`.
     """
@@ -206,7 +206,7 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
 
 class Terminal:
-    """New pod terminal, which the command's process opens and sends to the relay."""
+    """Terminal that the command's process opens inside the pod and passes to the relay."""
 
     def __init__(self, size: dict[str, object]) -> None:
         self._size = size
@@ -233,7 +233,7 @@ class Terminal:
 
 
 class Pipes:
-    """Pipes of a command without a terminal. The pod's user owns them, because programs may reopen them."""
+    """Pipes for a command without a terminal. The pod's user owns them, because programs may reopen them."""
 
     def __init__(self, pod: Pod) -> None:
         pairs = [os.pipe() for _ in range(3)]
@@ -254,7 +254,7 @@ class Pipes:
 
 
 def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry], None]) -> Command:
-    """Fork a process that enters the pod, connects its files and calls `act`. `act` never returns."""
+    """Fork a process that enters the pod, connects `files` and calls `act`, which must never return."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
     born_read, born_write = os.pipe()
@@ -293,7 +293,7 @@ def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry],
 
 
 def _secret_variables(pod: Pod) -> dict[str, str]:
-    """Return the variables that contain secrets. Their values exist only in the pod's command."""
+    """Return the environment variables with secrets, which exist only in the memory of the pod's command."""
     try:
         with open(f"/proc/{pod.pid}/environ", "rb") as file:
             fields = file.read().decode("utf-8", "surrogateescape").split("\0")

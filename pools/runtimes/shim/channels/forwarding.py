@@ -1,4 +1,4 @@
-"""Connect to a port inside the pod, and forward bytes in both directions."""
+"""Connect to a port inside the pod and copy data in both directions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PREFIX = "BERTH_PORT_"
 
 
 class NotListening(Exception):
-    """Raised if no process accepts the connection. The message names the port."""
+    """Raised if no process in the pod listens on the port."""
 
 
 def resolve_port(port: object, env: Mapping[str, str]) -> int:
-    """Return the port number for a number or a name in the workload's document.
+    """Return the number of a port that is given as a number or by its name in the workload's document.
 
     Raises ValueError.
     """
@@ -39,7 +39,7 @@ def resolve_port(port: object, env: Mapping[str, str]) -> int:
 
 
 def connect(port: int, env: Mapping[str, str]) -> socket.socket:
-    """Connect to the port on a loopback address or on the pod's own address. Raises NotListening."""
+    """Connect to a port at a loopback address or at the pod's own address. Raises NotListening."""
     for address in (*LOOPBACK, env.get("BERTH_HOST", "")):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
@@ -59,7 +59,7 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
 
 
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
-    """Copy standard input to the connection, and the connection to standard output, until both have ended.
+    """Copy data from stdin to the connection and from the connection to stdout, until both directions end.
 
     When one direction ends, the other continues, unless `until_first_end` is set. Raises OSError.
     """
@@ -89,7 +89,7 @@ def forward(connection: socket.socket, *, until_first_end: bool = False) -> None
 
 
 class _Flow:
-    """One direction of the connection.
+    """One direction of a forwarded connection.
 
     Data from the source is written to the target before more data is read.
     """

@@ -1,4 +1,4 @@
-"""Frames of a channel.
+"""Encode and decode the frames of a channel.
 
 A frame has a kind (one byte), the length of its payload (four bytes, big-endian) and the payload. The kinds 0
 to 4 are those of the Kubernetes exec protocol. Each side sends at most WINDOW bytes of input or output
@@ -23,7 +23,7 @@ HEAD = 5
 
 
 class BrokenFrames(Exception):
-    """Raised if the other side violates the protocol."""
+    """Raised if the peer violates the protocol."""
 
 
 def encode_frame(kind: int, payload: bytes = b"") -> bytes:
@@ -39,14 +39,14 @@ def decode_credit(payload: bytes) -> int:
 
 
 class FrameReader:
-    """Split received bytes into frames of the `accepted` kinds."""
+    """Parser that splits received bytes into frames. Only frames of the `accepted` kinds are valid."""
 
     def __init__(self, accepted: frozenset[int]) -> None:
         self._accepted = accepted
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return the frames that are complete. Raises BrokenFrames."""
+        """Add received bytes, and return the frames that are now complete. Raises BrokenFrames."""
         self._received += data
         frames = []
         while len(self._received) >= HEAD:

@@ -1,4 +1,4 @@
-"""Accept a pod's channels, and clean up after them.
+"""Accept connections to a pod's channels, and kill processes that outlive their channel.
 
 The shim forks a relay for each connection to the socket in the pod's directory, which only Berth can reach.
 Processes that a channel started have the channel's ID in their environment. The shim kills these processes
@@ -40,7 +40,7 @@ class Channels:
         return None if self._socket is None else self._socket.fileno()
 
     def open(self) -> None:
-        """Listen. Without a socket, for example on a full disk, the pod runs without channels."""
+        """Listen on the socket. If that fails, for example on a full disk, the pod has no channels."""
         listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         directory = os.open(self._pod.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:  # bind through a descriptor, because socket paths are limited to 107 bytes
@@ -87,13 +87,13 @@ class Channels:
         self._pod.childless = False
 
     def forget(self, pid: int) -> None:
-        """Record the end of a process, which may be a relay."""
+        """Record that a process, possibly a relay, has ended."""
         mark = self._relays.pop(pid, None)
         if mark is not None:
             self._ended.append(mark)
 
     def sweep(self) -> None:
-        """Kill the remaining processes of ended channels."""
+        """Kill the remaining processes of channels that have ended."""
         while self._ended:
             mark = _MARKED + self._ended.pop().encode()
             killed: set[int] = set()
@@ -106,7 +106,7 @@ class Channels:
                 killed |= left
 
     def processes(self) -> set[int]:
-        """Return the relays, their descendants, and processes that outlived the command that started them."""
+        """Return the process IDs of all relays and of all processes that channels have started."""
         if not self._relays:
             return set()
         pids = {each for relay in self._relays for each in (relay, *descendants(relay))}
@@ -115,7 +115,7 @@ class Channels:
         }
 
     def close(self) -> None:
-        """Stop accepting channels, and kill the relays with the processes that they started."""
+        """Stop accepting connections, and kill all relays and the processes of their channels."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -129,7 +129,7 @@ class Channels:
 
 
 def _has_variable(pid: int, start: bytes) -> bool:
-    """Return whether a variable in the process's environment begins with these bytes."""
+    """Return whether the process's environment has a variable that begins with `start`."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return (b"\0" + file.read()).find(b"\0" + start) >= 0

@@ -28,7 +28,7 @@ END_OF_ARCHIVE = bytes(2 * RECORD)
 
 
 class Packer:
-    """Archive of a file or directory, whose content is read while the archive is iterated over.
+    """Packer of one file or directory. It reads the content while the caller iterates over the archive.
 
     In a directory, files that cannot be read, special files and links that leave the directory are omitted,
     and `skip` is called with a message for each. Other errors raise CopyError.
@@ -53,7 +53,7 @@ class Packer:
         yield END_OF_ARCHIVE
 
     def _pack_tree(self, source: str, name: str) -> Iterator[bytes]:
-        """Yield the directory and everything below it, each directory before its entries."""
+        """Yield the archive of a directory tree. Each directory comes before its entries."""
         levels = [(name, os.scandir(source))]
         try:
             yield _header(name, os.stat(source), tarfile.DIRTYPE)
@@ -72,7 +72,7 @@ class Packer:
                 entries.close()
 
     def _pack_entry(self, levels: _Levels, entry: os.DirEntry[str], member: str) -> Iterator[bytes]:
-        """Yield the parts of the archive for an entry in the innermost directory of `levels`."""
+        """Yield the archive of one directory entry."""
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             levels.append((member, os.scandir(entry.path)))
@@ -89,7 +89,7 @@ class Packer:
             self._skip(f"{entry.path} is neither a file nor a directory")
 
     def _pack_file(self, path: str, member: str, flags: int) -> Iterator[bytes]:
-        """Yield the file's header and content. Raises OSError before the header, and CopyError after it."""
+        """Yield a file's header and content. Raises OSError before the header and CopyError after it."""
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
         try:
             status = os.fstat(fd)
@@ -109,7 +109,7 @@ class Packer:
 
 
 def _read_block(fd: int, left: int, path: str) -> bytes:
-    """Return the next block of a file whose header has been sent. Raises CopyError."""
+    """Return the next block of a file. Its header has been sent, so errors raise CopyError."""
     try:
         data = os.read(fd, min(BLOCK, left))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Berth's own programs that channels run in pods, instead of a command from the image.
+"""Berth's own programs for channels: copying files, forwarding ports, and SFTP.
 
 They need nothing from the image. Their code is loaded before the process enters the pod, where Python's files
 may be missing.
@@ -24,7 +24,7 @@ KINDS = (COPY_TO, COPY_FROM, CONNECT, SSH, SFTP)
 
 
 def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) -> Callable[[], int]:
-    """Return the function that serves a request in a pod with these variables. `mark` is the channel's ID.
+    """Return the function that runs the requested program. `mark` is the channel's ID.
 
     Raises ValueError or TypeError.
     """
@@ -50,7 +50,7 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
 
 
 def run_program(program: Callable[[], int]) -> None:
-    """Run the program in this forked process, which is inside the pod, and never return."""
+    """Run the program in this forked process inside the pod, and exit."""
     code = 1
     try:
         os.closerange(3, OPEN_FILES_SOFT)  # files of the relay
@@ -64,7 +64,7 @@ def run_program(program: Callable[[], int]) -> None:
 
 
 def _receive_copy(path: str) -> int:
-    """Unpack the archive on standard input."""
+    """Unpack the archive that is read from stdin."""
     unpacker = Unpacker(path)
     try:
         while data := os.read(0, BLOCK):
@@ -79,7 +79,7 @@ def _receive_copy(path: str) -> int:
 
 
 def _send_copy(path: str) -> int:
-    """Write an archive to standard output. The exit code is 1 if something was omitted."""
+    """Write an archive to stdout. The exit code is 1 if any file was omitted."""
     omitted = False
 
     def skip(message: str) -> None:
@@ -96,9 +96,7 @@ def _send_copy(path: str) -> int:
 
 
 def _forward_port(port: int, env: Mapping[str, str]) -> int:
-    """Forward standard input and output to a port. The end of standard error shows that the port is
-    connected.
-    """
+    """Forward stdin and stdout to a port. Close stderr when the port is connected."""
     try:
         connection = connect(port, env)
     except NotListening as error:
@@ -113,7 +111,7 @@ def _forward_port(port: int, env: Mapping[str, str]) -> int:
 
 
 def _hold_connection(mark: str) -> int:
-    """Print the channel's ID, and run until the input ends.
+    """Print the channel's ID, and run until stdin is closed.
 
     The commands of an SSH connection pass this ID to their processes, which then live as long as the
     connection.

@@ -1,4 +1,4 @@
-"""Relay between one channel and the command that it runs in the pod.
+"""Relay between a channel's connection and the command in the pod.
 
 The relay is a child of the shim and stays outside the pod. If its connection breaks, the relay hangs up like
 a closed terminal and exits shortly afterwards. The shim then kills the remaining processes.
@@ -50,7 +50,7 @@ _END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
 
 
 def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
-    """Serve the channel in this forked process, and never return."""
+    """Serve the channel in this forked process, and exit."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != shim:
@@ -67,7 +67,7 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
 
 
 def _replace_files_and_signals(connection: int) -> int:
-    """Close the shim's files and replace its signal handlers. Return a pipe that signals SIGCHLD."""
+    """Close the shim's files and reset its signal handlers. Return a pipe that signals SIGCHLD."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for name in os.listdir("/proc/self/fd"):
@@ -87,7 +87,7 @@ def _replace_files_and_signals(connection: int) -> int:
 
 
 class Relay:
-    """Connection to the client. The protocol's window limits all buffers."""
+    """Relay of one channel. The protocol's flow control window limits the size of all buffers."""
 
     def __init__(self, connection: socket.socket, signals: int) -> None:
         self._connection, self._signals = connection, signals
@@ -124,7 +124,7 @@ class Relay:
         self._finish({"exit_code": self._command.exit_code, **({"signal": ended_by} if ended_by else {})})
 
     def _wait(self, command_fds: dict[int, int], seconds: float) -> None:
-        """Wait for events and handle them. Raises OSError if the client has disconnected."""
+        """Wait for events and handle them. Raises OSError if the client disconnects."""
         poller = select.poll()
         mask = select.POLLIN | select.POLLRDHUP | (select.POLLOUT if self._to_client else 0)
         poller.register(self._connection, mask)
@@ -171,7 +171,7 @@ class Relay:
                 self._input_ended = True
 
     def _write_input(self) -> None:
-        """Write input to the command. Send credit for the bytes that it has accepted or will never read."""
+        """Write buffered input to the command. Send credit to the client for the bytes that were written."""
         assert self._command is not None
         if self._to_command:
             written = self._command.write(self._to_command)
@@ -209,7 +209,7 @@ class Relay:
         del self._to_client[:sent]
 
     def _finish(self, status: dict[str, object]) -> None:
-        """Send the status, and wait until the client has received all data and closes the connection."""
+        """Send the exit status. Wait until the client has received all data and closes the connection."""
         self._connection.settimeout(FLUSH_SECONDS)
         self._connection.sendall(bytes(self._to_client) + encode_frame(STATUS, json.dumps(status).encode()))
         self._connection.shutdown(socket.SHUT_WR)
@@ -217,7 +217,7 @@ class Relay:
             pass
 
     def hang_up(self) -> None:
-        """End a running command as if its terminal had been closed, and give it time to exit."""
+        """End a running command like a closed terminal, and give it time to exit."""
         if self._command is None or self._command.failure or self._command.has_exited:
             return
         self._command.hang_up()

@@ -1,4 +1,4 @@
-"""Serve one channel on standard input and output, in a container without a shim.
+"""Serve one channel on stdin and stdout, in a container without a shim.
 
 The container's own Python runs this module. The process copies bytes between its files and a relay, which
 ends with the process.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Container:
-    """Stand-in for the pod. The relay already runs inside the container and does not have to enter it."""
+    """Substitute for the pod. The relay already runs inside the container."""
 
     namespaces = None
 
@@ -35,14 +35,14 @@ class _Container:
 
 
 class _NoCalls:
-    """Stand-in for the C library, whose calls protect the shim. The container has no shim to protect."""
+    """Substitute for the C library. Its calls protect the shim, and this container has none."""
 
     def prctl(self, *arguments: object) -> int:
         return 0
 
 
 def serve() -> None:
-    """Serve the channel until its connection or its program ends."""
+    """Serve the channel until the connection or the command ends."""
     inner, outer = socket.socketpair()
     relay = os.fork()
     if relay == 0:

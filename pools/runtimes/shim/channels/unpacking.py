@@ -1,4 +1,4 @@
-"""Unpack a tar archive without leaving its target."""
+"""Unpack a tar archive without writing outside its target directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGITS_MAX = 20  # maximum number of digits of a size or time in an extended hea
 
 
 class Unpacker:
-    """Unpack an archive of one file or directory as `target`, or into it if `target` is a directory.
+    """Unpack an archive of one file or directory as `target`, or into `target` if that is a directory.
 
     `name` replaces the name in the archive. A file appears under its name once it is complete. Links on the
     way to a member are not followed.
@@ -65,7 +65,7 @@ class Unpacker:
                 self._end_member()
 
     def close(self) -> None:
-        """Set the modification times of the last directories.
+        """Set the modification times of the directories that are still open.
 
         Raises CopyError if the archive is incomplete.
         """
@@ -75,7 +75,7 @@ class Unpacker:
             self._leave()
 
     def abort(self) -> None:
-        """Delete the incomplete file, if there is one."""
+        """Delete the incomplete file, if any."""
         if self._file is not None:
             self._file.abort()
             self._file = None
@@ -162,7 +162,7 @@ class Unpacker:
             raise CopyError(describe(shown, error)) from None
 
     def _open_root(self, name: str, is_directory: bool) -> None:
-        """Open the directory that will contain the archive's first member."""
+        """Open the directory in which the archive's first member will be created."""
         self._root, name = name, self._name or name
         target = self._target
         if os.path.isdir(target):
@@ -182,7 +182,7 @@ class Unpacker:
             raise CopyError(describe(base, error)) from None
 
     def _change_directory(self, path: list[str]) -> None:
-        """Make this directory the innermost open directory."""
+        """Open the directory at this path, and close directories that are not on the path."""
         names = [level.name for level in self._levels[1:]]
         common = 0
         while common < min(len(path), len(names)) and path[common] == names[common]:
@@ -193,7 +193,7 @@ class Unpacker:
             self._enter(name, 0o755, None)
 
     def _enter(self, name: str, mode: int, mtime: int | None) -> None:
-        """Open a directory in the innermost directory. Create it if it is missing."""
+        """Open a subdirectory of the innermost open directory. Create it if it is missing."""
         above, is_new = self._levels[-1].fd, True
         try:
             os.mkdir(name, 0o700, dir_fd=above)
@@ -203,10 +203,10 @@ class Unpacker:
         self._levels.append(_Level(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
-        """Close the innermost directory. Set the mode and time of a new directory now, because files change
-        both.
+        """Close the innermost directory. If it is new, set its mode and modification time now.
 
-        Raises CopyError.
+        Writing files into it would have changed its time, and its mode might have forbidden them. Raises
+        CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])
         level = self._levels.pop()
@@ -222,14 +222,12 @@ class Unpacker:
 
 
 class _Level:
-    """An open directory."""
-
     def __init__(self, name: str, fd: int, mode: int, mtime: int | None, is_new: bool = False) -> None:
         self.name, self.fd, self.mode, self.mtime, self.is_new = name, fd, mode, mtime, is_new
 
 
 class _File:
-    """File that is being received under a temporary name. `shown` is its path in messages."""
+    """File that is received under a temporary name. `shown` is its path in error messages."""
 
     def __init__(self, directory: int, name: str, mode: int, mtime: int, shown: str) -> None:
         self._directory, self._name, self._mode, self._mtime, self._shown = (
@@ -278,7 +276,7 @@ def _temporary_name() -> str:
 
 
 def _require_replaceable(directory: int, name: str, shown: str) -> None:
-    """Raise CopyError if something other than a file or a link has this name."""
+    """Raise CopyError if `name` exists and is neither a file nor a link."""
     try:
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -301,7 +299,7 @@ def _replace_link(directory: int, name: str, link: str, shown: str) -> None:
 
 
 def _number(text: str) -> int:
-    """Return a number from a header. Raises ValueError if it is longer than any valid number."""
+    """Parse a number in a header. Raises ValueError if it is too large to be valid."""
     number = int(text) if len(text) <= DIGITS_MAX else NUMBER_MAX
     if abs(number) >= NUMBER_MAX:
         raise ValueError("the number is too large")
@@ -315,7 +313,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def _parse_extended(data: bytearray) -> dict[str, str]:
-    """Return the values of an extended header that are used, whose records have the form LENGTH KEY=VALUE.
+    """Parse the records LENGTH KEY=VALUE of an extended header. Return the values that Berth uses.
 
     Raises CopyError.
     """

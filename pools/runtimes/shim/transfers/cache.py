@@ -1,4 +1,4 @@
-"""Objects that this node has fetched for volumes.
+"""Cache of objects that this node has downloaded for S3 volumes.
 
 Each object is a file, named after its path, ETag and size. The volume of a pod consists of hard links to
 these files, so an object is stored once, and the number of its links shows whether a pod uses it.
@@ -23,7 +23,7 @@ _LOCK, _DRAFT = ".lock", ".new"
 
 
 class Cache:
-    """Fetched objects of the volumes with one source. `root` contains the caches of all sources."""
+    """Cache of the objects from one `source`. `root` contains the caches of all sources."""
 
     def __init__(self, root: str, source: str) -> None:
         self._root, self._directory = root, f"{root}/{source}"
@@ -32,7 +32,7 @@ class Cache:
     def lock(self, wait: Callable[[float], None]) -> None:
         """Lock the cache against other processes.
 
-        While another process holds the lock, call `wait` with a number of seconds.
+        While another process holds the lock, call `wait` repeatedly with a number of seconds.
         """
         while True:
             os.makedirs(self._directory, 0o700, exist_ok=True)
@@ -48,18 +48,18 @@ class Cache:
         os.close(self._lock)
 
     def stored_bytes(self) -> int:
-        """Return the size of all objects and drafts."""
+        """Return the total size of all objects and drafts in bytes."""
         return sum(map(_size_of, os.scandir(self._directory)))
 
     def has(self, entry: Object) -> bool:
         return os.path.exists(self.path(entry))
 
     def draft(self, entry: Object) -> str:
-        """Return the path of an object's draft, which `store` turns into a cache file."""
+        """Return the path of an object's incomplete file, which `store` moves into the cache."""
         return self.path(entry) + _DRAFT
 
     def store(self, entry: Object) -> None:
-        """Turn the draft into a file that everyone with access to a volume on this machine may read."""
+        """Move a complete object into the cache, where all users of this machine's volumes may read it."""
         draft = self.draft(entry)
         os.chmod(draft, 0o444)
         os.utime(draft, (entry.modified, entry.modified))
@@ -69,7 +69,7 @@ class Cache:
         os.link(self.path(entry), path)
 
     def make_room(self, size: int, needed: Iterable[Object]) -> int:
-        """Delete unused objects, least recently used first, until `size` bytes and a reserve are free.
+        """Evict the least recently used objects until `size` bytes and a reserve are free, if possible.
 
         Keep the needed objects. Return the free bytes without the reserve.
         """
@@ -80,7 +80,7 @@ class Cache:
         return free
 
     def trim(self) -> None:
-        """Delete unused objects, least recently used first, until the cache fits its share of the disk."""
+        """Evict the least recently used objects until unused objects fit the cache's share of the disk."""
         status = os.statvfs(self._root)
         limit = int(status.f_blocks * status.f_frsize * DISK_SHARE)
         unused = sum(size for _, size, _, _ in _unused_objects(self._root))
@@ -88,7 +88,7 @@ class Cache:
             self._evict(unused - limit, set())
 
     def _evict(self, size: int, needed: set[str]) -> None:
-        """Delete unused objects until at least `size` bytes are free, if possible.
+        """Evict unused objects until at least `size` bytes are free, if possible.
 
         Skip caches that other processes have locked, because their objects may soon be used.
         """
@@ -112,13 +112,13 @@ class Cache:
         return int(status.f_bavail * status.f_frsize) - RESERVE_BYTES
 
     def path(self, entry: Object) -> str:
-        """Return the path of the object's file, which no one may change."""
+        """Return the path of the object's file. Files in the cache must not be modified."""
         name = f"{entry.path}\0{entry.etag}\0{entry.size}"
         return f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
 
 
 def _unused_objects(root: str) -> Iterator[tuple[float, int, str, str]]:
-    """Yield the last use, size, directory and path of each object that no pod uses."""
+    """Yield the time of last use, size, directory and path of each object that no pod uses."""
     for directory in os.scandir(root):
         for entry in os.scandir(directory.path):
             if not entry.name.startswith(".") and not entry.name.endswith(_DRAFT):
@@ -139,7 +139,7 @@ def _size_of(entry: os.DirEntry[str]) -> int:
 
 
 def _try_lock(directory: str) -> int:
-    """Return a descriptor that holds the lock, or -1 if another process holds it."""
+    """Return a descriptor that holds the directory's lock, or -1 if another process holds it."""
     fd = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Run a transfer in a child process, repeat it after temporary errors, and record its progress.
+"""Run a transfer in a child process, retry it after temporary errors, and record its progress.
 
 The shim handles requests to stop the pod while it waits for the child.
 """
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Failure(Exception):
-    """Raised if an attempt fails. `kind` shows whether another attempt may succeed."""
+    """Raised if an attempt fails. `kind` says whether to retry."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Failure(Exception):
 
 
 class Transfer:
-    """Transfer for one pod. `cause` is set if the pod was stopped during the transfer.
+    """Transfer of data to one pod. `cause` is set if the pod was stopped during the transfer.
 
     Subclasses define `work`, which runs in the child process, and the texts. After an attempt that ended with
     BROKEN, the next attempt gets `is_broken`.
@@ -45,14 +45,14 @@ class Transfer:
         self.cause = ""
 
     def prepare(self) -> None:
-        """Delete the remains of an earlier attempt."""
+        """Prepare an attempt, for example by deleting the files of the previous one."""
 
     def work(self, output: int, is_broken: bool) -> None:
-        """Perform the transfer in the child process. Raises Failure and OSError."""
+        """Transfer the data. This method runs in the child process. Raises Failure and OSError."""
         raise NotImplementedError
 
     def run(self) -> str:
-        """Perform the transfer. Return an error message or "". Raises OSError."""
+        """Run the transfer with retries. Return an error message or "". Raises OSError."""
         try:
             kind = ""
             for number, pause in enumerate((*PAUSES, None), 1):
@@ -68,7 +68,7 @@ class Transfer:
         return ""
 
     def _attempt(self, is_broken: bool) -> tuple[str, str]:
-        """Run the child process. Return the kind of its error and a message, or two empty strings."""
+        """Run one attempt in a child process. Return its error's kind and message, or two empty strings."""
         self.prepare()
         output, write_fd = os.pipe()
         pid = os.fork()
@@ -83,7 +83,7 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's lines until it ends. Return the last error."""
+        """Read the child's messages until it ends. Return the kind and the text of the last error."""
         os.set_blocking(output, False)
         data = b""
         while True:
@@ -111,7 +111,7 @@ class Transfer:
             self._interrupts.wait(remaining)
 
     def _report(self, progress: str, is_important: bool = False) -> None:
-        """Record the progress for readers, at most once a second unless it is important."""
+        """Record the progress for the runtime to read, at most once a second unless it is important."""
         now = time.monotonic()
         if not is_important and now - self._reported_at < REPORT_SECONDS:
             return
@@ -120,7 +120,7 @@ class Transfer:
         wake_listeners(self._order["wake_dir"])
 
     def _run_child(self, output: int, is_broken: bool) -> None:
-        """Perform the transfer in this forked process, and never return."""
+        """Run the transfer in this forked process, and exit."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -142,7 +142,7 @@ class Transfer:
 
 
 def send(output: int, kind: str, text: str) -> None:
-    """Write a line that is short enough for one write to the pipe."""
+    """Send a message to the shim. It is short enough for a single write to the pipe."""
     line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
     os.write(output, line + b"\n")
 
@@ -154,7 +154,7 @@ def die_with_parent() -> None:
 
 
 def _kill(pid: int) -> None:
-    """End the child if it is still running, and reap it."""
+    """Kill the child if it is still running, and reap it."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The pod's own copy of a writable volume, and the record that later shows what the pod has changed.
+"""Copy a writable volume for one pod, and record the state that later reveals the pod's changes.
 
 A file has been changed if its status is newer than that of the record. A pod cannot set the time of this
 change, unlike the modification time, and cannot see the record.
@@ -24,7 +24,7 @@ TICK_SECONDS = 0.02  # longer than the resolution of the times in a file system
 def copy_objects(
     objects: list[Object], cache: Cache, draft: str, uid: int, report: Callable[[int], None]
 ) -> None:
-    """Copy cached objects to files below the existing directory `draft`. Raises OSError.
+    """Copy cached objects to files in the existing directory `draft`. Raises OSError.
 
     The files and directories belong to the user `uid`, or to this process's user if it is 0. `report` is
     called with the number of copied files.
@@ -43,7 +43,7 @@ def copy_objects(
 
 
 def write_copy_record(objects: list[Object], place: str) -> None:
-    """Write the record of the objects that were copied to the directory `place`. Raises OSError."""
+    """Record which objects were copied to the directory `place`. Raises OSError."""
     with open(f"{copy_record_path(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
         json.dump([[entry.path, entry.etag] for entry in objects], file)
     time.sleep(TICK_SECONDS)  # all copies must be older than the record

@@ -1,4 +1,4 @@
-"""Download objects from an object store with signed URLs, several at a time."""
+"""Download objects from S3 by signed URLs, several at a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CHANGED = (404, 412)
 
 
 class Changed(Exception):
-    """Raised if an object has changed or disappeared since it was listed."""
+    """Raised if an object has changed or been deleted since it was listed."""
 
 
 def download_objects(
     missing: list[Object], cache: Cache, sign: Callable[[list[Object]], list[str]],
     report: Callable[[int, int], None],
 ) -> None:  # fmt: skip
-    """Fetch objects into the cache.
+    """Download the missing objects into the cache.
 
     `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes so far.
     If an object fails, those already fetched stay in the cache. Raises Failure, Changed and OSError.
@@ -50,7 +50,7 @@ def download_objects(
 
 
 class _Downloads:
-    """State shared by the threads. The first error ends all of them."""
+    """State that the download threads share. The first error stops all of them."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache, self._lock = cache, threading.Lock()
@@ -60,7 +60,6 @@ class _Downloads:
         self.count = self.received = 0
 
     def work(self) -> None:
-        """Download objects from the queue until it is empty."""
         while True:
             with self._lock:
                 if not self.queue or self.error is not None:
@@ -115,7 +114,7 @@ class _Downloads:
 
 
 def _raise_status_error(error: Exception) -> None:
-    """Raise the error for an HTTP status. The message contains no part of the URL."""
+    """Raise the error for an HTTP status. The message does not reveal the URL."""
     import re
 
     status = int(getattr(error, "code", 0))
@@ -133,5 +132,5 @@ def _raise_status_error(error: Exception) -> None:
 
 
 def _is_expired(text: str) -> bool:
-    """Return whether the store's error says that the signed URL has expired."""
+    """Return whether the S3 error says that the signed URL has expired."""
     return "Request has expired" in text or "ExpiredToken" in text

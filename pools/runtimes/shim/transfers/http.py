@@ -1,4 +1,4 @@
-"""HTTP requests that a node sends on behalf of one of its pods."""
+"""Send HTTP requests from a node to Berth's server for one of its pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 
 
 def build_opener(url: str, ca: str) -> OpenerDirector:
-    """Return an opener for the server of this URL that follows no redirects.
+    """Return a URL opener that does not follow redirects.
 
     `ca` contains the certificates that verify the server, or is empty to use the node's own.
     """
@@ -25,7 +25,7 @@ def build_opener(url: str, ca: str) -> OpenerDirector:
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
-            """Reject redirects, which would send the secret to another server."""
+            """Reject a redirect, which would send the secret to another server."""
 
     context = ssl.create_default_context(cadata=ca or None)
     handlers = [urllib.request.HTTPSHandler(context=context), NoRedirects()]
@@ -35,7 +35,7 @@ def build_opener(url: str, ca: str) -> OpenerDirector:
 
 
 def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPResponse:
-    """Send a request to Berth's server, as JSON if there is a body. Raises Failure."""
+    """Send a request to Berth's server. A body is sent as JSON. Raises Failure."""
     import json
     import urllib.error
     import urllib.request
@@ -62,7 +62,7 @@ def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPRespons
 
 
 def read_json(response: HTTPResponse) -> Any:
-    """Read the whole response. Raises Failure."""
+    """Read and parse the whole response. Raises Failure."""
     import http.client
     import json
 

@@ -1,4 +1,4 @@
-"""Objects of a volume, and the rules for converting them to files."""
+"""List the objects of an S3 volume, and check that they can become files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ _SHOWN_MAX = 80
 
 
 class UnusableListing(ValueError):
-    """Raised with the reason, as a clause, if the objects cannot become the files of a volume."""
+    """Raised if the objects cannot become the files of a volume. The message is a clause."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """Object of a volume. `path` is relative to the prefix, `size` is in bytes, and `modified` is in seconds
-    since 1970.
-    """
+    """S3 object. `path` is relative to the volume's prefix, `size` is in bytes, `modified` is Unix time."""
 
     path: str
     size: int
@@ -31,7 +29,7 @@ class Object:
 
 
 class Listing:
-    """One volume's objects, added in listing order.
+    """Objects of one volume, added in the order of the S3 listing.
 
     `size_max` is in bytes. A volume that is too large is rejected before all of its objects are listed.
     """
@@ -42,7 +40,6 @@ class Listing:
         self.size = 0
 
     def add(self, objects: Iterable[Object]) -> None:
-        """Add objects. Raises UnusableListing."""
         for entry in objects:
             is_marker = entry.path == "" or (entry.path.endswith("/") and not entry.size)
             if is_marker:  # tools create such objects to show empty folders
@@ -62,11 +59,11 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if there are no objects, or if an object would be both a file and a
+        """Raise UnusableListing if a read-only volume is empty, or if an object would be both file and
         directory.
 
-        A misspelled prefix has no objects, and programs should not run on an empty directory by mistake.
-        Only a volume that the pod may write to can be empty.
+        A misspelled prefix has no objects, and programs should not run on an empty directory by mistake. Only
+        a volume that the pod may write to can be empty.
         """
         if not self.objects and not self._may_be_empty:
             raise UnusableListing("the volume has no objects. Ask an admin to check its source")
@@ -90,7 +87,7 @@ def _check_path(path: str) -> None:
 
 
 def path_problem(path: str) -> str:
-    """Return why an object with this path cannot be a file, as a clause, or an empty string."""
+    """Return why a file cannot have this path, as a clause, or an empty string."""
     try:
         names = [name.encode() for name in path.split("/")]
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Fetch a pod's volumes that are stored in S3.
+"""Fetch the S3 volumes of a pod.
 
 Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
 from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
@@ -28,7 +28,7 @@ _MB = 1e6
 
 
 def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interrupts) -> tuple[str, str]:
-    """Fetch all volumes of the pod. Return an error message and the cause of a stop, or empty strings."""
+    """Fetch all S3 volumes of the pod. Return an error message and the cause of a stop, or empty strings."""
     writable = {value for key, value in order if key == "writable_volume"}
     for key, value in order:
         if key == "synced_volume":
@@ -40,11 +40,11 @@ def fetch_volumes(directory: str, order: Record, secret: str, interrupts: Interr
 
 
 class _ChangesPending(Exception):
-    """Raised with a message while earlier pods' changes to the volume are not stored yet."""
+    """Raised while changes that earlier pods made to the volume have not been uploaded yet."""
 
 
 class VolumeFetch(Transfer):
-    """Transfer of one volume. `source` identifies the volume's objects among those of all volumes."""
+    """Transfer of one volume. Volumes with the same `source` share cached objects."""
 
     stopped = "stopped before its volumes had been fetched"
 
@@ -67,7 +67,7 @@ class VolumeFetch(Transfer):
             return f"{self.failure}: {error.strerror or error}"
 
     def prepare(self) -> None:
-        """Delete the files of an earlier attempt, and create an empty directory."""
+        """Delete the files of an earlier attempt, and create the parent directory."""
         shutil.rmtree(self._place, ignore_errors=True)
         os.makedirs(os.path.dirname(self._place), 0o700, exist_ok=True)
 
@@ -96,7 +96,7 @@ class VolumeFetch(Transfer):
         time.sleep(seconds)
 
     def _lock_and_list(self) -> list[Object]:
-        """Lock the cache. Return the objects once the changes of earlier pods are stored.
+        """Lock the cache, and list the objects once the changes of earlier pods have been uploaded.
 
         Raises Failure and UnusableListing.
         """
@@ -110,7 +110,7 @@ class VolumeFetch(Transfer):
                 time.sleep(WAIT_SECONDS)
 
     def _list(self) -> list[Object]:
-        """Return the objects. Raises Failure, UnusableListing and _ChangesPending."""
+        """List the volume's objects. Raises Failure, UnusableListing and _ChangesPending."""
         import urllib.parse
 
         listing, after = None, ""
@@ -127,7 +127,7 @@ class VolumeFetch(Transfer):
         return listing.objects
 
     def _download(self, missing: list[Object], objects: list[Object]) -> None:
-        """Fetch the missing objects. Raises Failure and Changed."""
+        """Download the missing objects into the cache. Raises Failure and Changed."""
         size = sum(entry.size for entry in missing)
         needed = size + (sum(entry.size for entry in objects) if self._is_writable else 0)
         free = self._cache.make_room(needed, objects)
@@ -151,7 +151,7 @@ class VolumeFetch(Transfer):
         download_objects(missing, self._cache, sign, report)
 
     def _create_volume_directory(self, objects: list[Object]) -> None:
-        """Create the volume's directory. It appears at its final path once it is complete."""
+        """Create the volume's directory with its files, and move it to its final path once it is complete."""
         draft = f"{self._place}.new"
         shutil.rmtree(draft, ignore_errors=True)
         os.mkdir(draft)
@@ -177,7 +177,7 @@ class VolumeFetch(Transfer):
             self._cache.link(entry, f"{draft}/{entry.path}")
 
     def _report_child(self, text: str) -> None:
-        """Send progress to the shim, at most once a second."""
+        """Send the progress to the shim, at most once a second."""
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_SECONDS

@@ -1,4 +1,4 @@
-"""SFTP server on standard input and output."""
+"""SFTP server on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCK = 256 * 1024
 
 
 class SftpServer:
-    """Server for one client. `write` sends a packet. `home` is the directory that replaces `~`."""
+    """SFTP server for one client. `write` sends a packet. `home` is the directory that replaces `~`."""
 
     def __init__(self, write: Callable[[bytes], None], home: bytes) -> None:
         self._write, self._home = write, home
@@ -64,7 +64,7 @@ class SftpServer:
         }  # fmt: skip
 
     def feed(self, data: bytes) -> None:
-        """Answer all complete requests. Raises BrokenPacket."""
+        """Add received bytes, and answer all complete requests. Raises BrokenPacket."""
         self._received += data
         while len(self._received) >= 4:
             length = int.from_bytes(self._received[:4], "big")
@@ -105,7 +105,7 @@ class SftpServer:
         self._reply(STATUS, uint32(code) + text(message.encode("utf-8", "replace")) + text(b""))
 
     def _send_names(self, names: list[tuple[bytes, bytes, bytes]]) -> None:
-        """Send names, each with its `ls -l` line and its attributes."""
+        """Send a list of file names, each with its `ls -l` line and its attributes."""
         parts = [text(name) + text(line) + attributes for name, line, attributes in names]
         self._reply(NAME, uint32(len(parts)) + b"".join(parts))
 
@@ -116,7 +116,7 @@ class SftpServer:
         return str(self._handles).encode()
 
     def _file(self, packet: Reader) -> int:
-        """Return the descriptor of an open file. Raises OSError."""
+        """Return the descriptor of the open file that the request refers to. Raises OSError."""
         try:
             return self._files[packet.text()]
         except KeyError:
@@ -243,7 +243,7 @@ class SftpServer:
         self._send_names([(path, path, uint32(0))])
 
     def _rename(self, packet: Reader) -> None:
-        """Rename a file. Unlike the extension `posix-rename`, this request never replaces a file."""
+        """Rename a file without replacing another. Only the extension `posix-rename` replaces files."""
         old, new = packet.path(), packet.path()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -265,7 +265,7 @@ class SftpServer:
         self._send_names([(link, link, uint32(0))])
 
     def _make_link(self, packet: Reader) -> None:
-        """Create a symbolic link. Clients send the target first, as OpenSSH does."""
+        """Create a symbolic link. Clients send the target first, as the OpenSSH client does."""
         target, link = packet.path(), packet.path()
         os.symlink(target, link)
         self._send_status()
@@ -298,7 +298,7 @@ class SftpServer:
 
 
 def serve(write: Callable[[bytes], None], home: str) -> None:
-    """Serve the client on standard input until it disconnects. Raises BrokenPacket or OSError."""
+    """Serve the client on stdin until it disconnects. Raises BrokenPacket or OSError."""
     server = SftpServer(write, os.fsencode(home))
     while data := os.read(0, BLOCK):
         server.feed(data)

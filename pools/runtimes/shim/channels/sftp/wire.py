@@ -1,4 +1,4 @@
-"""Packets of SFTP version 3: numbers, strings and file attributes."""
+"""Read and write the packets of SFTP version 3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrokenPacket(Exception):
 
 
 class Reader:
-    """Reader of one packet's fields. Its methods raise BrokenPacket at the end of the packet."""
+    """Reader of the fields of one packet. Its methods raise BrokenPacket if the packet is too short."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._start = data, 0
@@ -43,7 +43,7 @@ class Reader:
         return self.take(self.uint32())
 
     def path(self) -> bytes:
-        """Return a path. An empty path means the current directory."""
+        """Read a path. An empty path means the current directory."""
         path = self.text() or b"."
         if b"\0" in path:
             raise BrokenPacket("a path contains NUL")
@@ -67,7 +67,7 @@ class Reader:
 
 
 class Attributes:
-    """Attributes that the client sets. Attributes that are None do not change."""
+    """File attributes that the client sets. Attributes that are None do not change."""
 
     def __init__(self) -> None:
         self.size: int | None = None
@@ -76,7 +76,7 @@ class Attributes:
         self.times: tuple[int, int] | None = None
 
     def apply(self, file: bytes | int, follow: bool = True) -> None:
-        """Change a file, given by its path or descriptor. Raises OSError."""
+        """Set the attributes of a file, given by its path or descriptor. Raises OSError."""
         if self.size is not None:
             os.truncate(file, self.size)
         if self.permissions is not None:
@@ -108,7 +108,7 @@ def encode_attributes(values: os.stat_result) -> bytes:
 
 
 def long_name(name: bytes, values: os.stat_result) -> bytes:
-    """Return the line that `ls -l` prints."""
+    """Return a file's line in the output of `ls -l`."""
     is_recent = abs(time.time() - values.st_mtime) < _HALF_YEAR
     changed = time.strftime("%b %e %H:%M" if is_recent else "%b %e  %Y", time.localtime(values.st_mtime))
     columns = (
