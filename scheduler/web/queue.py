@@ -65,7 +65,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         number=True,
     ),
     Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
-    Column("since", "Pending since", lambda row: row[0].since, order="since"),
+    Column("since", "Pending since", lambda row: row[0].since, order="since", is_secondary=True),
     Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
     Column(
         "standing",
@@ -118,7 +118,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             matching &= (
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
-        rows = queued_workloads(request.actor, pool).filter(matching)
+        rows = queued_workloads(request.actor, pool).filter(matching).select_related("array")
         if filters["reason"]:
             rows = rows.filter(reason_condition(filters["reason"]))
         listing = list_query(
@@ -147,7 +147,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         )
     groups = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
     for _, each in groups:
-        fold_tasks(each, fold=is_in_order)
+        fold_tasks(each, fold=not state["search"])
         describe_order(each, in_order=is_in_order)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],

@@ -12,7 +12,6 @@ from scheduler.reports.queues.order_in_words import WORKLOAD_START, order_differ
 
 # workload, expected start, whether it has been evaluated, nodes with reserved capacity
 QueueEntry = tuple[Any, datetime | None, bool, str]
-FOLDED_MIN = 2  # minimum number of equal tasks after the first one
 
 
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
@@ -35,30 +34,27 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _FoldedTasks:
-    """Consecutive tasks of an array that are shown as one line, because their rows are equal."""
+    """Consecutive tasks of an array that are shown as one row because they wait for the same reason."""
 
     count: int
-    first: Any
     last: Any
     last_start: datetime | None
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Mark consecutive tasks of an array with the same reason, so that they are folded into one line.
-
-    The first task of each series keeps its own row, to which the line belongs.
-    """
+    """Mark consecutive tasks of an array that wait for the same reason, so that one row represents them."""
     for row, *_ in entries:
         row.folded_tasks, row.is_folded = None, False
     if not fold:
         return
     for _, series in groupby(entries, lambda entry: _fold_key(entry[0])):
-        (first, *_), *others = series
-        if first.array_id is None or len(others) < FOLDED_MIN:
+        (first, *_), *others = tasks = list(series)
+        if not others:
             continue
         for row, *_ in others:
             row.is_folded = True
-        first.folded_tasks = _FoldedTasks(len(others), others[0][0], others[-1][0], others[-1][1])
+        last, last_start, *_ = others[-1]
+        first.folded_tasks = _FoldedTasks(len(tasks), last, last_start)
 
 
 def _fold_key(row: Any) -> tuple[object, ...]:

@@ -25,8 +25,6 @@ class QueueLength:
     """
 
     workloads: int
-    array_tasks: int  # queued tasks of arrays
-    rows: int  # workloads outside arrays and queued tasks of arrays
     gpu_milli: int
     held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
@@ -58,16 +56,12 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
     sums = Workload.objects.filter(_pending_in(pool)).aggregate(
         n=workload_count(queued),
-        array_tasks=Count("pk", filter=queued & Q(array__isnull=False)),
-        rows=Count("pk", filter=queued),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),
         unschedulable=Count("pk", filter=Q(held=False, reason=UNSCHEDULABLE)),
     )
     return QueueLength(
         sums["n"],
-        sums["array_tasks"],
-        sums["rows"],
         sums["milli"] or 0,
         sums["held_tasks"],
         sums["unschedulable"],

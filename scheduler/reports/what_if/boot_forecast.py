@@ -8,7 +8,7 @@ from statistics import median
 from django.db.models import F
 
 from berth.core.words import format_count
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.models.node import PENDING
 from pools.models.node import NodeState as RowState
 from projects.services.workloads.prediction import Prediction
@@ -18,6 +18,7 @@ from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.explanations.pool_readiness import PoolReadiness
 
 RECENT_BOOTS = 10
+LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
 # Reasons that no longer apply once the nodes that the pool adds for the workload have booted.
 ENDS_WITH_BOOT = frozenset({
     Reason.WOULD_EXCEED_FAIR_SHARE, Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY,
@@ -60,6 +61,9 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
     if not times:
         if prediction.expected_start is not None:
             return prediction
+        if NodePool.objects.filter(name=missing.pool, provider=NodePool.Provider.LOCAL).exists():
+            reason = "nodes on this machine boot within seconds"
+            return replace(prediction, expected_start=now + LOCAL_BOOT, expected_start_reason=reason)
         reason = f"no node of pool {missing.pool} has booted yet, so the boot time is unknown"
         return replace(prediction, expected_start_reason=reason)
     start = now + timedelta(seconds=median(times))

@@ -43,8 +43,8 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         number=True,
     ),
     Column("limit", "Limit", lambda row: _limit(row[1]), "GPUs", number=True),
-    Column("weight", "Weight", lambda row: _weight(row[1]), number=True),
-    Column("rank", "Rank", lambda row: _rank(row[1]), number=True),
+    Column("weight", "Weight", lambda row: _weight(row[1]), number=True, is_secondary=True),
+    Column("rank", "Rank", lambda row: _rank(row[1]), number=True, is_secondary=True),
     Column("share", "Fair share", lambda row: _to_gpus(row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
     # The page shows reserved GPUs in the cell of the allocated GPUs.
