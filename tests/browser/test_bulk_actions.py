@@ -28,6 +28,20 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         assert faults == []
 
 
+def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        row = page.get_by_role("row", name="ablation-7")
+        position = row.bounding_box()
+        color = "element => getComputedStyle(element.querySelector('td')).backgroundColor"
+        unselected = row.evaluate(color)
+        select(page, "ablation-7")
+        expect(page.locator("#bulk")).to_be_visible()
+        assert row.bounding_box() == position
+        assert row.evaluate(color) != unselected
+        assert faults == []
+
+
 def test_selection_without_possible_action_shows_the_reason(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
@@ -47,7 +61,7 @@ def test_selection_without_possible_action_shows_the_reason(opened: Open) -> Non
 def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto(f"/arrays/{present(scene.array).pk}")
-        page.get_by_role("region", name="Failures").get_by_role("link", name="Retry 2 tasks").click()
+        page.get_by_role("link", name="Retry 2 failed tasks").click()
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("radio", name="2 failed tasks (12, 30)")).to_be_checked()
         expect(dialog.get_by_label("Indexes")).to_be_hidden()

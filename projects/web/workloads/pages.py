@@ -158,6 +158,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),
+        "empty_title": "No workloads yet" if filters.state == "all" else "No live workloads",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",

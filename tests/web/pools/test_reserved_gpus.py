@@ -55,7 +55,7 @@ def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast
     assert "3 reserved GPUs free 3 and 3 reserved" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated , 3 reserved" in quotas
-    assert "2 3 reserved 1 over quota" in quotas
+    assert "2 + 3 reserved 1 over quota" in quotas
     table = client.get(f"/quotas?pool={pool}").content.decode().split("<table")[1]
     heads, row = table.split("</thead>")[0], table[table.index(">vision</a>") :].split("</tr>")[0]
     assert heads.count("<th ") == 1 + row.count("<td")

@@ -25,7 +25,8 @@ class Column(Generic[R]):
     """Table column. `value` returns a cell in `unit`.
 
     `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
-    file. `page_title` is the header on the page if it differs from `title`, for example above a bar.
+    file, and an `is_secondary` column is hidden in narrow windows. `page_title` is the header on the page if
+    it differs from `title`, for example above a bar.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Column(Generic[R]):
     order: str = ""
     number: bool = False
     in_file: bool = False
+    is_secondary: bool = False
     page_title: str = ""
 
     @property

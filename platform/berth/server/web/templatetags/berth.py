@@ -228,7 +228,7 @@ def _head(context: Context, listing: Listing[Any], column: Column[Any], target: 
         "title": column.page_title or column.title,
         "unit": column.unit,
         "query": query.urlencode() if key in listing.sorts else "",
-        "classes": "num" if column.number else "",
+        "classes": " ".join(filter(None, ("num" * column.number, "secondary" * column.is_secondary))),
         "target": target,
         "order": ("descending" if current_sort == f"-{key}" else "ascending")
         if current_sort.removeprefix("-") == key
