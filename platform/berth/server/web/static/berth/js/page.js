@@ -31,7 +31,7 @@
   const event = (date) => (date.toDateString() === new Date().toDateString() ? exact : exactDay).format(date);
 
   /** Return a future time with its distance, such as 10:21, in 53 min. */
-  const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date)}`;
+  const forecast = (date) => isDistant(date) ? short.format(date) : `${moment(date)}, ${ago(date).replaceAll(" ", "\u00a0")}`;
 
   function times(scope) {
     if (!(scope instanceof Element || scope === document)) return;
@@ -63,6 +63,15 @@
     item.textContent = message;
     box.append(item);
     setTimeout(() => item.remove(), isError ? 12000 : 5000);
+  }
+
+  /** Show short success messages as toasts, which disappear before they are outdated. Messages with warnings stay. */
+  function showMessages() {
+    for (const notice of document.querySelectorAll(".main > .notice.good[role=status]")) {
+      if (notice.textContent.length > 100) continue;
+      toast(notice.textContent.trim());
+      notice.remove();
+    }
   }
 
   function menu(open) {
@@ -98,6 +107,7 @@
     }
   }
   foldFilters();
+  showMessages();
 
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
