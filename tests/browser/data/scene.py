@@ -282,7 +282,7 @@ def _pending(scene: Scene) -> None:
 def _ended(scene: Scene) -> None:
     for project, name, phase, message, code in (
         ("vision", "vit-baseline", Phase.COMPLETED, "All pods succeeded.", 0),
-        ("vision", "vit-large-lr3", Phase.FAILED, "Pod worker-2 ended with exit code 1.", 1),
+        ("vision", "vit-large-lr3", Phase.FAILED, "Pod worker-1 ended with exit code 1.", 1),
         ("ads", "ranker-test", Phase.CANCELLED, "Cancelled by grace.", None),
         ("speech", "tts-smoke", Phase.COMPLETED, "All pods succeeded.", 0),
     ):

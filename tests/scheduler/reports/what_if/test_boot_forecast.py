@@ -45,6 +45,16 @@ def test_workload_that_only_lacks_nodes_starts_once_they_have_booted(
     )
 
 
+def test_nodes_on_this_machine_are_expected_to_boot_within_seconds(
+    stage: Stage, empty_pool: NodePool
+) -> None:
+    NodePool.objects.update(provider="local")
+    prediction = predict(stage, roles=FOUR)
+    assert prediction.nodes_to_boot >= 1
+    assert prediction.expected_start == NOON + timedelta(seconds=2)
+    assert prediction.expected_start_reason == "nodes on this machine boot within seconds"
+
+
 def test_expected_start_is_the_median_of_earlier_boots(stage: Stage, empty_pool: NodePool) -> None:
     for ordinal, boot in enumerate((60, 90, 600)):
         ended_node(stage, ordinal, boot)
