@@ -1,8 +1,17 @@
 """Exponential backoff after evictions and failures."""
 
 INITIAL_SECONDS, MAX_SECONDS = 5, 300
+RUNS_LONG = 10  # maximum backoff after an eviction, as a multiple of the evicted run
 
 
 def backoff_seconds(times: int) -> int:
     """Return the backoff in seconds after `times` (at least 1) evictions or failures."""
     return min(MAX_SECONDS, INITIAL_SECONDS << min(times - 1, 16))
+
+
+def eviction_backoff_seconds(times: int, run_seconds: float) -> int:
+    """Return the backoff in seconds after the workload's eviction number `times`, from 1.
+
+    `run_seconds` is the duration of the evicted run. A short run loses little work, so its backoff is short.
+    """
+    return min(backoff_seconds(times), max(INITIAL_SECONDS, round(RUNS_LONG * run_seconds)))

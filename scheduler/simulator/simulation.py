@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from scheduler.engine.backoff import backoff_seconds
+from scheduler.engine.backoff import eviction_backoff_seconds
 from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
 from scheduler.simulator.checkpoints import Checkpoints
@@ -197,10 +197,11 @@ class World:
             workload = self.workloads[eviction.workload]
             if not eviction.whole or workload.name in placed_again:
                 continue
+            ran = 0 if workload.started is None else self.now - workload.started
             workload = replace(workload, started=None, stale_since=None, last_checkpoint=None)
             if eviction.kind in PREEMPTION_KINDS and eviction.earns_backoff:
                 times = workload.preemptions + 1
-                until = self.now + backoff_seconds(times)
+                until = self.now + eviction_backoff_seconds(times, ran)
                 workload = replace(workload, preemptions=times, backoff_until=until)
             self._set_workload(workload)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from projects.models import Phase, PodState, Workload
 from projects.services import announce, events
-from scheduler.engine.backoff import backoff_seconds
+from scheduler.engine.backoff import eviction_backoff_seconds
 from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
@@ -70,9 +70,9 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
     if decided.kind in PREEMPTION_KINDS and not is_moved:
         columns["preemptions"] = workload.preemptions + 1
         if decided.earns_backoff:
-            columns["backoff_until"] = context.now + timedelta(
-                seconds=backoff_seconds(columns["preemptions"])
-            )
+            ran = (context.now - (workload.started_at or context.now)).total_seconds()
+            seconds = eviction_backoff_seconds(columns["preemptions"], ran)
+            columns["backoff_until"] = context.now + timedelta(seconds=seconds)
     transition(
         workload,
         context,

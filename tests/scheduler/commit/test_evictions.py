@@ -88,22 +88,29 @@ def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     assert "ReservationDropped" in reasons
 
 
-@pytest.mark.heavy
-def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("run_seconds", "backoffs"),
+    [(60, [5, 10, 20]), pytest.param(1, [5, 10, 10], marks=pytest.mark.heavy)],
+)
+def test_backoff_doubles_up_to_ten_times_the_evicted_run(
+    stage: Stage, run_seconds: int, backoffs: list[int]
+) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     waits = []
     for number in range(3):
         stage.clock.advance(600)
         stage.tick(2)
         assert stage.phase(low) == Phase.RUNNING
+        low.refresh_from_db()
         high = stage.submit(f"high-{number}", roles=WHOLE, priority=90)
+        stage.clock.advance(run_seconds - (stage.clock.now() - present(low.started_at)).total_seconds())
         stage.tick()
         low.refresh_from_db()
         waits.append((present(low.backoff_until) - low.since).total_seconds())
         stage.tick(3)
         control.cancel(actor=stage.cast.alice, workload=high)
         stage.tick(2)
-    assert waits == [5, 10, 20]
+    assert waits == backoffs
     assert low.preemptions == 3
 
 
