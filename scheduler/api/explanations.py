@@ -8,16 +8,19 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from berth.core.spec import WorkloadSpec
+from berth.server.api.requests import parse_document
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.schemas import BlockerResponse, PhaseName
+from projects.services.workloads.prediction import validate
 from scheduler.api import evictions
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.explanations.workload import explain, with_share_explanations
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import find_smallest_change
+from scheduler.reports.what_if.smallest_change import find_change_of_unsaved, find_smallest_change
 
 
 class PendingPeriodResponse(ResponseModel):
@@ -113,3 +116,15 @@ class WorkloadSmallestChange(ApiView):
         return Response(
             SmallestChangeResponse.from_row(find_smallest_change(workload, viewer_for(self.actor)))
         )
+
+
+class DocumentSmallestChange(ApiView):
+    @operation(
+        "Find the smallest change with which a submitted document would start now",
+        body=WorkloadSpec, response=SmallestChangeResponse,
+    )  # fmt: skip
+    def post(self, request: Request) -> Response:
+        """Search for a change without storing anything."""
+        draft = validate(actor=self.actor, document=parse_document(request))
+        answer = find_change_of_unsaved(draft.workload, draft.spec, viewer_for(self.actor))
+        return Response(SmallestChangeResponse.from_row(answer))

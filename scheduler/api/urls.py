@@ -23,6 +23,7 @@ from scheduler.api.logs import search as log_search
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/explain", explanations.WorkloadExplanation.as_view()),
     path("workloads/<uuid:workload_id>/smallest-change", explanations.WorkloadSmallestChange.as_view()),
+    path("workloads:smallest-change", explanations.DocumentSmallestChange.as_view()),
     path("scheduler/health", health.Health.as_view()),
     path("workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("workloads/<uuid:workload_id>/logs/search", log_search.SearchLogs.as_view()),

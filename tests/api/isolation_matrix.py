@@ -231,6 +231,10 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "workloads/{workload}/utilization", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/explain", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/smallest-change", None, {}, "200 200 200 200 200 404 404 401"),
+    (
+        "POST", "workloads:smallest-change", training("new", project="vision"), {},
+        "200 200 200 200 403 422 422 401",
+    ),
     ("GET", "scheduler/health", None, {}, "200 403 403 403 403 403 403 401"),
     ("GET", "evictions", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "evictions/{eviction}", None, {}, "404 404 404 404 404 404 404 401"),

@@ -110,6 +110,16 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     }  # fmt: skip
 
 
+def test_smallest_change_is_found_for_a_document_without_storing_it(gpu_node: None, dave: Caller) -> None:
+    document = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    answer = dave("POST", "workloads:smallest-change", document).json()
+    assert answer["sentence"] == "The workload would start now if role worker needed 2 replicas instead of 3."
+    assert (answer["outcome"], answer["change"]["after"]) == ("change", 2)
+    invalid = dave("POST", "workloads:smallest-change", {**document, "roles": []})
+    assert invalid.status_code == 422 and invalid.json()["errors"][0]["path"] == "roles"
+    assert not Workload.objects.exists()
+
+
 @pytest.mark.heavy
 def test_workload_that_is_not_pending_has_no_smallest_change(
     cast: Cast, gpu_node: None, dave: Caller

@@ -132,10 +132,28 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
         "outcome": "would_stay_pending", "workload": {"name": "train"}, "decisions": [], "evictions": [],
         "blockers": [{"reason": "WouldExceedFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
-    server = StubServer(httpx.Response(200, json=answer))
+    found = {
+        "outcome": "change",
+        "sentence": "It would start with 1 GPU.",
+        "change": {"kind": "request_lowered"},
+    }
+    server = StubServer(httpx.Response(200, json=answer), httpx.Response(200, json=found))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
-    assert server.calls == ["POST /api/v1/workloads?dry_run=true"]
-    assert result.stdout == "train: would stay pending\n  WouldExceedFairShare: It holds all of its share.\n"
+    assert server.calls == ["POST /api/v1/workloads?dry_run=true", "POST /api/v1/workloads:smallest-change"]
+    assert result.stdout.splitlines() == [
+        "train: would stay pending", "  WouldExceedFairShare: It holds all of its share.",
+        "  It would start with 1 GPU.",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [200, 404, 429])
+def test_dry_run_without_a_smallest_change_shows_only_the_prediction(terminal: Terminal, status: int) -> None:
+    answer = {"outcome": "would_stay_pending", "workload": {"name": "train"}}
+    found = {"outcome": "no_change", "sentence": "None."}
+    second = httpx.Response(200, json=found) if status == 200 else problem(status, detail="Not now.")
+    server = StubServer(httpx.Response(200, json=answer), second)
+    result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
+    assert (result.exit_code, result.stdout) == (0, "train: would stay pending\n")
 
 
 @pytest.mark.parametrize(("nodes", "words"), [(1, "1 node has"), (3, "3 nodes have")])

@@ -14,12 +14,13 @@ from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import BadInput, ExitCode, exit_code_for
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
-from berth.cli.text import print_message
+from berth.cli.text import print_message, safe
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.arrays import ArrayDryRun, ArraySubmission
+    from berth.client.models.explanations import SmallestChange
     from berth.client.models.workloads import DryRun, Submission
 
 
@@ -63,7 +64,12 @@ def submit(flags: SubmitFlags) -> None:
         for document in documents:
             _set_project(document, flags.project or client.settings.project)
         if flags.dry_run:
-            _show_dry_runs(flags.output, [_dry_run(client, document) for document in documents])
+            results = [_dry_run(client, document) for document in documents]
+            changes = [
+                _find_change(client, document, result)
+                for document, result in zip(documents, results, strict=True)
+            ]
+            _show_dry_runs(flags.output, results, changes)
             return
         send_code(client, documents, directories)
         if has_array:
@@ -120,6 +126,25 @@ def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *,
 
 def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRun":
     return client.arrays.dry_run(document) if "array" in document else client.workloads.dry_run(document)
+
+
+def _find_change(
+    client: "Client", document: dict[str, Any], result: "DryRun | ArrayDryRun"
+) -> "SmallestChange | None":
+    """Return the smallest change with which the workload would start, or None if the server finds none.
+
+    An older server does not support the request, and a busy server may reject it.
+    """
+    from berth.client.errors import Rejected
+    from berth.client.models.workloads import DryRun
+
+    if not isinstance(result, DryRun) or result.outcome != "would_stay_pending" or result.nodes_to_boot:
+        return None
+    try:
+        change = client.workloads.dry_run_change(document)
+    except Rejected:
+        return None
+    return change if change.change else None
 
 
 def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags: SubmitFlags) -> None:
@@ -206,20 +231,27 @@ def _follow(client: "Client", workload: "Submission | ArraySubmission", *, follo
     raise typer.Exit(exit_code_for(outcome))
 
 
-def _show_dry_runs(output: Output, results: list["DryRun | ArrayDryRun"]) -> None:
+def _show_dry_runs(
+    output: Output, results: "list[DryRun | ArrayDryRun]", changes: "list[SmallestChange | None]"
+) -> None:
     from berth.client.models.arrays import ArrayDryRun
 
     predictions = [result.first_task if isinstance(result, ArrayDryRun) else result for result in results]
     if output.is_data:
-        plain = [result.plain() for result in results]
+        plain = [
+            result.plain() if change is None else {**result.plain(), "smallest_change": change.plain()}
+            for result, change in zip(results, changes, strict=True)
+        ]
         show_data(plain[0] if len(plain) == 1 else plain, output)
     else:
-        for result, prediction in zip(results, predictions, strict=True):
+        for result, prediction, change in zip(results, predictions, changes, strict=True):
             if isinstance(result, ArrayDryRun) and result.tasks is not None:
                 limit = "" if result.max_running is None else f", at most {result.max_running:,} at a time"
                 print(f"array of {format_count(result.tasks, 'task')}{limit}: {_format_outcomes(result)}")
                 print("the first task:")
             print_dry_run(prediction)
+            if change is not None:
+                print(f"  {safe(change.sentence)}")
     if any(prediction.errors for prediction in predictions):
         raise typer.Exit(ExitCode.USAGE)
 

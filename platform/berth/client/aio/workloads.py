@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
-BATCH_PATH = "/workloads:batch"  # without the slash, `workloads:` would be parsed as a URL scheme
+# Without the slash, `workloads:` would be parsed as a URL scheme.
+BATCH_PATH, CHANGE_PATH = "/workloads:batch", "/workloads:smallest-change"
 Document = Mapping[str, Any]
 W = TypeVar("W", Workload, Array)
 
@@ -74,6 +75,13 @@ class AsyncWorkloads(AsyncResource):
     async def dry_run(self, document: Document) -> DryRun:
         """Predict what would happen if the workload were submitted now, without storing it."""
         return await self._post(DryRun, "workloads", document, {"dry_run": True})
+
+    async def dry_run_change(self, document: Document) -> SmallestChange:
+        """Return the smallest single change with which the workload would start if it were submitted now.
+
+        Nothing is stored. Raises Invalid if the document is invalid.
+        """
+        return await self._post(SmallestChange, CHANGE_PATH, document)
 
     def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
         """Iterate over workloads.
