@@ -1,1 +1,1 @@
-"""Pools on a Kubernetes cluster: API client, mirror of nodes and pods, and runtime."""
+"""Pools whose pods run on an existing Kubernetes cluster."""

@@ -49,7 +49,7 @@ class AccessDenied(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class SocketTarget:
-    """Address of a WebSocket on the API server, with credentials, and the TLS context and proxy if needed."""
+    """URL of a WebSocket on the API server, with its credentials, TLS context and proxy."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -58,10 +58,10 @@ class SocketTarget:
 
 
 class Api:
-    """Client for one cluster. Raises Invalid if part of the kubeconfig cannot be used, and names that part.
+    """API client of one cluster. Raises Invalid with the path of a kubeconfig part that cannot be used.
 
-    All calls share one rate limit, and pause when the server is overloaded (status 429). After
-    `close`, new calls raise Unreachable. The connections are closed after the last running call.
+    All calls share one rate limit, and pause when the server is overloaded (status 429). After `close`, new
+    calls raise Unreachable. The connections are closed after the last running call.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -89,7 +89,7 @@ class Api:
 
     @property
     def clock_skew(self) -> timedelta:
-        """Server's time minus this machine's time, or zero if the difference is small."""
+        """API server's time minus this machine's time, or zero if the difference is small."""
         return self.clock_offset if abs(self.clock_offset) >= SKEW_MIN else timedelta(0)
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Api:
         return self._call("POST", path, {}, body)
 
     def delete(self, path: str, grace_seconds: int | None = None) -> None:
-        """Delete an object. An object that does not exist is ignored."""
+        """Delete an object. Do nothing if it does not exist."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds  # type: ignore[assignment]
@@ -143,14 +143,14 @@ class Api:
                 raise
 
     def read(self, path: str, **query: str | int) -> bytes:
-        """Return a response that is not JSON, such as a log."""
+        """Return the body of a response that is not JSON, such as a log."""
         with self._call_errors():
             response = self._calls.send("GET", path, query, None, self._token_header())
         self._raise_for_status(response)
         return response.content
 
     def stream(self, path: str, silence_seconds: float, **query: str | int) -> Iterator[bytes]:
-        """Yield chunks of a response of unbounded length, such as a running pod's log.
+        """Yield the chunks of a long response, such as the log of a running pod.
 
         Raises Unreachable if no data arrives for `silence_seconds`.
         """
@@ -158,7 +158,7 @@ class Api:
             yield from response.iter_bytes()
 
     def socket_target(self, path: str) -> SocketTarget:
-        """Return how to open a WebSocket at this path. Raises Unreachable if the token cannot be read."""
+        """Return the WebSocket target for this API path. Raises Unreachable if the token cannot be read."""
         token, file = self._connection.token, self._connection.token_file
         with _transport_errors(self.server):
             token = file.read_text().strip() if file else token
@@ -168,7 +168,7 @@ class Api:
         return SocketTarget(url, headers, tls, self._connection.proxy or None)
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, and the version from which to watch it."""
+        """Return all objects of a collection, and the resource version from which to watch it."""
         items: list[dict[str, Any]] = []
         version = ""
         for page, page_version in self.pages(path):
@@ -177,9 +177,9 @@ class Api:
         return items, version
 
     def pages(self, path: str) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
-        """Yield the objects of a collection page by page, with the version from which to watch it.
+        """Yield a collection's objects page by page, each with the resource version from which to watch it.
 
-        A large collection is never held in memory as a whole.
+        Paging avoids holding a large collection in memory.
         """
         query: dict[str, str | int] = {"limit": PAGE}
         while True:
@@ -191,9 +191,9 @@ class Api:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (CONNECTED, {}), then each change (type and object) after `version`, for about `seconds`.
+        """Yield (CONNECTED, {}), then each change (type and object) after the resource version `version`.
 
-        Raises ApiError with status 410 if the version is too old.
+        The watch ends after about `seconds`. Raises ApiError with status 410 if the version is too old.
         """
         query: dict[str, str | int] = {
             "watch": 1, "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": seconds,
@@ -242,7 +242,7 @@ class Api:
         return parsed
 
     def _raise_for_status(self, response: httpx.Response | Response) -> None:
-        """Raise ApiError unless the response is a success. The body must have been read."""
+        """Raise ApiError unless the response is a success. The body must already have been read."""
         if 200 <= response.status_code < 300:
             return
         if response.status_code == 429:
@@ -257,7 +257,7 @@ class Api:
 
 
 def _rejection_message(connection: Connection) -> str:
-    """Return the message for status 401. The message names the rejected credential and a remedy."""
+    """Return the message for status 401, with the rejected credential and a remedy."""
     if connection.token_file:
         return (
             f"the API server rejects the service account's token in {connection.token_file}. Check that the "
@@ -271,7 +271,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return how many seconds to wait before another request to an overloaded server. The default is one."""
+    """Return the seconds to wait before the next request to an overloaded server, by default one."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 
@@ -301,7 +301,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _errors_as_invalid(part: str, allowed: str) -> Iterator[None]:
-    """Convert errors in the block to Invalid, which names this part of the kubeconfig."""
+    """Convert errors in the block to Invalid with the path of this kubeconfig part."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

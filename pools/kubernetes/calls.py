@@ -1,7 +1,7 @@
-"""Single HTTP requests to an API server, over connections that stay open.
+"""Send single HTTP requests to an API server over persistent connections.
 
-These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take about 40% of the CPU
-time of a request, and Berth sends one request for each pod that starts.
+These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take about 40% of the CPU time
+of a request, and Berth sends one request for each pod that starts.
 """
 
 import gzip
@@ -28,7 +28,7 @@ ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Complete response. Header names are in lower case."""
+    """HTTP response with its whole body. Header names are in lower case."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -36,7 +36,7 @@ class Response:
 
 
 class Calls:
-    """Connections to one server, optionally through a proxy. Thread-safe."""
+    """Pool of connections to one server, optionally through a proxy. Thread-safe."""
 
     def __init__(
         self, server: httpx.URL, tls: ssl.SSLContext | bool, proxy: str, headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class Calls:
         self, method: str, path: str, query: Mapping[str, str | int], body: bytes | None,
         headers: Mapping[str, str],
     ) -> Response:  # fmt: skip
-        """Send a request, and read the response. Raises the exceptions in `ERRORS`.
+        """Send a request and return the response. Raises the exceptions in `ERRORS`.
 
         If the connection is broken, the request is sent again, because every request is safe to repeat.
         """

@@ -1,4 +1,4 @@
-"""One pool's access to its cluster: the API client, the mirror and the settings."""
+"""Access of a pool to its cluster: the API client, the mirror and the pool's settings."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,12 +21,12 @@ SYSTEM_NOW = SystemClock().now
 
 
 class ForeignNamespace(Exception):
-    """Raised for a namespace that exists and does not belong to this installation."""
+    """Raised if a namespace exists but does not belong to this installation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Access to one cluster. Pools with the same credentials share one object, and therefore one mirror."""
+    """API client, mirror and worker of one cluster. Pools with the same credentials share one object."""
 
     api: Api
     mirror: Mirror
@@ -34,7 +34,7 @@ class Cluster:
     worker: Worker
 
     def close(self) -> None:
-        """Stop the mirror, and close the connections once running calls have ended."""
+        """Stop the mirror, and close the connections when running calls have ended."""
         self.mirror.close()
         self.worker.close()
         self.api.close()
@@ -48,19 +48,19 @@ class PoolAccess:
 
 @dataclass(frozen=True, slots=True)
 class UnusableCluster:
-    """Reason why a pool's cluster cannot be called, for example missing credentials."""
+    """Reason that a pool's cluster cannot be used, for example missing credentials."""
 
     reason: str
 
 
 class Clusters:
-    """Clusters by connection. A cluster is created on first use and retained while a pool uses it."""
+    """Clusters by connection. A cluster object is created on first use and kept while a pool uses it."""
 
     def __init__(
         self, installation: Callable[[], str], patience: float = PATIENCE,
         now: Callable[[], datetime] = SYSTEM_NOW,
     ) -> None:  # fmt: skip
-        """Create an empty collection. `patience` is how many seconds callers wait for a cluster."""
+        """Create an empty collection. `patience` is the number of seconds that callers wait for a cluster."""
         self._installation, self._patience, self._now = installation, patience, now
         self._on_change: Callable[[], None] = lambda: None
         self._on_deleted: Callable[[Mapping[str, Any]], None] = lambda pod: None
@@ -68,7 +68,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Register functions for `Mirror` to call. The functions apply to clusters that are created later."""
+        """Register the callbacks of the mirrors. They apply to clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:
@@ -79,7 +79,7 @@ class Clusters:
 
     @contextmanager
     def open(self, connection: Connection) -> Iterator[Cluster]:
-        """Yield a separate cluster object, and close it afterwards."""
+        """Yield a temporary cluster object that no pool shares."""
         cluster = self._connect(connection)
         try:
             yield cluster
@@ -87,13 +87,13 @@ class Clusters:
             cluster.close()
 
     def _connect(self, connection: Connection) -> Cluster:
-        """Return a new cluster. Its threads start only when they are needed."""
+        """Return a new cluster object. Its threads start on first use."""
         api, installation = Api(connection), self._installation()
         mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
     def retain(self, used: Collection[Cluster]) -> None:
-        """Close all other clusters, because no pool uses their credentials any longer."""
+        """Close all clusters except these, because no pool uses their credentials any longer."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
             unused = [key for key, cluster in self._clusters.items() if id(cluster) not in in_use]
@@ -106,7 +106,7 @@ class Clusters:
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
-    """Create a project's namespace unless it exists.
+    """Create the namespace of a project if it does not exist.
 
     Raises ForeignNamespace, ApiError or Unreachable.
     """
@@ -131,7 +131,7 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
 
 
 def check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
-    """Return the access to a pool's cluster. Raises RuntimeFailure if it cannot be used."""
+    """Return `access` unless it is unusable or missing. Otherwise, raise RuntimeFailure."""
     if not isinstance(access, PoolAccess):
         reason = "it is not a pool on Kubernetes" if access is None else access.reason
         raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")

@@ -1,4 +1,4 @@
-"""Credentials for a cluster: a self-contained kubeconfig, or the service account of Berth's pod.
+"""Credentials for a cluster, from a self-contained kubeconfig or the service account of Berth's own pod.
 
 A kubeconfig may not refer to files or programs, because Berth's server would read those files or run those
 programs.
@@ -36,7 +36,7 @@ FORBIDDEN_USER_KEYS = {
 class Connection:
     """Address and credentials of an API server.
 
-    `client_certificate` is a certificate and its key, in PEM format.
+    `client_certificate` contains a certificate and its key in PEM format.
     """
 
     server: str
@@ -49,7 +49,7 @@ class Connection:
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT) -> Connection:
-    """Return the connection for a pod inside the cluster. Raises LookupError outside a cluster."""
+    """Return the connection that Berth's own pod uses. Raises LookupError outside a cluster."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (root / "token").exists():
         raise LookupError("Berth does not run in a Kubernetes pod with a service account")
@@ -58,7 +58,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACC
 
 
 def parse_kubeconfig(text: str, context: str = "") -> Connection:
-    """Return the connection of a context, by default the current one.
+    """Return the connection for a context of the kubeconfig, by default its current context.
 
     Raises Invalid with the path of each problem within the kubeconfig.
     """
@@ -99,7 +99,7 @@ def _load(text: str) -> dict[str, Any]:
 def _find_entry(
     document: Mapping[str, Any], section: str, kind: str, name: object, path: str
 ) -> dict[str, Any]:
-    """Return the entry with this name from a section of the kubeconfig."""
+    """Return the entry with this name in a section of the kubeconfig."""
     entries = {
         str(entry["name"]): entry.get(kind) or {}
         for entry in document.get(section) or ()

@@ -1,4 +1,4 @@
-"""Manifests of the objects that Berth creates: namespaces, pods and their secrets.
+"""Manifests of the namespaces, pods and secrets that Berth creates in a cluster.
 
 A pod shares its sandbox's process namespace. Its command is therefore not process 1, which ignores SIGTERM by
 default.
@@ -46,7 +46,7 @@ Manifest = dict[str, Any]
 
 
 def namespace_name(installation: str, project: str) -> str:
-    """Return the namespace of a project's pods. Long names are shortened and stay distinct."""
+    """Return the namespace of a project's pods. A long name is shortened but remains unique."""
     name = f"berth-{_NOT_A_LABEL.sub('-', installation.lower()).strip('-')}-{project}"
     if len(name) <= NAME_MAX:
         return name
@@ -55,7 +55,7 @@ def namespace_name(installation: str, project: str) -> str:
 
 
 def is_namespace_of(installation: str, namespace: str) -> bool:
-    """Return whether this may be the namespace of one of the installation's projects."""
+    """Return whether the namespace's name has the form of this installation's namespaces."""
     return namespace.startswith(namespace_name(installation, "")[: NAME_MAX - 11].rstrip("-"))
 
 
@@ -122,7 +122,7 @@ def pod_manifest(
 
 
 def secret_manifests(pod_spec: PodSpec, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return the secrets of a pod. The pod owns its secrets, so the cluster deletes both together."""
+    """Return the secrets of a pod. The pod owns them, so the cluster deletes them with the pod."""
     contents = {}
     if pod_spec.secret_env or pod_spec.secret_files:
         data = {_variable_key(name): value for name, value in pod_spec.secret_env.items()}
@@ -147,7 +147,7 @@ def pull_secret_name(pod_id: str) -> str:
 
 
 def _start_directory(pod_spec: PodSpec) -> str:
-    """Return the working directory.
+    """Return the working directory of the command.
 
     A relative path starts in the directory of the code, or in the workspace if the pod has no code.
     """
@@ -192,7 +192,7 @@ def _escape_variables(text: str) -> str:
 
 
 def _resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
-    """Return requests and limits. If a resource has no limit, its request is the limit."""
+    """Return the pod's resource requests and limits. Without a limit, the request is used as the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}
@@ -206,14 +206,14 @@ def _resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
 
 
 def _affinity(node: str) -> Manifest:
-    """Require the node by name. The kubelet then checks whether the resources are free."""
+    """Return an affinity that requires this node."""
     by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [by_name]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def _storage(pod_spec: PodSpec, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the mounts and volumes of a pod: its own directories, secret files and declared volumes."""
+    """Return the volume mounts and volumes for the pod's directories, secret files and declared volumes."""
     disk_limit = {"sizeLimit": f"{pod_spec.workspace_limit_mib}Mi"} if pod_spec.workspace_limit_mib else {}
     memory_limit = {"sizeLimit": f"{pod_spec.memory_limit_mib}Mi"} if pod_spec.memory_limit_mib else {}
     volumes: list[Manifest] = [

@@ -31,7 +31,7 @@ Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
-    """Background threads that track the cluster's state. The first read starts the threads.
+    """Background threads that mirror a cluster. They start on the first read.
 
     `on_change` is called when a node, a quota or the report of one of this installation's pods changes, and
     `on_deleted` with the last state of each deleted pod. `nodes_changed_at` is when the mirror last noticed
@@ -69,14 +69,14 @@ class Mirror:
         return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return all pods that are placed or belong to this installation. Raises Unreachable.
+        """Return all scheduled pods and all pods of this installation. Raises Unreachable.
 
         The first list may take up to `patience` seconds after the first read. Later readers do not wait.
         """
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods in a pool by name. Raises Unreachable, and waits, as `pods` does.
+        """Return this installation's pods of a pool, by name. Waits and raises Unreachable like `pods`.
 
         Every scheduler tick reads this mapping, so it is rebuilt only after a pod has changed.
         """
@@ -91,7 +91,7 @@ class Mirror:
             return self._own_pods.get(pool, {})
 
     def quotas(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return the ResourceQuotas of this installation's namespaces. Raises Unreachable, as `pods` does.
+        """Return the ResourceQuotas of this installation's namespaces. Waits and raises like `pods`.
 
         If the account may not list them, the result is empty and `quota_obstacle` contains the reason.
         """
@@ -101,7 +101,7 @@ class Mirror:
         return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
 
     def add_created_pod(self, pod: Mapping[str, Any]) -> None:
-        """Record a pod that was just created, unless the watch has already reported it."""
+        """Add a new pod to the mirror, unless the watch has already reported it."""
         key = _object_key(pod)
         with self._lock:
             self._noted[key] = time.monotonic()
@@ -114,7 +114,7 @@ class Mirror:
             return list(self._objects[kind].values())
 
     def _wait(self, kind: str, patience: float) -> None:
-        """Wait until objects of this kind have been listed. Raises Unreachable."""
+        """Wait until objects of this kind have been listed once. Raises Unreachable."""
         self._start()
         remaining = self._started_at + patience - time.monotonic()
         self._answered[kind].wait(max(remaining, 0))
@@ -165,7 +165,7 @@ class Mirror:
         self._closed.wait(RETRY_SECONDS)
 
     def _deny_quotas(self, message: str, *, has_listed: bool) -> None:
-        """Continue without quotas. If the account may list but not watch quotas, keep the last list."""
+        """Continue without quotas. If the account may list but not watch them, keep the last list."""
         with self._lock:
             self.quota_obstacle = message
             if not has_listed:
@@ -199,7 +199,7 @@ class Mirror:
         return version
 
     def _watch(self, kind: str) -> None:
-        """Apply changes until the API server ends the watch.
+        """Watch objects of this kind until the API server ends the watch.
 
         The next watch continues after the last change, even if the connection was lost. Applying changes a
         second time would revert pods to an earlier state.
@@ -264,7 +264,7 @@ class Mirror:
                 self._on_change()
 
     def _trim(self, kind: str, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the part of an object that the mirror stores, or None if the mirror ignores the object."""
+        """Return the parts of an object that the mirror stores, or None if it ignores the object."""
         metadata, status = item["metadata"], item.get("status") or {}
         if kind == NODES:
             names = ("name", "uid", "labels", "deletionTimestamp")
@@ -302,7 +302,7 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return the state that determines which pods a node accepts, without its kubelet's report times."""
+    """Return the parts of a node's state that determine which pods it accepts."""
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]
@@ -322,7 +322,7 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a pod's status that reports use."""
+    """Return the fields of a pod's status that reports are derived from."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
     containers = {kind: [_subset(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds}
     names = ("phase", "reason", "message", "podIP", "conditions")

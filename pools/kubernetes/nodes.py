@@ -1,4 +1,4 @@
-"""Capacity of a cluster's nodes after subtracting foreign pods, and reasons not to use a node."""
+"""Find cluster nodes that a pool can use, and their capacity after the requests of other pods."""
 
 import math
 from collections import defaultdict
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Total requests of a set of pods: milli-CPU, MiB, whole devices and the number of pods."""
+    """Total resource requests of several pods."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -40,10 +40,9 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """Node of the cluster. `obstacle` is the reason that the node accepts no pods, or empty.
+    """Node of the cluster. `obstacle` is the reason that it accepts no pods, or empty.
 
-    `allocatable` includes the maximum number of pods. `unready_since` is set while the node is
-    not ready.
+    `allocatable` includes the maximum number of pods. `unready_since` is set while the node is not ready.
     """
 
     name: str
@@ -62,7 +61,7 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Cluster nodes that a pool selects, by name, and the usage of foreign pods on each node.
+    """Cluster nodes that match a pool's selector, and the requests of foreign pods on each node.
 
     `at` is the time of the inventory according to the cluster's clock.
     """
@@ -72,11 +71,11 @@ class Inventory:
     at: datetime
 
     def usage(self, node: ClusterNode) -> Usage:
-        """Return the usage of foreign pods on the node."""
+        """Return the total requests of foreign pods on the node."""
         return self.foreign.get(node.name, NO_USAGE)
 
     def shape(self, node: ClusterNode) -> Shape:
-        """Return the capacity that Berth may use on the node, and all of the node's devices."""
+        """Return the CPU and memory that foreign pods have not requested, and all devices of the node."""
         total, foreign = node.allocatable, self.usage(node)
         return Shape(
             max(total.cpu_milli - foreign.cpu_milli, 0), max(total.memory_mib - foreign.memory_mib, 0),
@@ -92,7 +91,7 @@ def read_inventory(
     nodes: Iterable[Object], pods: Iterable[Object], settings: KubernetesSettings, at: datetime,
     is_own: Callable[[Object], bool],
 ) -> Inventory:  # fmt: skip
-    """Return the nodes that match the pool's selector.
+    """Return the nodes that match the pool's selector, with the requests of foreign pods.
 
     `is_own` returns whether a pod belongs to the pool.
     """
@@ -110,7 +109,7 @@ def read_inventory(
 
 
 def fits(node: ClusterNode, shape: Shape) -> bool:
-    """Return whether the node, without foreign pods, is large enough for a node of the pool."""
+    """Return whether the node is large enough for the pool's node shape, if foreign pods are ignored."""
     total = node.allocatable
     fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
     return fits and total.gpus >= shape.gpus
@@ -146,7 +145,7 @@ def matches_selector(node: Object, selector: Mapping[str, str]) -> bool:
 
 
 def pod_usage(pod: Object, gpu_resource: str) -> Usage:
-    """Return a pod's requests as the cluster's scheduler counts them. The usage of an ended pod is zero."""
+    """Return a pod's requests as the cluster's scheduler counts them, or zero if the pod has ended."""
     if (pod.get("status") or {}).get("phase") in ENDED:
         return Usage()
     spec = pod["spec"]

@@ -10,7 +10,7 @@ PAUSE_MAX = 30.0  # maximum pause in seconds, even if a server requests a longer
 
 
 class Pace:
-    """Rate limit shared by all threads. After a burst, requests wait for their turn.
+    """Rate limit that all threads share. After a burst, requests are delayed.
 
     `clock` returns the time in seconds, and `sleep` waits for a number of seconds.
     """
@@ -24,7 +24,7 @@ class Pace:
         self._next = clock()  # time of the next request if bursts were not permitted
 
     def wait(self) -> None:
-        """Wait until another request may be sent."""
+        """Wait until a request may be sent."""
         with self._lock:
             now = self._clock()
             self._next = max(self._next, now - self._interval * (self._burst - 1))
@@ -34,6 +34,6 @@ class Pace:
             self._sleep(delay)
 
     def pause(self, seconds: float) -> None:
-        """Send no requests for this many seconds, because the server is overloaded."""
+        """Delay all requests by this many seconds, because the server is overloaded."""
         with self._lock:
             self._next = max(self._next, self._clock() + min(max(seconds, 0.0), PAUSE_MAX))

@@ -1,4 +1,4 @@
-"""Places of pods in the ledger. A place is a pool and a namespace of its cluster."""
+"""Convert the location of a pod, its pool and namespace, to and from text in the ledger."""
 
 from pools.runtimes.ledger import Entry
 
@@ -12,5 +12,4 @@ def pool_of(entry: Entry) -> str:
 
 
 def api_path(entry: Entry, pod_id: str) -> str:
-    """Return the pod's API path."""
     return f"/api/v1/namespaces/{entry.instance_id.partition('/')[2]}/pods/{pod_id}"

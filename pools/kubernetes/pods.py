@@ -1,4 +1,4 @@
-"""API server calls for individual pods. Calls may take a long time, so they run in a worker.
+"""API calls for individual pods. They may take long, so a worker's threads run them.
 
 None of them reads the database, because a worker's threads have no database connection.
 """
@@ -34,7 +34,7 @@ STOPPED = PodReport(PodState.EXITED, cause=PodCause.STOPPED)
 
 
 class PodCalls:
-    """Calls that start, stop, check and delete pods of any cluster.
+    """API calls that start, stop, check and delete pods in any cluster.
 
     `notify` is called when a pod's report changes.
     """
@@ -49,7 +49,7 @@ class PodCalls:
         self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
 
     def start(self, pod_spec: PodSpec, access: PoolAccess, namespace: str) -> None:
-        """Create the pod and its secrets, unless the pod has since been stopped."""
+        """Create the pod and its secrets, unless the pod has been stopped in the meantime."""
         entry = self._ledger.find(pod_spec.pod_id)
         if entry is None or entry.ended is not None:
             return
@@ -107,7 +107,7 @@ class PodCalls:
         self._created.add(pod_spec.pod_id)
 
     def _fail(self, pod_id: str, message: str) -> None:
-        """Record the end of a pod that can never start."""
+        """Record that the pod has ended because it can never start."""
         self._ledger.end(
             pod_id,
             PodReport(
@@ -132,7 +132,7 @@ class PodCalls:
     def _delete_running(
         self, pod: Mapping[str, Any], pod_id: str, cluster: Cluster, path: str, grace: int
     ) -> None:
-        """Delete an existing pod, with at most the grace period of the pod.
+        """Delete an existing pod. The grace period is at most the pod's own.
 
         The node deletes the log with the container, so the log is followed until then.
         """
@@ -151,7 +151,7 @@ class PodCalls:
             cluster.api.delete(path, seconds)
 
     def find(self, cluster: Cluster, path: str) -> Mapping[str, Any] | None:
-        """Return the pod's object, or None if the API server has no such pod of this installation."""
+        """Return the pod object, or None if the cluster has no such pod of this installation."""
         with failures(cluster.api.server):
             try:
                 pod = cluster.api.get(path)
@@ -162,7 +162,7 @@ class PodCalls:
         return pod if cluster.mirror.is_own(pod) else None
 
     def give_up(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
-        """Delete a pod that cannot start, and record this as its end.
+        """Delete a pod that cannot start, and record the report as its end.
 
         Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch
         may report the deletion before the call returns.
@@ -173,14 +173,14 @@ class PodCalls:
         return self.end(pod_id, report)
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
-        """Record the end of a pod whose object was deleted, from its last state."""
+        """Record the end of a deleted pod, derived from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
             self.end(pod_id, deleted_pod_report(pod))
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the pod's end.
+        """Record the pod's end, and return the effective report.
 
         The recorded time is never in the future, even if the cluster's clock is ahead. A pod that Berth
         deleted ends with the planned reason.
@@ -194,7 +194,7 @@ class PodCalls:
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the end that Berth planned for a deleted pod.
+        """Return the planned report of a pod that Berth has deleted, if it still applies.
 
         Berth gives up only pods that have not started. If the pod has started since, the plan is obsolete.
         """
@@ -204,7 +204,7 @@ class PodCalls:
         return None if is_obsolete else planned
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, and delete the pod's object and its record."""
+        """Copy the end of the pod's log, and delete the pod object and its record."""
         if self._ledger.find(pod_id) is None:
             return
         self._save_log(pod_id, cluster, path)
@@ -213,7 +213,7 @@ class PodCalls:
         self.drop_record(pod_id)
 
     def drop_record(self, pod_id: str) -> None:
-        """Move the copy of the log to its final path, and delete the pod's record."""
+        """Move the copied log to its final path, and delete the pod's record."""
         self._created.discard(pod_id)
         self.code.forget(pod_id)
         self.files.forget(pod_id)
@@ -223,7 +223,7 @@ class PodCalls:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, unless its node has been unresponsive for a long time."""
+        """Copy the end of the log, unless the node has been unresponsive for a long time."""
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:
@@ -234,7 +234,7 @@ class PodCalls:
             log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
 
     def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy new output from the pod's log. Raises RuntimeFailure if the cluster does not respond."""
+        """Append new output to the copy of the pod's log. Raises RuntimeFailure if the cluster fails."""
         with failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 
@@ -246,9 +246,10 @@ class PodCalls:
 
 
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
-    """Return the grace period in seconds: at most the pod's own, plus the time to copy its files.
+    """Return the grace period for a deletion in seconds.
 
-    If the command gets less time than its own grace period, the cluster kills both containers at once.
+    It is at most the pod's own, plus the time to copy its files. If the command gets less time than its own
+    grace period, the cluster kills both containers at once.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())
@@ -258,7 +259,7 @@ def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
 
 @contextmanager
 def failures(place: str) -> Iterator[None]:
-    """Convert API server errors to RuntimeFailure."""
+    """Convert errors of the API server to RuntimeFailure."""
     try:
         yield
     except ApiError as error:

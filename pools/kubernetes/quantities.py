@@ -1,4 +1,4 @@
-"""Kubernetes quantities such as `100m`, `2` or `512Mi`."""
+"""Parse Kubernetes quantities such as `100m`, `2` or `512Mi`."""
 
 import math
 import re
@@ -14,7 +14,7 @@ MIB = 1024 * 1024
 
 
 def parse_quantity(text: object) -> Decimal:
-    """Return the amount. Raises ValueError if the text is not a quantity."""
+    """Return the quantity in base units. Raises ValueError if the text is not a quantity."""
     match = _QUANTITY.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
@@ -23,7 +23,7 @@ def parse_quantity(text: object) -> Decimal:
 
 
 def to_milli(text: object) -> int:
-    """Return the amount in thousandths, rounded up."""
+    """Return the quantity in thousandths, rounded up."""
     return math.ceil(parse_quantity(text) * 1000)
 
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas of a cluster's namespaces, which limit the pods of projects."""
+"""Read the ResourceQuotas of the namespaces in which projects' pods run."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ Object = Mapping[str, Any]
 def read_quotas(
     quotas: Iterable[Object], pods: Iterable[Object], gpu_resource: str
 ) -> tuple[ClusterQuota, ...]:
-    """Return the cluster quotas that apply to a pool's pods, sorted.
+    """Return the sorted cluster quotas that apply to a pool's pods.
 
     `pods` contains the pool's own pods. Their requests are subtracted from the used amounts, except those of
     ended pods and of pods that are being deleted, which Berth no longer counts.
@@ -48,7 +48,7 @@ def _is_counted(pod: Object) -> bool:
 def _cluster_quotas(
     quota: Object, pods: Iterable[Object], kinds: Mapping[str, str], gpu_resource: str
 ) -> Iterator[ClusterQuota]:
-    """Yield a cluster quota for each supported resource.
+    """Yield a ClusterQuota for each supported resource of a ResourceQuota.
 
     The amounts come from the quota's status, which admission uses.
     """
@@ -71,7 +71,7 @@ def _cluster_quotas(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return how much of a quota's resource a pod uses, excluding containers that the cluster added."""
+    """Return the amount of a resource that the pod's main container uses."""
     if kind == "pods":
         return Decimal(1)
     own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)
@@ -84,7 +84,7 @@ def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
 
 
 def _convert_amount(amount: Decimal, kind: str) -> Decimal:
-    """Convert an amount from Kubernetes' unit to milli-GPUs, milli-CPUs, MiB or pods."""
+    """Convert an amount in Kubernetes' base unit to milli-GPUs, milli-CPUs, MiB or pods."""
     if kind == "pods":
         return amount
     return amount / MIB if kind in ("memory_mib", "limit_memory_mib") else amount * 1000

@@ -1,4 +1,4 @@
-"""Detect pods that can never run on Kubernetes, and explain API server errors."""
+"""Detect pods that can never run on Kubernetes, and explain the API server's rejections."""
 
 import re
 
@@ -24,7 +24,7 @@ def find_rejection(spec: PodSpec) -> str:
 
 
 def permanent_rejection(error: ApiError) -> str:
-    """Return why the API server will never accept the pod, or an empty string if it may accept it later.
+    """Return why the API server will never accept the pod, or an empty string if a retry may succeed.
 
     Missing permissions may be granted, quotas may be raised, and a namespace that is being terminated may be
     created again.
@@ -37,7 +37,7 @@ def permanent_rejection(error: ApiError) -> str:
 
 
 def temporary_rejection(error: ApiError, namespace: str) -> str:
-    """Return why the API server rejects the pod for now, or an empty string for other errors.
+    """Return why the API server currently rejects the pod, or an empty string for other errors.
 
     An admission webhook that does not respond is reported as an internal error.
     """
@@ -50,7 +50,7 @@ def temporary_rejection(error: ApiError, namespace: str) -> str:
 
 
 class ExceededQuota:
-    """A pod's requests that exceed the remaining amounts of a ResourceQuota in the cluster."""
+    """API error about a pod that exceeds a ResourceQuota, with its amounts."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name
@@ -71,5 +71,5 @@ class ExceededQuota:
 
 
 def _amounts(text: str) -> dict[str, str]:
-    """Parse amounts by resource, such as `cpu=2,requests.nvidia.com/gpu=1`."""
+    """Parse an amount for each resource, such as `cpu=2,requests.nvidia.com/gpu=1`."""
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}

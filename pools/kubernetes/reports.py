@@ -1,4 +1,4 @@
-"""Derive pod reports from the pods' status in Kubernetes."""
+"""Derive pod reports from the status of Kubernetes pods."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report of an existing pod. A pod has ended once its processes have ended.
+    """Return the report of a pod that exists in the cluster. It has ended once its processes have ended.
 
     A pod whose files are being copied occupies its resources in the cluster, and is still running.
     """
@@ -74,12 +74,12 @@ def _report_of_state(pod: Object) -> PodReport:
 
 
 def awaits_code(pod: Object) -> bool:
-    """Return whether the container that receives the pod's code is running."""
+    """Return whether the init container is running and waits for the pod's code."""
     return "running" in _code_state(pod.get("status") or {}) and "deletionTimestamp" not in pod["metadata"]
 
 
 def has_files_to_copy(pod: Object) -> bool:
-    """Return whether the pod's files can be copied: its command has ended or is being stopped."""
+    """Return whether the pod's files can be copied, because its command has ended or is being stopped."""
     status = pod.get("status") or {}
     if "running" not in _state(status, "containerStatuses", files.CONTAINER):
         return False
@@ -87,13 +87,13 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return how the pod's command ended, even if its files have not been copied yet."""
+    """Return the report of the ended command, even if the pod's files have not been copied yet."""
     terminated = _state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
 
 def _keeps_files(status: Object) -> bool:
-    """Return whether the container that keeps the files is running, or starts with the main container."""
+    """Return whether the container that keeps the files is running or about to start."""
     if status.get("phase") == "Failed":
         return False
     state = _state(status, "containerStatuses", files.CONTAINER)
@@ -102,7 +102,7 @@ def _keeps_files(status: Object) -> bool:
 
 
 def deleted_pod_report(pod: Object) -> PodReport:
-    """Return the report of a pod whose object was deleted, from its last state."""
+    """Return the report of a deleted pod, derived from its last state."""
     report = read_report(pod)
     if report.state is PodState.EXITED:
         return report
@@ -118,7 +118,7 @@ def _is_evicted_by_node(pod: Object) -> bool:
 
 
 def _eviction_message(pod: Object) -> str:
-    """Return why the cluster is stopping a pod, or an empty string if the pod is not being stopped."""
+    """Return why the cluster is stopping the pod, or an empty string if it is not."""
     if _is_evicted_by_node(pod):
         return _node_eviction_message(pod)
     return _deletion_message(pod) if pod["metadata"].get("deletionTimestamp") else ""
@@ -140,7 +140,7 @@ def _deletion_message(pod: Object) -> str:
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     """Return why the cluster's scheduler cannot place the pod, and since when.
 
-    The reason is empty if there is none.
+    If it can, the reason is an empty string.
     """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -150,7 +150,7 @@ def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
 
 
 def _exit_report(pod: Object, terminated: Object) -> PodReport:
-    """Return the report of a pod whose container has ended."""
+    """Return the report of a pod whose main container has ended."""
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
     started, ended = _time(terminated.get("startedAt")), _time(terminated.get("finishedAt"))
     if reason in START_ERRORS:
@@ -192,7 +192,7 @@ def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
 
 
 def _start_error(message: str) -> str:
-    """Return why the container runtime could not start the command."""
+    """Return the container runtime's reason for not starting the command."""
     missing = MISSING_PROGRAM.search(message)
     return f"the image has no program `{_text(missing[1])}`" if missing else _text(message)
 
@@ -228,7 +228,7 @@ def _progress(pod: Object, waiting: Object) -> str:
 
 
 def _code_failure(terminated: Object) -> str:
-    """Return why the container that receives the code has failed."""
+    """Return why the init container that receives the code failed."""
     reason = terminated.get("reason") or ""
     if reason in START_ERRORS:
         return f"{FAILURE}: its image cannot run `sh`: {terminated.get('message') or reason}"
@@ -242,7 +242,7 @@ def _code_state(status: Object) -> Object:
 
 
 def _state(status: Object, kind: str, name: str) -> Object:
-    """Return the state of the container with this name, or an empty state."""
+    """Return the state of a container. It is empty if the container has none yet."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -1,4 +1,4 @@
-"""Runtime that runs each pod as a Kubernetes pod, pinned to its node."""
+"""Kubernetes runtime: each pod is a Kubernetes pod on exactly its assigned node."""
 
 import logging
 import os
@@ -64,7 +64,7 @@ ISOLATION = Isolation(
 
 @dataclass(frozen=True, slots=True)
 class _CachedReport:
-    """Cached report of a running pod. The report is valid while the mirror contains the same object."""
+    """Cached report of a running pod, valid while the mirror holds the same pod object."""
 
     pool: str
     pod: Mapping[str, Any]
@@ -73,7 +73,7 @@ class _CachedReport:
 
 @dataclass(frozen=True, slots=True)
 class _CachedAccess:
-    """Cached access to the clusters of all pools. The cache is valid until the monotonic time `until`."""
+    """Cached access to all pools' clusters, valid until the monotonic time `until`."""
 
     pools: Mapping[str, PoolAccess | UnusableCluster]
     until: float
@@ -110,14 +110,14 @@ class KubernetesRuntime(ReadsCopies):
             self._call(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Queue the start of a pod for its cluster's worker threads. `start` reports errors."""
+        """Queue the start of a pod for its cluster's worker. A later call of `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(spec.pod_id):
                 access, call = self._start_call(spec)
                 access.cluster.worker.begin(spec.pod_id, START, call)
 
     def _start_call(self, spec: PodSpec) -> tuple[PoolAccess, Callable[[], None]]:
-        """Record the pod, and return a function that creates it."""
+        """Record the pod, and return the call that creates it."""
         validate_name(spec.workspace)
         access = check_access(spec.pool, self._shared_pools().get(spec.pool))
         namespace = namespace_name(access.cluster.installation, spec.project)
@@ -125,7 +125,7 @@ class KubernetesRuntime(ReadsCopies):
         return access, partial(self._pods.start, spec, access, namespace)
 
     def _shared_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the access to each pool's cluster, cached for calls in quick succession."""
+        """Return the access to each pool's cluster. The result is cached for calls in quick succession."""
         now = time.monotonic()
         if now >= self._shared.until:
             self._shared = _CachedAccess(self._pools(), now + SHARED_SECONDS)
@@ -181,7 +181,7 @@ class KubernetesRuntime(ReadsCopies):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report. If a call for this pod fails, the next report repeats it."""
+        """Return the pod's report. If that fails, report the failure and leave the pod's state unchanged."""
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
@@ -208,14 +208,14 @@ class KubernetesRuntime(ReadsCopies):
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Copy the files of a pod. End the pod if its container does not end afterwards."""
+        """Copy the pod's files. Afterwards, end the pod if its container does not exit."""
         access, path = self._target(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
         return self._give_up(pod_id, end) if end is not None else None
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
-        """Return whether the pod has been unscheduled for too long according to the cluster's clock."""
+        """Return whether the pod has been unschedulable for too long, by the cluster's clock."""
         now = datetime.now(UTC) + self._target(pod_id)[0].cluster.api.clock_skew
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
@@ -239,7 +239,7 @@ class KubernetesRuntime(ReadsCopies):
         return self._pods.end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
 
     def _give_up(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Delete a pod, and record this report. Return None while this is in progress."""
+        """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
         access, path = self._target(pod_id)
         call = partial(self._pods.give_up, pod_id, access.cluster, path, report)
         try:
@@ -248,7 +248,7 @@ class KubernetesRuntime(ReadsCopies):
             return None
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
-        """Record the end of a pod whose object was deleted, from its last state."""
+        """Record the end of a deleted pod, derived from its last state."""
         self._pods.record_deletion(pod)
 
     def list_pods(self) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ class KubernetesRuntime(ReadsCopies):
         return tuple(sorted(recorded))
 
     def _adopt(self, pool: str) -> set[str]:
-        """Add the pods of this pool that are missing from the ledger. Return their IDs."""
+        """Add the pool's pods that are missing from the ledger. Return their IDs."""
         adopted = set()
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():
@@ -277,7 +277,7 @@ class KubernetesRuntime(ReadsCopies):
             self._pods.drop_record(pod_id)
 
     def begin_forget(self, pod_id: str) -> None:
-        """Queue the calls for the worker threads of the pod's cluster. `forget` reports errors."""
+        """Queue the calls that forget a pod. A later call of `forget` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             entry = self.ledger.find(pod_id)
             if entry is not None and entry.ended is not None and entry.received:
@@ -295,7 +295,7 @@ class KubernetesRuntime(ReadsCopies):
             self._copies.drop(pod_id)
 
     def drop_workspace(self, workspace: str) -> None:
-        """Do nothing, because Berth does not mount the workspaces of clusters."""
+        """Do nothing, because Berth cannot access workspaces in clusters."""
         validate_name(workspace)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -308,7 +308,7 @@ class KubernetesRuntime(ReadsCopies):
         return local_log.tail_log(path, lines, ended)
 
     def _log(self, pod_id: str, run: Callable[[PoolAccess, Callable[[], None]], None]) -> tuple[Path, bool]:
-        """Call `run` to update the log. Return the log's path, and whether the pod has ended."""
+        """Let `run` update the log. Return the log's path and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
         if entry is None or not entry.received:
@@ -318,30 +318,30 @@ class KubernetesRuntime(ReadsCopies):
         return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
 
     def open_channel(self, pod_id: str) -> socket.socket:
-        """Open a channel. If the cluster rejects the client's request, the status contains the reason."""
+        """Open a channel. If the cluster later rejects the request, the channel's status says why."""
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        """Connect to a port of the pod through the API server. If nothing listens, the connection ends.
+        """Connect to a port of the pod through the API server. If no process listens, the connection ends.
 
         Raises ChannelRejected or RuntimeFailure.
         """
         return CHANNELS.open_port(*self._running_pod(pod_id), port)
 
     def _running_pod(self, pod_id: str) -> tuple[Api, str]:
-        """Return the client for the pod's cluster, and the pod's path. Raises ChannelRejected."""
+        """Return the API client of the pod's cluster, and the pod's API path. Raises ChannelRejected."""
         entry = self.ledger.find(pod_id)
         if entry is None or entry.ended is not None or not entry.received:
             raise ChannelRejected("the pod is not running")
         return self._entry_access(entry).cluster.api, api_path(entry, pod_id)
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return None, because Berth does not mount the workspaces of clusters."""
+        """Return None, because Berth cannot access workspaces in clusters."""
         validate_name(workspace)
         return None
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Return nothing, because Berth does not read the cluster's metrics."""
+        """Return no measurements, because Berth does not read the cluster's metrics."""
         return Measurements({}, {})
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
@@ -357,7 +357,7 @@ class KubernetesRuntime(ReadsCopies):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a fixed port. Each pod has its own address, so the port is free."""
+        """Return a fixed port. It is free, because each pod has its own address."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:
@@ -368,14 +368,13 @@ class KubernetesRuntime(ReadsCopies):
             os.eventfd_read(self._wake)
 
     def notify(self) -> None:
-        """Wake the process that waits for pod changes."""
         os.eventfd_write(self._wake, 1)
 
     def _find_access(self, pool: str) -> PoolAccess:
         return check_access(pool, self._pools().get(pool))
 
     def _target(self, pod_id: str) -> tuple[PoolAccess, str]:
-        """Return the access to the cluster of a pod in the ledger, and the pod's API path."""
+        """Return the access to a pod's cluster, and the pod's API path. The pod must be in the ledger."""
         entry = self.ledger.find(pod_id)
         assert entry is not None
         return self._entry_access(entry), api_path(entry, pod_id)
@@ -389,7 +388,7 @@ class KubernetesRuntime(ReadsCopies):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record, or None. Look for unrecorded pods in the clusters if necessary."""
+        """Return the pod's record or None. Look for pods without a record in the clusters if necessary."""
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

@@ -34,7 +34,7 @@ class _SettingsModel(BaseModel):
 
 
 class PoolToleration(_SettingsModel):
-    """Taint that the pool tolerates. Without a value or an effect, any value or effect matches."""
+    """Taint that the pool's pods tolerate. A missing value or effect matches any."""
 
     key: Name
     value: Value | None = None
@@ -54,7 +54,7 @@ class NfsExport(_SettingsModel):
 
 
 class Workspaces(_SettingsModel):
-    """Storage for workspaces, mounted on all nodes. Each workload has its own directory."""
+    """Storage for workspaces that is mounted on all nodes. Each workload has its own directory."""
 
     nfs: NfsExport | None = None
     host_path: Path | None = None
@@ -69,7 +69,7 @@ class Workspaces(_SettingsModel):
 
 
 class KubernetesSettings(_SettingsModel):
-    """Settings of a pool. The credentials are the pool's kubeconfig or Berth's own service account.
+    """Settings of a Kubernetes pool. Its credentials are a kubeconfig or Berth's own service account.
 
     `node_selector` selects the cluster's nodes by label, and `tolerations` permits some of their taints.
     Without `workspaces`, each pod's workspace is lost when the pod ends.

@@ -1,4 +1,4 @@
-"""Background calls to one cluster, so that an unresponsive cluster does not delay other pools."""
+"""Run calls to one cluster in background threads, so that a slow cluster does not delay other pools."""
 
 import logging
 import queue
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StillRunning(Exception):
-    """Raised if a call takes longer than its caller waits. The call continues in the background."""
+    """Raised if a call takes too long for its caller. The call continues in the background."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Call:
 
 
 class Worker:
-    """Threads that run at most one call per pod at a time.
+    """Threads that run calls for pods, at most one call per pod at a time.
 
     `on_late` is called when a call finishes after its caller stopped waiting.
     """
@@ -53,7 +53,7 @@ class Worker:
         self._finished_at = 0.0  # time at which the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
-        """Run a call for a pod after earlier calls for it have finished, and return its result.
+        """Run a call for a pod after the pod's earlier calls, and return its result.
 
         The caller waits briefly, or not at all while the cluster is slow. After StillRunning, repeating the
         same action for the pod returns the result of the earlier call or raises its error.
@@ -73,7 +73,7 @@ class Worker:
                 log.info("a call to %s for pod %s failed: %s", self._name, pod_id, error)
 
     def begin(self, pod_id: str, action: str, call: Callable[[], object]) -> None:
-        """Queue a call without waiting, unless the pod already has a call.
+        """Queue a call for a pod without waiting, unless the pod already has a call.
 
         `run` returns the call's result.
         """
@@ -82,7 +82,7 @@ class Worker:
                 self._submit(pod_id, _Call(action, call))
 
     def close(self) -> None:
-        """End the threads after their current calls. Pending calls never run."""
+        """Stop the threads after their current calls. Queued calls never run."""
         with self._lock:
             self._calls.clear()
             for _ in range(self._threads):
@@ -102,7 +102,7 @@ class Worker:
         return call
 
     def _drop_unread_results(self) -> None:
-        """Drop results that no caller has read, for example because a report already showed the effect."""
+        """Discard results that no caller has read, for example because a report already showed the effect."""
         now = time.monotonic()
         if now >= self._drop_at:
             self._drop_at = now + RESULT_SECONDS
@@ -113,7 +113,7 @@ class Worker:
             }
 
     def _has_finished(self, call: _Call) -> bool:
-        """Wait for the call if its cluster is not slow. Return whether it has finished.
+        """Return whether the call has finished. Wait for it first, unless the cluster is slow.
 
         Other calls that finish during the wait extend it, because this call may be queued behind them.
         """

@@ -1,4 +1,4 @@
-"""The provider interface: the contract that every source of machines implements."""
+"""Interface that every provider of machines implements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class InstanceState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Capacity of one instance in milli-CPU, MiB and whole devices."""
+    """Capacity of one machine in milli-CPU, MiB and whole devices."""
 
     cpu_milli: int
     memory_mib: int
@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Request for `count` instances with ordinals from `start_ordinal` on.
+    """Request for `count` instances. Their ordinals begin with `start_ordinal`.
 
     `client_token` identifies the request and is never reused. `environment` is the digest of the environment
     to install, or empty if there is none. `is_repeated` is false for the first call of this request, so that
@@ -51,7 +51,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A spot interruption announced by the provider.
+    """Spot interruption that the provider has announced.
 
     `at` is the time of the interruption, or None while it is unknown. `is_boot_failure` means that the node's
     boot counts as failed if the node is not ready yet, because further requests would probably end in the
@@ -65,7 +65,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """Properties of a machine that is also used by others.
+    """Properties of a machine that Berth shares with other users.
 
     The instance's shape excludes resources used by others.
 
@@ -81,7 +81,7 @@ class SharedMachine:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One machine of a provider.
+    """Machine of a provider.
 
     `devices` lists the physical identity of each device in index order, in the format of
     CUDA_VISIBLE_DEVICES. `ordinal` is UNNUMBERED if a crash prevented the provider from tagging the instance.
@@ -129,7 +129,7 @@ class ProviderErrorKind(StrEnum):
 
 
 class ProviderError(Exception):
-    """Raised if a provider call fails or is rejected. `kind` classifies the error."""
+    """Raised if a call to a provider fails or the provider rejects it. `kind` classifies the error."""
 
     def __init__(self, kind: ProviderErrorKind, message: str) -> None:
         super().__init__(message)
@@ -138,7 +138,7 @@ class ProviderError(Exception):
 
 
 class Provider(Protocol):
-    """Source of instances.
+    """Provider of machines, such as a cloud or a cluster.
 
     Every call may be slow and may raise ProviderError. No call is made while a transaction is open. If
     `machines_join` is true, a ready instance has only booted, and its node is ready once the machine has
@@ -149,7 +149,7 @@ class Provider(Protocol):
     def machines_join(self) -> bool: ...
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Create `order.count` instances, tagged with pool, token and ordinal.
+        """Create `order.count` instances tagged with the pool, the client token and their ordinals.
 
         Idempotent by `client_token`: a repeated call returns the instances of the first call and creates no
         others, whether or not the first response arrived. The result may contain fewer instances than
@@ -159,18 +159,18 @@ class Provider(Protocol):
         ...
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the instances with this pool's tags that may still cost money, by ordinal, then by ID.
+        """Return the pool's instances that may still cost money, sorted by ordinal and ID.
 
         Instances that are gone may be omitted. A new instance may be missing for a while.
         """
         ...
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate these instances. Idempotent: unknown and ended instances are ignored."""
+        """Terminate these instances. Idempotent: unknown and terminated instances are ignored."""
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":
-        """Preview what a pool with nodes of this shape would use, without making changes.
+        """Return the machines that a pool with this node shape would use, without changing anything.
 
         The pool may not exist yet. Raises ProviderError if the provider cannot be examined. All other
         problems are findings. Return an empty preview if the provider has no machines to examine before nodes

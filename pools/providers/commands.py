@@ -1,4 +1,4 @@
-"""Run a cluster's command-line programs."""
+"""Run command-line programs, such as Slurm's, on this machine or another."""
 
 import os
 import signal
@@ -21,11 +21,11 @@ class CommandResult:
 
 
 class Commands(Protocol):
-    """Machine that runs commands."""
+    """Machine on which commands are run."""
 
     @property
     def place(self) -> str:
-        """Name of the machine in messages, such as "this machine"."""
+        """Name of the machine for messages, such as "this machine"."""
         ...
 
     def run(self, arguments: Sequence[str], *, stdin: str = "", seconds: float) -> CommandResult:
@@ -43,7 +43,7 @@ def _inherited_environment() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class LocalCommands:
-    """The machine that runs Berth."""
+    """Runner of commands on the machine on which Berth runs."""
 
     env: Mapping[str, str] = field(default_factory=_inherited_environment)
     place: str = "the machine on which Berth runs"

@@ -1,4 +1,4 @@
-"""Detect this machine's processors, memory and GPUs."""
+"""Detect the CPUs, memory and GPUs of this machine."""
 
 import os
 import re
@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU. `identity` is its value in CUDA_VISIBLE_DEVICES."""
+    """GPU. `identity` is its value in CUDA_VISIBLE_DEVICES."""
 
     identity: str
     model: str = ""
@@ -27,7 +27,7 @@ class Machine:
 
 
 def measure_this_machine(declared_gpus: int = 0) -> Machine:
-    """Measure this machine.
+    """Return this machine's CPUs, memory and GPUs.
 
     If `declared_gpus` is not 0, report that many simulated GPUs instead of the real ones.
     """
@@ -40,7 +40,7 @@ def simulated_devices(count: int) -> tuple[Device, ...]:
 
 
 def _nvml_devices() -> Iterator[Device]:
-    """Yield the GPUs in PCI order. Yield none if the driver or the library is missing or broken."""
+    """Yield the NVIDIA GPUs in PCI order, or none if the driver or its library is missing or broken."""
     try:
         import pynvml
 
@@ -59,14 +59,14 @@ def _nvml_devices() -> Iterator[Device]:
 
 
 def _device_model(handle: object) -> str:
-    """Return the model without its vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
+    """Return the GPU model without the vendor: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
     import pynvml
 
     return re.sub(r"^(NVIDIA|Tesla)\s+", "", _decode(pynvml.nvmlDeviceGetName(handle)))
 
 
 def _decode(value: str | bytes) -> str:
-    """Decode the bytes that older bindings return."""
+    """Decode the bytes that older NVML bindings return."""
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster.
+"""Provider of the nodes of a Kubernetes cluster.
 
 The cluster's nodes already exist. A launch request claims nodes, and a termination releases them. Berth
 neither creates nor changes the cluster's nodes. Claims are stored in the database.
@@ -34,11 +34,11 @@ REASONS_SHOWN = 5
 
 
 class KubernetesProvider:
-    """Provider for one pool.
+    """Provider of cluster nodes for one pool.
 
-    `access` returns the pool's cluster, which is shared by all pools with the same credentials.
-    `connect` opens a separate connection that is closed after use. Both raise ProviderError if
-    the cluster cannot be used.
+    `access` returns the pool's cluster, which is shared by all pools with the same credentials. `connect`
+    opens a separate connection that is closed after use. Both raise ProviderError if the cluster cannot be
+    used.
     """
 
     machines_join = False
@@ -113,7 +113,7 @@ class KubernetesProvider:
     def _claim(
         self, node: ClusterNode, pool: NodePool, order: LaunchRequest, ordinal: int
     ) -> NodeClaim | None:
-        """Claim a node, or return None if another pool has just claimed it."""
+        """Claim a node for the pool. Return None if another pool has just claimed it."""
         try:
             with transaction.atomic():
                 return NodeClaim.objects.create(
@@ -158,7 +158,7 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod belongs to a current instance of this pool.
+    """Return whether the pod belongs to one of the pool's current instances.
 
     Pods of earlier instances do not.
     """

@@ -1,4 +1,4 @@
-"""Nodes that are parts of this machine, each with its own devices.
+"""Provider whose nodes are parts of this machine. Each node has its own devices.
 
 An instance is an entry in the file of its launch request, `<root>/<pool>/<token>.json`. The file is written
 in one step under a lock, so a request is fulfilled completely or not at all, and a repeated request returns
@@ -29,7 +29,7 @@ from pools.providers.preview import Preview
 
 
 class LocalProvider:
-    """Provider of nodes on this machine. Each device belongs to at most one instance under `root`.
+    """Provider of nodes on this machine. Under `root`, each device belongs to at most one instance.
 
     CPU and memory come from the pool's node shape, not from the machine. Only the scheduler enforces these
     amounts.
@@ -74,7 +74,7 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create as many instances as the free devices allow. Nodes without GPUs always fit."""
+        """Create instances until the free devices are used up. An instance without GPUs needs no device."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

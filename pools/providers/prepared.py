@@ -1,4 +1,4 @@
-"""Install the environments of nodes on this machine before the nodes become ready."""
+"""Install environments on this machine before its nodes become ready."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pools.providers.preview import Preview
 
 
 class PreparedNodes:
-    """Provider whose instances stay `is_booting` until their environment is installed on this machine.
+    """Wrapper of a provider. Instances are booting until their environment is installed on this machine.
 
     `recipe(pool, digest)` returns the recipe for a launch request's nodes. `recipes(pool)` returns the
     recipes for the nodes that are being provisioned, by instance ID.
@@ -43,7 +43,7 @@ class PreparedNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """List the instances. If an installation failed, report the instance as gone, with the reason."""
+        """Return the instances. If an installation failed, report its instance as gone, with the reason."""
         pending_recipes = self._recipes(pool)
         listed = tuple(
             self._with_progress(instance, pending_recipes[instance.instance_id])
@@ -65,7 +65,7 @@ class PreparedNodes:
         return self.provider.preview(pool, shape)
 
     def _with_progress(self, instance: Instance, recipe: Recipe) -> Instance:
-        """Return the instance with its progress. Start the installation unless it is already running."""
+        """Return the instance with its installation's progress. Start the installation if necessary."""
         boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
             self.environments.begin(instance.instance_id, recipe)

@@ -1,4 +1,4 @@
-"""Preview of a pool before it is created: the provider's nodes and any problems."""
+"""Preview of a new pool: the machines that it would use, and any problems."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem or fact to consider before creating the pool.
+    """Problem or fact that an admin should know before creating the pool.
 
     `remedy` is a sentence with the recommended action.
     """
@@ -43,7 +43,7 @@ class PreviewedNode:
 
     @property
     def free(self) -> Shape:
-        """Return the unused capacity."""
+        """Capacity that others do not use."""
         total, used = self.total, self.used
         return Shape(
             max(total.cpu_milli - used.cpu_milli, 0), max(total.memory_mib - used.memory_mib, 0),
@@ -53,7 +53,7 @@ class PreviewedNode:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Nodes and findings. The preview is empty if the provider has no nodes to show before it creates them.
+    """Machines and findings. A preview is empty if the provider has no machines before it creates them.
 
     `source` names the system that was examined, for example a cluster with its version and address.
     """

@@ -1,4 +1,4 @@
-"""Readiness of nodes whose runtime depends on its own processes, such as a raylet and an agent."""
+"""Delay the readiness of nodes until their runtime, for example Ray, can run pods on them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ class PendingInstances(Protocol):
 
 
 class ReachableNodes:
-    """Provider whose instances stay `booting` until the runtime can run pods on them.
+    """Wrapper of a provider. Instances are booting until the runtime can run pods on them.
 
     `obstacles(instance_ids)` returns the reason for each instance that cannot run pods yet. `pending(pool,
     joined=...)` returns the instances of nodes that are not ready yet. Only these are checked, because the
@@ -31,7 +31,7 @@ class ReachableNodes:
         return self.provider.machines_join
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Provision instances and report all of them as booting."""
+        """Provision instances. All of them are reported as booting."""
         result = self.provider.provision(order)
         return replace(result, instances=tuple(_as_booting(instance, "") for instance in result.instances))
 

@@ -1,4 +1,4 @@
-"""Nodes on existing machines that joined the pool.
+"""Provider of existing machines that have joined a pool.
 
 All state is in the database. Each use of a machine is an instance of this provider. The machine outlives its
 uses.
@@ -31,7 +31,7 @@ RETRY_AFTER = timedelta(minutes=2)  # delay before a machine whose start script 
 
 
 class StaticProvider:
-    """Provider backed by machines that joined the pool.
+    """Provider whose instances are uses of joined machines.
 
     A machine that has been silent for three minutes counts as gone until it reports again. After a failed
     start script, a machine is not used for two minutes, so that other machines are tried first.
@@ -57,7 +57,7 @@ class StaticProvider:
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Release the machines. Each becomes available again unless it is being removed."""
+        """Release the machines. They can be used again, unless they are being removed."""
         keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():
@@ -93,7 +93,7 @@ class StaticProvider:
         return list(responding.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
 
     def _failed_machines(self, pool: str) -> list[tuple[Machine, str]]:
-        """Return the machines whose start script failed recently, and the reason for each failure."""
+        """Return the machines whose start script failed recently, each with the reason."""
         now = self._now()
         nodes = Node.objects.filter(
             pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - RETRY_AFTER,
@@ -139,7 +139,10 @@ class StaticProvider:
 
 
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed, unused machine as departed, which revokes its secret. Return whether this was done."""
+    """Mark a removed machine as departed unless it is in use. This revokes its secret.
+
+    Return whether the machine was marked.
+    """
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
     departing = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
     return departing.exclude(pk__in=used).update(departed_at=at) == 1
@@ -150,7 +153,7 @@ def instance_id(use: MachineUse) -> str:
 
 
 def parse_use_id(instance_id: str) -> int | None:
-    """Return the primary key in the ID, or None if the ID belongs to another provider."""
+    """Return the primary key of the machine's use, or None if the ID belongs to another provider."""
     key = instance_id.rpartition("/")[2]
     return int(key) if key.isdecimal() and len(key) < 19 else None
 

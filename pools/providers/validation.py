@@ -1,4 +1,4 @@
-"""Parse a pool's provider settings with a pydantic model."""
+"""Validate a pool's provider settings with a pydantic model."""
 
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_settings(model: type[Model], value: Any) -> Model:
-    """Parse the settings. Raises Invalid with the path of each problem within `provider_settings`.
+    """Return the validated settings. Raises Invalid with the path of each problem in `provider_settings`.
 
     The rejected value is omitted if the problem concerns the settings as a whole.
     """

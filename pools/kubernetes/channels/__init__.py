@@ -1,1 +1,1 @@
-"""Channels to pods on Kubernetes: commands that users run through exec calls."""
+"""Channels to Kubernetes pods: commands and port forwarding through the API server."""

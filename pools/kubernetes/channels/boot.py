@@ -1,5 +1,5 @@
 # The pod's Python runs this code with `python3 -c`, even if it is too old for all other code.
-"""Read Berth's program from standard input, and run it."""
+"""Entry point of Berth's programs in pods: load their source code from stdin, and run it."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ sources = json.loads(zlib.decompress(package))
 
 
 class Finder:
-    """Import finder for Berth's modules, whose source is in memory."""
+    """Import finder that loads Berth's modules from source code in memory."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in sources:

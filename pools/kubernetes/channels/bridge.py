@@ -1,4 +1,4 @@
-"""Serve a channel to a pod on Kubernetes with exec calls and forwarded ports."""
+"""Serve a channel to a Kubernetes pod through exec calls and port forwarding."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ Status = dict[str, object]
 
 
 class Bridge:
-    """One channel to the pod at this API path."""
+    """One channel to a pod. `pod` is the pod's API path."""
 
     def __init__(self, api: Api, pod: str, ports: KnownPorts) -> None:
         self._api, self._pod, self._ports = api, pod, ports
 
     async def serve(self, connection: socket.socket) -> None:
-        """Serve the channel until the request or the connection ends, and close the connection."""
+        """Serve the channel until the request or the connection ends. Then close the connection."""
         connection.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=connection)
         client = ChannelClient(self._pod, reader, writer)
@@ -54,7 +54,7 @@ class Bridge:
             writer.close()
 
     async def _serve(self, client: ChannelClient) -> Status | None:
-        """Serve the request. Return its status, or None if the connection to the cluster was lost."""
+        """Serve the client's request. Return its status, or None if the cluster's connection was lost."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 await client.has_request.wait()
@@ -73,7 +73,7 @@ class Bridge:
     async def _begin(
         self, client: ChannelClient, request: dict[str, Any]
     ) -> Coroutine[Any, Any, Status | None] | str:
-        """Return the handler of the request, or the reason that the request is not valid.
+        """Return the coroutine that serves the request, or the reason that the request is invalid.
 
         Raises ChannelRejected or RuntimeFailure.
         """

@@ -1,4 +1,4 @@
-"""Client side of a channel: request, input and accepted output."""
+"""Client's side of a channel, with flow control in both directions."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ SIZE_MAX = 10_000  # rows or columns
 
 
 class ChannelClient:
-    """Client of one channel to `pod`. The protocol's window limits its buffers."""
+    """Client of one channel to `pod`. The flow control window limits its buffers."""
 
     def __init__(self, pod: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._pod, self._reader, self._writer = pod, reader, writer
@@ -48,14 +48,14 @@ class ChannelClient:
         return bool(self._input)
 
     def take_input(self) -> bytes:
-        """Return the next bytes of input, if any. They stay unacknowledged until `accept` is called."""
+        """Return the next bytes of input, if any. The client gets credit for them when `accept` is called."""
         data = bytes(self._input[:CHUNK])
         del self._input[:CHUNK]
         self.unacknowledged += len(data)
         return data
 
     def accept(self, count: int) -> None:
-        """Send credit for input that the pod claims to have accepted."""
+        """Send credit to the client for input that the pod has accepted. The pod's count is not trusted."""
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count
         if count:
@@ -63,12 +63,12 @@ class ChannelClient:
         self.has_progress.set()
 
     async def send(self, kind: int, payload: bytes) -> None:
-        """Send a frame that does not count towards the window."""
+        """Send a frame that is exempt from flow control."""
         self._writer.write(encode_frame(kind, payload))
         await self._writer.drain()
 
     async def send_output(self, kind: int, data: bytes) -> None:
-        """Send output within the client's window."""
+        """Send output to the client within its flow control window."""
         while data:
             await self._has_window.wait()
             part = data[: min(CHUNK, self._window)]
@@ -79,7 +79,7 @@ class ChannelClient:
             await self.send(kind, part)
 
     async def receive(self) -> None:
-        """Process the client's frames until its connection ends."""
+        """Process the client's frames until the client disconnects."""
         frames = FrameReader(FROM_CLIENT)
         try:
             while data := await self._reader.read(CHUNK):
@@ -110,7 +110,7 @@ class ChannelClient:
 
 
 def _parse_object(payload: bytes) -> dict[str, Any]:
-    """Return the JSON object of a frame. Raises BrokenFrames."""
+    """Parse the payload as a JSON object. Raises BrokenFrames."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _parse_object(payload: bytes) -> dict[str, Any]:
 
 
 def terminal_size(size: dict[str, object]) -> tuple[int, int]:
-    """Return the rows and columns. Raises ValueError."""
+    """Return the rows and columns of a terminal. Raises ValueError."""
     rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
     if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
         raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")

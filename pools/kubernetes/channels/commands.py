@@ -1,4 +1,4 @@
-"""Commands in pods: exec calls, with a guard that kills them when their connection ends."""
+"""Run commands in pods through exec calls. A guard kills a command when its connection ends."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end comma
 
 
 class Command:
-    """Command that a channel runs. Without a `terminal`, it uses pipes.
+    """Command of a channel. Without a `terminal`, it uses pipes.
 
     Raises ValueError if the terminal's size is invalid.
     """
@@ -43,7 +43,7 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command. Return its status, or None if the connection to the cluster was lost.
 
-        The processes of the command have ended when this function returns. Raises ChannelRejected or
+        When this method returns, all processes of the command have ended. Raises ChannelRejected or
         RuntimeFailure if the command could not be started.
         """
         guard = await self._start_guard()
@@ -100,7 +100,7 @@ class Command:
             await self._client.send_output(kind, data)
 
     async def _drive_terminal(self, terminal: Session) -> None:
-        """Send the size of the terminal and its input until the command ends."""
+        """Send input and the terminal's size to the command until it ends."""
         client, size, has_ended = self._client, None, False
         while True:
             if size != client.size and client.size is not None:
@@ -114,7 +114,7 @@ class Command:
             client.has_event.clear()
 
     async def _copy_input(self) -> None:
-        """Send input to a command without a terminal until the input ends."""
+        """Send input to a command that has no terminal, until the input ends."""
         client = self._client
         copier = await start_session(
             self._api, self._pod, scripts.input_command(self._mark), has_input=True, has_output=True
@@ -133,7 +133,7 @@ class Command:
             await copier.close()
 
     async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
-        """Send the received input. If there is no echo, input counts as accepted once it is sent."""
+        """Send the received input. Without an echo from the pod, input counts as accepted once it is sent."""
         while data := self._client.take_input():
             await target.send_input(data)
             if echo is None or echo.done():
@@ -149,14 +149,14 @@ class Command:
 
 
 class _Guard:
-    """Script in the pod that kills the channel's processes when the script's input ends."""
+    """Script in the pod that kills a channel's processes when the script's stdin is closed."""
 
     def __init__(self, session: Session, pod: str) -> None:
         self._session, self._pod = session, pod
         self._output: AsyncIterator[tuple[int, bytes]] = session.output()
 
     async def end_processes(self) -> bool:
-        """Kill the channel's remaining processes. Return False if the pod or its connection has ended."""
+        """Kill the channel's remaining processes. Return False if the connection to the pod was lost."""
         await self._session.send_input(b"end\n")
         try:
             return await self.wait_for(scripts.DONE)
@@ -165,7 +165,7 @@ class _Guard:
             return True
 
     async def wait_for(self, word: bytes) -> bool:
-        """Wait until the guard prints this word. Return False if its output ends. Raises TimeoutError."""
+        """Wait until the guard prints the word. Return False if the guard ends first. Raises TimeoutError."""
         async with asyncio.timeout(GUARD_SECONDS):
             async for kind, data in self._output:
                 if kind == OUTPUT and word in data:
@@ -173,12 +173,12 @@ class _Guard:
         return False
 
     async def close(self) -> None:
-        """Close the connection. The guard then kills the remaining processes."""
+        """Close the connection, so that the guard kills the remaining processes."""
         await self._session.close()
 
 
 def parse_command(request: dict[str, Any]) -> tuple[list[str], dict[str, object] | None]:
-    """Return a request's command and terminal. Raises ValueError, KeyError or TypeError."""
+    """Return the request's command and terminal. Raises ValueError, KeyError or TypeError."""
     command = [str(argument) for argument in request["command"]]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):

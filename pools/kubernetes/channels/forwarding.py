@@ -1,4 +1,4 @@
-"""Port forwarding through the API server (`pods/portforward`).
+"""Forward a channel to a port of a pod through the API server (`pods/portforward`).
 
 If nothing listens on a port, the cluster reports an error within a short time. It never reports that a
 connection was established. The protocol also has no way to end one direction: after the client has ended its
@@ -24,7 +24,7 @@ CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 
 
 class KnownPorts:
-    """Ports of pods that have recently accepted a connection."""
+    """Ports of pods that accepted a connection recently."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, int], float] = {}  # monotonic time of the last accepted connection
@@ -42,7 +42,7 @@ class KnownPorts:
 
 
 async def find_port(api: Api, pod: str, port: object) -> int:
-    """Return the port number for a number or a name in the workload's document.
+    """Return the number of a port that is given as a number or by its name in the workload's document.
 
     Raises ValueError, ChannelRejected or RuntimeFailure.
     """
@@ -53,7 +53,7 @@ async def find_port(api: Api, pod: str, port: object) -> int:
 async def forward(
     client: ChannelClient, api: Api, pod: str, port: int, ports: KnownPorts
 ) -> dict[str, object]:
-    """Connect the client to a port of the pod, and return the channel's status.
+    """Forward the client to a port of the pod, and return the channel's status.
 
     The end of the error stream tells the client that it is connected. Raises ChannelRejected or
     RuntimeFailure.
@@ -75,7 +75,7 @@ async def forward(
 
 
 class _Forwarding:
-    """Connection between a client and a port."""
+    """Forwarded connection between a client and a pod's port."""
 
     def __init__(self, client: ChannelClient, connection: PortConnection) -> None:
         self._client, self._connection = client, connection
@@ -83,13 +83,13 @@ class _Forwarding:
         self._has_output = asyncio.Event()
 
     async def wait_connected(self, seconds: float) -> None:
-        """Wait until the connection can be used. Raises NotListening or ChannelRejected."""
+        """Wait up to `seconds` for an error or the first output. Raises NotListening or ChannelRejected."""
         await asyncio.wait({self._next}, timeout=seconds)
         if self._next.done():
             self._next.result()
 
     async def run(self) -> None:
-        """Copy bytes until the connection ends. Raises NotListening or ChannelRejected."""
+        """Copy data in both directions until the connection ends. Raises NotListening or ChannelRejected."""
         sender, receiver = asyncio.create_task(self._send()), asyncio.create_task(self._receive())
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +111,7 @@ class _Forwarding:
         await self._client.send(END, bytes((OUTPUT,)))
 
     async def _send(self) -> None:
-        """Send input. Return after the input has ended and the pod has sent nothing for a while."""
+        """Send the client's input. After its end, wait until the pod has sent nothing for a while."""
         client = self._client
         while not client.input_ended or client.has_input:
             await client.has_event.wait()
@@ -129,7 +129,7 @@ class _Forwarding:
 
 
 def _read_environment(api: Api, pod: str) -> Mapping[str, str]:
-    """Return the variables of the pod's containers. Raises ChannelRejected or RuntimeFailure."""
+    """Return the environment variables of the pod's containers. Raises ChannelRejected or RuntimeFailure."""
     try:
         containers = api.get(pod)["spec"]["containers"]
     except ApiError as error:

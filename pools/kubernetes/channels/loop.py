@@ -1,4 +1,4 @@
-"""Thread that serves the channels to all clusters in this process."""
+"""Thread that serves all channels to Kubernetes pods in this process."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ TOO_MANY = f"it has {MAX_CHANNELS} open shells and transfers, which is the maxim
 
 
 class ChannelLoop:
-    """Event loop in a separate thread, which starts with the first channel."""
+    """Event loop in a thread of its own, which starts with the first channel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class ChannelLoop:
         self._ports = KnownPorts()
 
     def open(self, api: Api, pod: str) -> socket.socket:
-        """Open a channel to the pod at this API path, and return its connection.
+        """Open a channel to a pod and return its connection. `pod` is the pod's API path.
 
         If the cluster later rejects the client's request, the channel's status contains the reason. Raises
         ChannelRejected if the pod has too many channels.
@@ -50,11 +50,10 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a port of the pod at this API path.
+        """Return a connection to a port of a pod. `pod` is the pod's API path.
 
-        If nothing is listening there, it ends immediately.
-
-        These connections are not counted as channels. Raises ChannelRejected or RuntimeFailure.
+        If no process listens on the port, the connection ends immediately. These connections are not counted
+        as channels. Raises ChannelRejected or RuntimeFailure.
         """
         ours, theirs = socket.socketpair()
         opening = self.submit(self._begin_port(api, pod, port, theirs))
@@ -69,7 +68,6 @@ class ChannelLoop:
         return ours
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine in the event loop."""
         with self._lock:
             loop = self._start()
         return asyncio.run_coroutine_threadsafe(coroutine, loop)

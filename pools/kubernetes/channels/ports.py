@@ -1,4 +1,4 @@
-"""Connections to pods' ports: `pods/portforward` over a WebSocket to the API server.
+"""Connect to pods' ports by `pods/portforward`, over a WebSocket to the API server.
 
 The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
 cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.
@@ -22,18 +22,18 @@ NOT_LISTENING = "connection refused"  # part of the node's message if nothing is
 
 
 class NotListening(ChannelRejected):
-    """Raised if no process accepts the connection. The message names the port."""
+    """Raised if no process listens on the port."""
 
 
 class PortConnection:
-    """TCP connection to a pod's port. While the caller does not read, the pod waits."""
+    """Connection to a pod's port. The pod is slowed down while the caller does not read."""
 
     def __init__(self, connection: ClientConnection, port: int) -> None:
         self._connection, self._port = connection, port
         self._header = {DATA: PORT_BYTES, ERRORS: PORT_BYTES}
 
     async def read(self) -> bytes:
-        """Return the next bytes, or no bytes at the end. Raises NotListening or ChannelRejected."""
+        """Return the next bytes, or b"" at the end. Raises NotListening or ChannelRejected."""
         with suppress(ConnectionClosed):
             async for message in self._connection:
                 data = message if isinstance(message, bytes) else message.encode()
@@ -49,7 +49,7 @@ class PortConnection:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Send bytes. They are dropped if the connection has ended."""
+        """Send bytes. Discard them if the connection has ended."""
         with suppress(ConnectionClosed):
             for begin in range(0, len(data), BLOCK):
                 await self._connection.send(bytes((DATA,)) + data[begin : begin + BLOCK])
@@ -58,7 +58,7 @@ class PortConnection:
         await self._connection.close()
 
     async def relay(self, client: socket.socket) -> None:
-        """Copy bytes in both directions until one side ends, and close both.
+        """Copy data in both directions until one side ends, and close both sides.
 
         Raises NotListening or ChannelRejected.
         """
@@ -98,7 +98,7 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to a port of the pod at this API path. Raises ChannelRejected or RuntimeFailure.
+    """Connect to a port of the pod. `pod` is the pod's API path. Raises ChannelRejected or RuntimeFailure.
 
     The first `read` shows whether a process accepts the connection: it returns bytes or raises NotListening.
     """

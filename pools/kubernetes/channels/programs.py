@@ -1,4 +1,4 @@
-"""Berth's own programs that run in pods: copies and the SFTP server.
+"""Run Berth's own programs in Kubernetes pods: copies and the SFTP server.
 
 Shims run the same programs on nodes. On Kubernetes, their code is sent to the Python of the pod's image.
 """
@@ -52,7 +52,7 @@ _PARTS = (
 
 @cache
 def package() -> bytes:
-    """Return the programs' code: a compressed JSON object with the source of each module."""
+    """Return the package to send to a pod: compressed JSON with the source code of each module."""
     paths = [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
     names = {path: path.relative_to(_SOURCE).with_suffix("").as_posix().replace("/", ".") for path in paths}
     sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in names.items()}
@@ -61,13 +61,13 @@ def package() -> bytes:
 
 @cache
 def command() -> tuple[str, ...]:
-    """Return the command that receives the package and runs the program, ignoring PYTHON* variables."""
+    """Return the command that loads and runs the package. It ignores PYTHON* environment variables."""
     boot = Path(__file__).with_name("boot.py").read_text("utf-8")
     return ("python3", "-I", "-S", "-c", boot, str(len(package())))
 
 
 class Program:
-    """Program in the pod that serves one channel's request."""
+    """Program that runs in a pod to serve one channel's request."""
 
     def __init__(self, api: Api, pod: str, client: ChannelClient) -> None:
         self._api, self._pod, self._client = api, pod, client
@@ -76,7 +76,7 @@ class Program:
         self._status: dict[str, object] | None = None
 
     async def run(self) -> dict[str, object] | None:
-        """Return the status of the program, or None if the connection to the cluster was lost.
+        """Run the program. Return its status, or None if the connection to the cluster was lost.
 
         The program ends when its connection ends. Raises ChannelRejected or RuntimeFailure.
         """
@@ -97,7 +97,7 @@ class Program:
         return self._status
 
     async def _send(self, session: Session) -> None:
-        """Send the code, the request and the input."""
+        """Send the package, the request and the client's input."""
         client = self._client
         await session.send_input(package())
         await session.send_input(encode_frame(START, json.dumps(client.request).encode()))
@@ -109,7 +109,7 @@ class Program:
         await session.send_input(encode_frame(END))
 
     async def _receive(self, session: Session) -> None:
-        """Send the program's output to the client until the program has reported its status."""
+        """Send the program's output to the client until the program reports its status."""
         frames = FrameReader(FROM_POD)
         async for stream, data in session.output():
             if stream != OUTPUT:
@@ -132,7 +132,7 @@ class Program:
                     return
 
     def _check_frame(self, kind: int, payload: bytes) -> None:
-        """Raise ChannelRejected for a frame that Berth's program does not send.
+        """Raise ChannelRejected if Berth's program never sends such a frame.
 
         The pod's processes can modify the program. Each accepted frame consumes part of a window, so no pod
         can keep this thread busy.
@@ -147,21 +147,21 @@ class Program:
             )
 
     def _accept(self, count: int) -> None:
-        """Send credit to the client for input that the program has accepted."""
+        """Send the client credit for input that the program has accepted."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:
             self._client.accept(self._accepted)
             self._accepted = 0
 
     async def _acknowledge(self, session: Session, count: int) -> None:
-        """Send credit to the program for output that the client has received."""
+        """Send the program credit for output that the client has received."""
         self._sent += count
         if self._sent >= CREDIT_MIN:
             await session.send_input(encode_credit(self._sent))
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRejected if the program could not be run. Otherwise, the connection was lost."""
+        """Raise ChannelRejected if the program could not be started. Return if the connection was lost."""
         status = read_status(session.status)
         if status is None:
             return
@@ -175,7 +175,7 @@ class Program:
 
 
 def _parse_status(payload: bytes) -> dict[str, object]:
-    """Return a valid status, because the pod's processes can modify what the program sends."""
+    """Return the status that the program sent. Raises ChannelRejected if it is invalid."""
     try:
         status: Any = json.loads(payload)
         error = {"error": str(status["error"])} if status.get("error") else {}

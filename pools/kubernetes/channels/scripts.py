@@ -71,7 +71,7 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
 def guard_command(mark: str) -> list[str]:
-    """Return the command of the guard.
+    """Return the command of the guard script.
 
     It prints READY when it starts, and DONE when it has killed the channel's processes.
     """
@@ -83,13 +83,12 @@ def terminal_command(mark: str, command: Sequence[str], type_: str, rows: int, c
 
 
 def pipe_command(mark: str, command: Sequence[str]) -> list[str]:
-    """Return a command that runs `command` with its input from the channel's named pipe."""
+    """Return the command that runs `command` with stdin from the channel's named pipe."""
     return _marked_command(mark, _PIPES, *command)
 
 
 def input_command(mark: str) -> list[str]:
-    """Return a command that copies its input to the channel's named pipe, and prints the copied bytes as an
-    acknowledgement.
+    """Return the command that copies stdin to the channel's named pipe, and to stdout as acknowledgement.
 
     Before Kubernetes 1.30, input ends only when its connection ends, so it needs a separate connection.
     Unread input is then lost.

@@ -1,4 +1,4 @@
-"""WebSockets of the Kubernetes API (`v4.channel.k8s.io`), and exec calls over them."""
+"""Run exec calls over WebSockets of the Kubernetes API (`v4.channel.k8s.io`)."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -27,15 +27,16 @@ FORBIDDEN = (
 
 
 class Session:
-    """Running command of an exec call. `status` is set once the cluster has reported its end."""
+    """Exec call in progress. `status` is set once the cluster has reported the command's end."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.status: dict[str, Any] | None = None
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield chunks with their stream: 1 for output, 2 for errors. The pod waits while the caller does not
-        read.
+        """Yield each chunk of output with its stream, 1 for stdout or 2 for stderr.
+
+        The command blocks while the caller does not read.
         """
         with suppress(ConnectionClosed):
             async for message in self._socket:
@@ -56,7 +57,7 @@ class Session:
             )
 
     async def close(self) -> None:
-        """Close the connection, which ends the command's input."""
+        """Close the connection, which also closes the command's stdin."""
         await self._socket.close()
 
 
@@ -70,7 +71,7 @@ async def start_session(
     has_terminal: bool = False,
     container: str = CONTAINER,
 ) -> Session:
-    """Run a command in the pod at this API path, by default in its main container.
+    """Start a command in a container of the pod. `pod` is the pod's API path.
 
     Raises ChannelRejected or RuntimeFailure.
     """
@@ -82,7 +83,7 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. `resource` names the permission that it needs.
+    """Open a WebSocket to the API server. `resource` is the resource that requires a permission.
 
     Raises ChannelRejected or RuntimeFailure.
     """
@@ -105,7 +106,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 
 
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return the exit code of a command, or the error if it could not be started.
+    """Return the channel's status: the command's exit code, or the reason that it could not be started.
 
     Return None if the connection was lost before the cluster reported the end.
     """

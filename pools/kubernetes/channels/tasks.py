@@ -1,4 +1,4 @@
-"""Cancellation of a channel's tasks."""
+"""Cancel asyncio tasks."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def cancel(task: asyncio.Task[T]) -> T | None:
-    """Cancel a task. Return its result, or None if it did not complete. Unexpected exceptions are logged."""
+    """Cancel a task. Return its result, or None if it has none. Log unexpected exceptions."""
     task.cancel()
     await asyncio.wait({task})
     if task.cancelled():

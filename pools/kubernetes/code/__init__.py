@@ -1,1 +1,1 @@
-"""Workload code on Kubernetes, which Berth copies into each pod before its command starts."""
+"""Copy the code of workloads into Kubernetes pods before their commands start."""

@@ -1,4 +1,4 @@
-"""Init container that waits for its pod's code, and the script that unpacks the code in it."""
+"""Init container that waits for the pod's code, and the script that unpacks the code."""
 
 import tarfile
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ rm "$new/{MARK}$mark" || exit 1
 
 
 def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_resource: str) -> dict[str, Any]:
-    """Return the init container for a pod with this main container.
+    """Return the init container for a pod. `container` is the pod's main container.
 
     It has the same image and resources, but no GPUs, secrets or other volumes.
     """
@@ -67,7 +67,7 @@ def code_container(container: Mapping[str, Any], env: Mapping[str, str], gpu_res
 
 
 def unpack_command(mark: str, size: int) -> list[str]:
-    """Return the command that unpacks an archive of `size` bytes from its input.
+    """Return the command that unpacks an archive of `size` bytes from stdin.
 
     The command prints one byte for each BLOCK that it has read.
     """
@@ -76,5 +76,5 @@ def unpack_command(mark: str, size: int) -> list[str]:
 
 
 def last_file(mark: str) -> bytes:
-    """Return an empty file that ends an archive, which proves that no file is missing."""
+    """Return the archive entry of an empty file. Sent last, it proves that the archive is complete."""
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

@@ -1,4 +1,4 @@
-"""Deliver code from the server to the init containers of starting pods."""
+"""Deliver code from Berth's server to the init containers of starting pods."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ FAILURE = "the code could not be copied to the pod"
 
 @dataclass(slots=True)
 class Delivery:
-    """Delivery of one pod's code. If `failure` is set, the pod cannot start."""
+    """Delivery of one pod's code. `failure` is the reason that the pod cannot start, or empty."""
 
     api: Api
     pod: str
@@ -30,7 +30,7 @@ class Delivery:
 
 
 class CodeDeliveries:
-    """Deliveries to starting pods. `notify` is called when one of them has failed.
+    """Code deliveries to starting pods. `notify` is called when a delivery has failed.
 
     Nothing is stored. After a restart, the scheduler starts the pods again.
     """
@@ -42,13 +42,13 @@ class CodeDeliveries:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def expect(self, spec: PodSpec, api: Api, pod: str) -> None:
-        """Remember the source of the code for the pod at this API path."""
+        """Record a pod that will need its code. `pod` is the pod's API path."""
         source = CodeSource(spec.code_url, spec.download_ca, spec.download_secret)
         with self._lock:
             self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
     def advance(self, pod_id: str) -> Delivery | None:
-        """Begin the transfer to a pod that waits for its code, unless it has already begun.
+        """Start the delivery to a pod whose init container is running, unless it has already started.
 
         Return the delivery, or None if this process did not start the pod.
         """
@@ -59,7 +59,7 @@ class CodeDeliveries:
             return delivery
 
     def forget(self, pod_id: str) -> None:
-        """Forget the transfer to a pod that has started or ended."""
+        """Discard the delivery to a pod that has started or ended."""
         with self._lock:
             delivery = self._deliveries.pop(pod_id, None)
         if delivery is not None and delivery.transfer is not None:
@@ -79,7 +79,7 @@ class CodeDeliveries:
             self._notify()
 
     async def _attempt(self, delivery: Delivery) -> None:
-        """Send the code, with the same retries as the shim. Raises Failed."""
+        """Send the code, and retry as the shim does. Raises Failed."""
 
         def report(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

@@ -1,4 +1,4 @@
-"""Download an archive of code from the server, and unpack it in a pod through an exec call."""
+"""Download a code archive from Berth's server, and unpack it in a pod through an exec call."""
 
 import asyncio
 import json
@@ -26,11 +26,11 @@ LOST = "the connection to the pod was lost"
 
 
 class Failed(Exception):
-    """Raised if no later attempt can succeed."""
+    """Raised if a transfer fails and must not be retried."""
 
 
 class Interrupted(Exception):
-    """Raised if a later attempt may succeed. `was_sending` is true if the server's response ended early."""
+    """Raised if a transfer may be retried. `was_sending` is true if the server's response ended early."""
 
     def __init__(self, message: str, *, was_sending: bool = False) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """Source of a pod's code. `ca` verifies the server, or is empty for the system's certificates."""
+    """Source of a pod's code. `ca` contains the server's CA certificates, or is empty to use the system's."""
 
     url: str
     ca: str
@@ -49,9 +49,9 @@ class CodeSource:
 async def send_code(
     source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
 ) -> None:
-    """Copy the code to the pod at this API path. With `verifies`, the server first checks its files.
+    """Copy the code to a pod. With `verifies`, the server first checks its files.
 
-    Raises Failed or Interrupted.
+    `pod` is the pod's API path. Raises Failed or Interrupted.
     """
     async with _download(source, verifies=verifies) as response:
         mark = secrets.token_hex(8)
@@ -74,9 +74,7 @@ async def send_code(
 
 @asynccontextmanager
 async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[httpx.Response]:
-    """Yield chunks of the archive. Redirects are rejected, because they would send the secret to another
-    server.
-    """
+    """Yield the response with the archive. Redirects are rejected, because they would leak the secret."""
     headers = {"Authorization": f"Bearer {source.secret}", "Accept-Encoding": "identity"}
     is_local = source.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
     client = httpx.AsyncClient(
@@ -106,7 +104,7 @@ def _rejection(status: int, body: bytes) -> Exception:
 
 
 async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the archive in parts, with one extra file at the end.
+    """Yield the chunks of the archive, with one file appended.
 
     Raises Interrupted if the archive is incomplete.
     """
@@ -125,7 +123,7 @@ async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIter
 
 
 class _Unpacking:
-    """Script that unpacks an archive in the pod. `errors` contains the end of its error output."""
+    """Script that unpacks an archive in the pod. `errors` contains the end of its stderr."""
 
     def __init__(self, session: Session, size: int, report: Callable[[str], None]) -> None:
         self._session, self._size, self._report = session, size, report
@@ -134,7 +132,7 @@ class _Unpacking:
         self.errors = bytearray()
 
     async def run(self, parts: AsyncIterator[bytes]) -> None:
-        """Send the archive, and wait until it has been unpacked. Raises Interrupted."""
+        """Send the archive and wait until it is unpacked. Raises Interrupted."""
         output, sender = asyncio.create_task(self._receive()), asyncio.create_task(self._send(parts))
         try:
             await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
@@ -177,7 +175,7 @@ class _Unpacking:
 
 
 def _check(session: Session, errors: str) -> None:
-    """Raise Failed or Interrupted unless the script has succeeded."""
+    """Raise Failed or Interrupted unless the script succeeded."""
     status = read_status(session.status)
     if status is None:
         raise Interrupted(LOST)

@@ -1,1 +1,1 @@
-"""Files of ended Kubernetes pods, which Berth copies before the cluster deletes them."""
+"""Copy the files of ended Kubernetes pods before the cluster deletes them."""

@@ -1,4 +1,4 @@
-"""Unpack an archive from a pod. The pod is not trusted, because its own image packs the archive."""
+"""Unpack a tar archive from a pod. It is not trusted, because the pod's own image creates it."""
 
 import os
 import tarfile
@@ -16,15 +16,15 @@ MIB = 2**20
 
 
 class BrokenArchive(Exception):
-    """Raised if the archive is damaged, or contradicts itself."""
+    """Raised if the archive is damaged or inconsistent."""
 
 
 class TooLarge(Exception):
-    """Raised with the reason if the files exceed a limit."""
+    """Raised if the files exceed a limit. The message says which."""
 
 
 class Unpacker:
-    """Unpack the regular files of an archive below `target`, and nothing else.
+    """Unpacker that writes only regular files, and only below `target`.
 
     `skipped` maps each other path to the reason. `is_complete` is true after the end of the archive.
     """
@@ -43,7 +43,7 @@ class Unpacker:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Process the next bytes. Raises BrokenArchive, TooLarge, or OSError."""
+        """Unpack the next bytes of the archive. Raises BrokenArchive, TooLarge or OSError."""
         self._buffer += data
         while self._buffer and not self.is_complete:
             if self._remaining:
@@ -159,7 +159,7 @@ class Unpacker:
         return ""
 
     def _open(self, path: str, *, is_executable: bool) -> int:
-        """Create a file. This process created all directories below the target, so none of them is a link."""
+        """Create a file. No directory in its path is a link, because this process created them all."""
         place = self._target / path
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in a file's extended header, or an empty value."""
+    """Return the path in an extended header, or an empty value."""
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

@@ -1,4 +1,4 @@
-"""Copy the files of ended pods from the cluster to this machine."""
+"""Copy the files of ended pods from the cluster to Berth's server."""
 
 import asyncio
 import logging
@@ -46,16 +46,16 @@ _TAR_LINE = re.compile(r"^(?:\S*/)?tar: (?:\./)?(.+?): (.+)$")
 
 
 class _Failed(Exception):
-    """Raised if no later attempt can succeed."""
+    """Raised if a copy fails and must not be retried."""
 
 
 class _Interrupted(Exception):
-    """Raised if a later attempt may succeed."""
+    """Raised if a copy fails and may be retried."""
 
 
 @dataclass(slots=True)
 class _Copy:
-    """Copy of a pod's files. The task returns whether it asked the container to exit."""
+    """Copy of a pod's files. The result of `task` says whether the container was told to exit."""
 
     task: "Future[bool]"
     done_at: float | None = None
@@ -63,7 +63,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Pod whose files are copied, at this API path.
+    """Pod whose files are copied. `pod` is its API path.
 
     `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
     failed.
@@ -83,7 +83,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> Source:
 
 
 class Collections:
-    """Copies from pods whose command has ended. `notify` is called when one of them is complete.
+    """Copies of files from ended pods. `notify` is called when a copy is complete.
 
     Only the copies are stored. After a restart, the state of the pods shows which copies are missing.
     """
@@ -95,7 +95,7 @@ class Collections:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: Source) -> bool:
-        """Begin to copy a pod's files, unless this has already begun. Return whether the pod must be deleted.
+        """Start copying a pod's files if this has not begun. Return whether the pod must now be deleted.
 
         A pod must be deleted if its container does not end after the copy.
         """
@@ -112,7 +112,7 @@ class Collections:
             return now - copy.done_at > END_SECONDS
 
     def forget(self, pod_id: str) -> None:
-        """End the copy from a pod that has ended."""
+        """Discard the copy from a pod that has ended."""
         with self._lock:
             copy = self._current.pop(pod_id, None)
         if copy is not None:
@@ -136,7 +136,7 @@ class Collections:
         return True
 
     async def _copy(self, pod_id: str, source: Source) -> None:
-        """Store the pod's files, or the reason that they cannot be copied."""
+        """Store the pod's files, or the reason that they could not be copied."""
         try:
             async with self._slots, asyncio.timeout(TOTAL_SECONDS):
                 await self._retry(lambda: self._attempt(pod_id, source))
@@ -162,7 +162,7 @@ class Collections:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: Source) -> None:
-        """Copy all files of a failed pod if it keeps them, otherwise only the outputs.
+        """Copy all files of a failed pod if requested, or only its outputs.
 
         If all files together exceed the limits, only the outputs are copied.
         """
@@ -182,7 +182,7 @@ class Collections:
                 return
 
     async def _fetch(self, source: Source, paths: Sequence[str], target: Path) -> dict[str, str]:
-        """Unpack the files at these paths below `target`. Return why files were skipped, by path."""
+        """Unpack the files at these paths below `target`. Return the reason for each skipped path."""
         limits = self._copies.limits()
         unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
         session = await _start(source, pack_command(paths))
@@ -203,7 +203,7 @@ class Collections:
 
 
 async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
-    """Yield the output in chunks of about PART bytes, and collect the errors. Raises _Interrupted."""
+    """Yield stdout in chunks of about PART bytes, and append stderr to `errors`. Raises _Interrupted."""
     output, pending = session.output(), bytearray()
     while True:
         try:
@@ -225,7 +225,7 @@ async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[
 
 
 async def _run(source: Source, command: Sequence[str]) -> None:
-    """Run a script in the container, and wait for its end. Raises _Interrupted."""
+    """Run a script in the container and wait until it ends. Raises _Interrupted."""
     session = await _start(source, command)
     errors = b""
     try:
@@ -251,7 +251,7 @@ async def _start(source: Source, command: Sequence[str]) -> Session:
 
 
 def _check(session: Session, errors: str, *, is_complete: bool) -> None:
-    """Raise _Failed or _Interrupted unless all files have arrived."""
+    """Raise _Failed or _Interrupted unless the whole archive has arrived."""
     status = read_status(session.status)
     if status is None:
         raise _Interrupted("the connection to the pod was lost")
@@ -265,6 +265,6 @@ def _check(session: Session, errors: str, *, is_complete: bool) -> None:
 
 
 def _unreadable_paths(errors: str) -> dict[str, str]:
-    """Return the paths that `tar` could not read, with its reasons."""
+    """Return the paths that `tar` could not read, with its error messages."""
     matches = [match for line in errors.splitlines() if (match := _TAR_LINE.match(line))]
     return {match[1]: match[2] for match in matches if match[1].startswith((f"{POD}/", f"{WORKSPACE}/"))}

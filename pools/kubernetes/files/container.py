@@ -1,7 +1,7 @@
-"""Container that keeps a pod's files readable after its command has ended, and the scripts that run in it.
+"""Container that keeps a pod's files readable after the command has ended, and its scripts.
 
-A pod's volume can be read only while one of its containers runs. This container therefore waits next to
-the command until Berth has copied the files.
+A pod's volume can be read only while one of its containers runs. This container therefore waits next to the
+command until Berth has copied the files.
 """
 
 import json
@@ -83,7 +83,7 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy after a pod ends: its outputs below `base` and, if it has failed, all files."""
+    """Files to copy from an ended pod: its outputs below `base` and, if it has failed, all its files."""
 
     base: str
     outputs: tuple[str, ...]
@@ -95,7 +95,7 @@ class FilesToCopy:
 
 
 def files_to_copy(spec: PodSpec) -> FilesToCopy | None:
-    """Return which of the pod's files Berth copies, or None if it copies none."""
+    """Return the files that Berth copies from the pod, or None if it copies none."""
     if not spec.outputs and not spec.keeps_files:
         return None
     base = f"{POD}/{CODE_DIRECTORY}" if spec.code_url else POD
@@ -107,7 +107,7 @@ def encode_files_to_copy(wanted: FilesToCopy) -> str:
 
 
 def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
-    """Read from the pod's annotation which files to copy.
+    """Return the files to copy, as recorded in the pod's annotation.
 
     The result names no files if another user of the cluster has made the annotation invalid.
     """
@@ -122,7 +122,7 @@ def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
 def files_container(
     container: Mapping[str, Any], env: Mapping[str, str], grace_seconds: int
 ) -> dict[str, Any]:
-    """Return the container that runs next to the main container `container`.
+    """Return the container that keeps files. `container` is the pod's main container.
 
     It has the same image, but no GPUs, secrets or declared volumes. It requests no resources, because it
     sleeps while the command runs. The image is already on the node and is not pulled again.
@@ -146,5 +146,5 @@ def files_container(
 
 
 def pack_command(paths: Sequence[str]) -> list[str]:
-    """Return the command that prints an archive of these paths below ROOT. Missing paths are omitted."""
+    """Return the command that writes an archive of these paths below ROOT to stdout. Skip missing paths."""
     return ["sh", "-c", _PACK, "sh", *paths]

@@ -1,4 +1,4 @@
-"""Local copies of ended pods' files, which all processes under BERTH_HOME read."""
+"""Local copies of ended pods' files. All Berth processes that share a BERTH_HOME read them."""
 
 import json
 import shutil
@@ -22,14 +22,14 @@ NOT_KEPT = "the files of the pod were not kept"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on a pod's files: their total size in bytes, and their number."""
+    """Limits on the copied files of one pod: total size in bytes, and number of files."""
 
     size: int = 4 * 2**30
     files: int = 10_000
 
 
 class FileCopies:
-    """Copies under one directory, with a directory for each pod. A complete copy is renamed into place.
+    """Copies of pods' files in the directory `root`. A complete copy is moved into place by a rename.
 
     `limits` is called for each copy.
     """
@@ -43,7 +43,7 @@ class FileCopies:
 
     @contextmanager
     def draft(self, pod_id: str) -> Iterator[Path]:
-        """Yield a new directory, which is deleted afterwards unless `keep` was called."""
+        """Yield a new directory for a copy. It is deleted afterwards unless `keep` has stored it."""
         draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
         (draft / TREE).mkdir(mode=0o700)
         try:
@@ -55,7 +55,7 @@ class FileCopies:
         self, pod_id: str, draft: Path, wanted: FilesToCopy, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
-        """Store a draft as the copy of the pod's files, unless one exists.
+        """Store the draft as the copy of the pod's files, unless there already is a copy.
 
         If the files could not be copied, `failure` is the reason, and the draft contains no files.
         """
@@ -108,7 +108,7 @@ class FileCopies:
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
-        """Return the directory of a copy, and its record. Raises FilesGone."""
+        """Return the directory and the record of a copy. Raises FilesGone."""
         path = self._path(pod_id)
         try:
             info: dict[str, Any] = json.loads((path / INFO).read_text())
@@ -123,7 +123,7 @@ class FileCopies:
 
 
 class ReadsCopies:
-    """Part of the runtime that reads files copied from ended pods."""
+    """Mixin of the runtime that reads the copied files of ended pods."""
 
     _files: FileCopies
 
@@ -147,6 +147,6 @@ class ReadsCopies:
 
 
 def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Add the files that were left out of the copy, so that they do not count as missing."""
+    """Add the files that were not copied to the skipped files, so that they do not count as missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -1,1 +1,1 @@
-"""Logs of Kubernetes pods."""
+"""Copy and follow the logs of Kubernetes pods."""

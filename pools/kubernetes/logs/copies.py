@@ -27,7 +27,7 @@ Fetch = Callable[[str, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """End of a copy: its size, the time of its last line, and the number of lines with that time."""
+    """End of a log copy: its size, the time of its last line, and the number of lines with that time."""
 
     size: int = 0
     since: str = ""
@@ -35,7 +35,7 @@ class Position:
 
 
 class LogCopies:
-    """Copies of logs in a directory. If a copy exceeds the size limit, its middle is dropped."""
+    """Log copies in a directory. The middle of a copy that exceeds the size limit is dropped."""
 
     def __init__(self, root: Path, limit: int = LOG_LIMIT) -> None:
         self._root, self._limit = root, limit
@@ -45,7 +45,7 @@ class LogCopies:
         return self._root / pod_id
 
     def update(self, pod_id: str, fetch: Fetch) -> Path:
-        """Append the pod's output since the last update. Return the path of the copy."""
+        """Append the output that the pod has written since the last update. Return the path of the copy."""
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)  # an update that crashed wrote the bytes after this position
@@ -65,7 +65,7 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: Position) -> Position:
-        """Continue at the next second, because the API would repeat the first lines of the current second."""
+        """Skip to the next second, because the API would repeat the first lines of the current one."""
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -77,11 +77,11 @@ class LogCopies:
         return skipped
 
     def last_time(self, pod_id: str) -> str:
-        """Return the time of the copy's last line, or an empty string."""
+        """Return the time of the last copied line, or an empty string."""
         return _seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append lines with their times, except lines that the copy already contains.
+        """Append lines with timestamps, except lines that have already been copied.
 
         Return the new size, or None if the copy did not grow.
         """
@@ -96,7 +96,7 @@ class LogCopies:
             return position.size if new else None
 
     def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
-        """Append to the last line of the copy.
+        """Append data to the last line of the copy.
 
         Return the new size, or None if the copy no longer ends at `end`.
         """
@@ -113,7 +113,7 @@ class LogCopies:
             return end + len(data)
 
     def move_to(self, pod_id: str, target: Path) -> None:
-        """Move the copy, which may be empty, to its final path."""
+        """Move the copy to its final path. The copy may be empty."""
         with self._lock_copy(pod_id):
             gap = self._gap_path(pod_id)
             if gap.exists():
@@ -128,7 +128,7 @@ class LogCopies:
         self._gap_path(pod_id).unlink(missing_ok=True)
 
     def _trim(self, pod_id: str) -> None:
-        """Drop the middle of a copy that exceeds the limit. Offsets still count all bytes."""
+        """Drop the middle of a copy that exceeds the size limit. Offsets still count all bytes."""
         path = str(self.path(pod_id))
         log = PodLog(path, self._limit)
         log.gap_end = max(log.head, read_gap(path)[1])
@@ -139,7 +139,7 @@ class LogCopies:
 
     @contextmanager
     def _lock_copy(self, pod_id: str) -> Iterator[int]:
-        """Lock the log's copy, which several processes may extend."""
+        """Lock the copy, because several processes may append to it."""
         fd = os.open(self.path(pod_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -164,7 +164,7 @@ class LogCopies:
 
 
 def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
-    """Return the bytes after the position, and the new position. Skip a truncated line."""
+    """Return the lines after the position without timestamps, and the new position. Skip a truncated line."""
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     lines = _split_lines(fetched)
@@ -188,13 +188,13 @@ def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[byt
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split at line feeds only."""
+    """Split the data into lines at line feeds only."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def _join_parts(line: bytes) -> bytes:
-    """Remove the timestamps that older kubelets insert into lines that the container runtime has split."""
+    """Remove the timestamps that older kubelets add where the container runtime splits a long line."""
     joined, rest = b"", line
     while (match := _PART_START.match(rest)) is not None:
         joined, rest = joined + match[1], rest[match.end() :]
@@ -202,11 +202,11 @@ def _join_parts(line: bytes) -> bytes:
 
 
 def _normalize(match: re.Match[bytes]) -> str:
-    """Return the timestamp with nine decimals, so that timestamps sort as text."""
+    """Return the timestamp with nine decimals, so that timestamps can be compared as text."""
     moment, fraction, zone = (part.decode() if part else "" for part in match.groups())
     return f"{moment}.{fraction.ljust(9, '0')}{zone}"
 
 
 def _seconds(stamp: str) -> str:
-    """Return the time in whole seconds, because the API accepts no fractions."""
+    """Return the timestamp in whole seconds, because the API rejects fractions."""
     return stamp[:19] + stamp[29:] if stamp else ""

@@ -18,7 +18,7 @@ NO_LOG = (400, 404)  # statuses of containers that have not started or have been
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
-    """Return the log since a time, with a timestamp on each line, or an empty result if there is no log."""
+    """Return the pod's log since a time, with a timestamp on each line, or b"" if there is no log."""
     try:
         return api.read(path, limitBytes=size, **_query(since))
     except ApiError as error:
@@ -28,7 +28,7 @@ def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
 
 
 class LogFollowers:
-    """Threads that copy the logs of stopping pods until the containers end."""
+    """Threads that copy the logs of stopping pods until their containers end."""
 
     def __init__(self, copies: LogCopies) -> None:
         self._copies = copies
@@ -37,7 +37,7 @@ class LogFollowers:
         self._followed: set[str] = set()
 
     def follow(self, pod_id: str, api: Api, path: str, grace_seconds: int) -> None:
-        """Copy a log in the background as it grows, unless another thread already copies it."""
+        """Copy a growing log in the background, unless another thread already copies it."""
         with self._lock:
             if pod_id in self._followed:
                 return
@@ -56,7 +56,7 @@ class LogFollowers:
 
 
 def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None:
-    """Append the lines of a stream to the copy. At most `PENDING_MAX` bytes of a line are held in memory."""
+    """Append the lines of a stream to the copy. Hold at most `PENDING_MAX` bytes of a line in memory."""
     pending, in_line = b"", False
     end: int | None = None  # size of the copy after a partial line, or None if the copy already has the line
     for data in stream:

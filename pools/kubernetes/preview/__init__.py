@@ -1,1 +1,1 @@
-"""Preview of a cluster before a pool is created on it."""
+"""Check a cluster before a pool is created on it."""

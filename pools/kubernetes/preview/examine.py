@@ -1,4 +1,4 @@
-"""Examine a cluster for a pool that does not exist yet, without making changes."""
+"""Check a cluster for a new pool without changing anything in the cluster."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Object = Mapping[str, Any]
 
 
 def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
-    """Return the cluster's nodes for a pool with this shape, and any problems with these nodes.
+    """Return the cluster's nodes for a pool with this node shape, and the problems found.
 
     `claimed_by` maps the UID of each node that a pool already uses to that pool. Raises ApiError or
     Unreachable if the API server does not respond or rejects the account.
@@ -51,7 +51,7 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
 
 
 def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> list[dict[str, Any]] | None:
-    """Return all objects of a kind, or None if the account lacks the permission to list them."""
+    """Return all objects of a resource, or None if the account may not list them."""
     if any((each.verb, each.resource) == ("list", resource) for each in missing):
         return None
     try:
@@ -147,7 +147,7 @@ def _node_findings(
 
 
 def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Iterable[Finding]:
-    """Yield a finding for foreign namespaces whose names this installation would use."""
+    """Yield a finding if namespaces that Berth would use exist and do not belong to this installation."""
     installation = access.cluster.installation
     prefix = namespace_name(installation, "")
     foreign = sorted(

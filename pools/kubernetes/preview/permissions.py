@@ -1,4 +1,4 @@
-"""Permissions that Berth needs in a cluster, and a check of a pool's account.
+"""Permissions that Berth needs in a cluster, and a check whether its account has them.
 
 `deploy/kubernetes/role.yaml` grants exactly these permissions.
 """
@@ -15,7 +15,7 @@ CLUSTER_WIDE = ("nodes", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Permission to use a verb on a resource, or on a subresource such as pods/log.
+    """Permission to use a verb on a resource or on a subresource such as pods/log.
 
     Pools also work if optional permissions are missing.
     """
@@ -33,7 +33,7 @@ class Permission:
 
     @property
     def rule(self) -> str:
-        """Return the role rule that grants this permission, in YAML."""
+        """Role rule in YAML that grants this permission."""
         return f'{{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
 
 
@@ -64,7 +64,7 @@ REVIEW = Permission("create", "selfsubjectaccessreviews", "check permissions", "
 
 
 def find_missing(api: Api) -> list[Permission]:
-    """Return the permissions that the account lacks. Raises ApiError or Unreachable."""
+    """Return the permissions that Berth's account lacks. Raises ApiError or Unreachable."""
     try:
         is_allowed = _is_granted(api, PERMISSIONS[0])
     except ApiError as error:
@@ -77,7 +77,6 @@ def find_missing(api: Api) -> list[Permission]:
 
 
 def _is_granted(api: Api, permission: Permission) -> bool:
-    """Return whether the account has the permission in all namespaces."""
     resource, _, subresource = permission.resource.partition("/")
     attributes = {
         "group": permission.group, "resource": resource, "subresource": subresource, "verb": permission.verb,

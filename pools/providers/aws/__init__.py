@@ -1,1 +1,1 @@
-"""Amazon EC2 provider. The AWS SDK is imported on first use."""
+"""Provider for Amazon EC2. The AWS SDK is imported on first use."""

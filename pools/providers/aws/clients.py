@@ -1,4 +1,4 @@
-"""EC2 and SSM clients with ambient credentials only.
+"""EC2 and SSM clients that use only ambient credentials.
 
 boto3 resolves the credentials from the environment, a profile, a web identity or the instance role. Berth
 stores none.
@@ -58,7 +58,7 @@ class Clients:
 
 @cache
 def service_models() -> Any:
-    """Return the shared model loader, because reading EC2's model takes a second."""
+    """Return the SDK's model loader, which all clients share because reading EC2's model takes a second."""
     from botocore.session import Session
 
     return Session().get_component("data_loader")

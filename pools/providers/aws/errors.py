@@ -1,4 +1,4 @@
-"""Classify errors from the SDK and from EC2."""
+"""Classify errors of the AWS SDK and of EC2."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,7 +49,7 @@ def classify(code: str) -> Kind:
 
 @contextmanager
 def provider_errors() -> Iterator[None]:
-    """Convert every error that the SDK raises inside the block into a ProviderError."""
+    """Convert errors of the AWS SDK inside the block to ProviderError."""
     from botocore import exceptions as sdk
 
     try:
@@ -72,7 +72,10 @@ def provider_errors() -> Iterator[None]:
 
 
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind of these errors (code and message), and all errors as text."""
+    """Return the most important kind among these errors, and the text of all errors.
+
+    Each error is a pair of code and message.
+    """
     distinct = sorted(set(codes))
     kinds = {classify(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)

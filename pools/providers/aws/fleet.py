@@ -1,4 +1,4 @@
-"""Convert a launch request to an instant fleet request, and its response to instance IDs."""
+"""Launch instances with EC2 fleet requests of type `instant`."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ USER_DATA_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """Launched instances. `failures` contains (code, message) pairs that explain a shortfall."""
+    """Launched instances. `failures` contains (code, message) pairs that explain missing instances."""
 
     instance_ids: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
@@ -26,7 +26,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class FleetLaunch:
-    """Instances to launch. Each fleet request derives its client token from `token`."""
+    """Instances to launch. The client token of each fleet request is derived from `token`."""
 
     token: str
     templates: Mapping[Purchase, str]
@@ -35,7 +35,7 @@ class FleetLaunch:
 
 
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
-    """Launch spot or on-demand instances, or as many spot instances as possible and the rest on demand."""
+    """Launch on-demand or spot instances, or on-demand instances only where spot capacity is missing."""
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
     spot_result = _send_request(clients, settings, order, count, "spot")
@@ -57,7 +57,7 @@ def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: i
 def no_instances_error(result: LaunchResult) -> ProviderError:
     """Return the error for a launch that created no instances.
 
-    The outcome is certain, because EC2 repeats its response for the same token.
+    The outcome is final, because EC2 repeats its response for the same token.
     """
     kind, message = summarize(result.failures)
     if kind is ProviderErrorKind.BROKEN:
@@ -110,7 +110,7 @@ def fleet_request(
 
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return an override for each combination of type and subnet, with types in order of preference."""
+    """Return a fleet override for each pair of instance type and subnet, with preferred types first."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:
@@ -124,7 +124,7 @@ def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]
 
 
 def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
-    """Derive the token from the launch request and the content of the fleet request.
+    """Derive the client token of a fleet request from the launch request and the fleet request.
 
     EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed
     needs a new token.

@@ -1,4 +1,4 @@
-"""EC2 instances of this installation and their ordinals."""
+"""List this installation's EC2 instances, and assign ordinals to them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ Description = Mapping[str, Any]
 def describe_instances(
     clients: Clients, tags: Mapping[str, str], *, include_terminated: bool = False
 ) -> list[Description]:
-    """Return the instances that carry all of these tags."""
+    """Return the instances that have all of these tags."""
     states = [state for state in STATES if include_terminated or state not in UNLISTED_STATES]
     query_filters: list[Description] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
     return list(_pages(clients, query_filters))
@@ -75,7 +75,7 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return ordinals by instance ID.
+    """Return the ordinal of each instance, by instance ID.
 
     Tagged instances keep their ordinals. Untagged instances are assigned free ordinals.
     """

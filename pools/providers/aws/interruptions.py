@@ -1,4 +1,4 @@
-"""Detect upcoming spot interruptions from spot requests, and past interruptions from instances.
+"""Detect upcoming and past interruptions of spot instances.
 
 Without an event bus, the status of the spot request is the only signal. The status changes to
 `marked-for-termination` two minutes before the instance ends. Because it is read only when instances are
@@ -39,7 +39,7 @@ def upcoming_interruptions(
 
 
 def past_interruption(description: Mapping[str, Any]) -> Interruption | None:
-    """Return the interruption if EC2 has ended this spot instance, even without a notice."""
+    """Return the interruption of an instance that EC2 has ended, or None. There may have been no notice."""
     if description.get("StateReason", {}).get("Code") != TERMINATION:
         return None
     return Interruption("EC2 has interrupted this spot instance")

@@ -1,4 +1,4 @@
-"""Hardware of instance types, checked against a pool's node shape."""
+"""Look up the hardware of EC2 instance types, and compare it with a pool's node shape."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class MachineType:
 
 
 class MachineTypes:
-    """Cache of instance types, which never change."""
+    """Cache of instance types. Their hardware never changes."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients, self._cache = clients, dict[str, MachineType]()
@@ -32,7 +32,7 @@ class MachineTypes:
         return tuple(self._cache[name] for name in names if name in self._cache)
 
     def check_fit(self, names: Sequence[str], shape: Shape) -> None:
-        """Raise ProviderError for a type that does not fit the node shape.
+        """Raise ProviderError if an instance type does not fit the node shape.
 
         Pods would fail on a node that declares more than its machine has, and undeclared GPUs would cost
         money without being used.

@@ -1,4 +1,4 @@
-"""Find or create a pool's security group, which allows only internal traffic."""
+"""Security group of a pool, which allows traffic only between the pool's nodes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ANY_PROTOCOL = "-1"
 
 
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Return the ID of the pool's security group, which the first launch creates.
+    """Return the ID of the pool's security group. Create the group if it does not exist.
 
     Idempotent: a repeated call returns the same group, even after a crash at any point.
     """

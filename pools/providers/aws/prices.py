@@ -1,7 +1,7 @@
-"""Hourly GPU prices from a table of dated list prices.
+"""Hourly GPU prices of EC2 instances, from a dated list.
 
-The table contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
-derived from the table. A pool's own `price_per_gpu_hour` takes precedence.
+The list contains the on-demand prices of one region. Spot prices and prices in other regions cannot be
+derived from it. A pool's own `price_per_gpu_hour` takes precedence.
 """
 
 import json
@@ -16,7 +16,7 @@ from pools.providers.aws.settings import AwsSettings
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
     """Return the highest hourly price per GPU among the pool's instance types.
 
-    Return None if a type or the region is not listed.
+    Return None if the list lacks a type or the region.
     """
     table = prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":

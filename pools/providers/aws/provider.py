@@ -1,4 +1,4 @@
-"""EC2 provider without in-memory state. Tags identify the instances of each launch request."""
+"""EC2 provider that keeps no state in memory. Tags identify the instances of each launch request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +40,7 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the instances with the launch request's tag, or launch them.
+        """Return the instances that have the launch request's tag, or launch them.
 
         Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated request
         with its first response.
@@ -83,7 +83,7 @@ class AwsProvider:
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate the instances that carry our tags and still exist. Ignore all other IDs."""
+        """Terminate existing instances of this pool and installation. Ignore all other IDs."""
         with provider_errors():
             living = self._descriptions(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))
@@ -93,7 +93,7 @@ class AwsProvider:
                 )
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Check the credentials, the instance types and the machine image."""
+        """Check the credentials, the instance types and the machine image without launching anything."""
         with provider_errors():
             self._types.check_fit(self.settings.instance_types, shape)
             image = template.resolve_image_id(self.clients, self.settings)
@@ -126,7 +126,7 @@ class AwsProvider:
         return {description["InstanceId"]: description for description in descriptions}
 
     def _billable_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
-        """Return the instances that may incur costs, including spot instances that EC2 has interrupted."""
+        """Return the instances that may cost money, and the spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
         descriptions = self._descriptions(wanted_tags, include_terminated=buys_spot)
         return [
@@ -146,7 +146,7 @@ class AwsProvider:
         ordinal_by_id: Mapping[str, int],
         description_by_id: Mapping[str, instances.Description],
     ) -> tuple[Instance, ...]:
-        """Return the launch request's instances. Instances that are not listed yet count as booting."""
+        """Return the launch request's instances. Those that EC2 does not list yet count as booting."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         result = []
         for instance_id, ordinal in instances.sorted_by_ordinal(ordinal_by_id):

@@ -1,4 +1,4 @@
-"""Validate a pool's EC2 settings."""
+"""Validate the EC2 settings of a pool."""
 
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ Profile = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]+$", max
 
 
 class AwsSettings(BaseModel):
-    """EC2 settings with either `image` or `image_parameter`, an SSM parameter that each launch reads."""
+    """EC2 settings of a pool. `image_parameter` names an SSM parameter that contains the image's ID."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -64,7 +64,7 @@ class AwsSettings(BaseModel):
 
     @property
     def purchases(self) -> tuple[Purchase, ...]:
-        """Return the purchase options in the order they are tried."""
+        """Purchase options in the order in which they are tried."""
         if self.purchase == "on_demand":
             return ("on-demand",)
         return ("spot",) if self.purchase == "spot" else ("spot", "on-demand")
@@ -86,7 +86,7 @@ class AwsSettings(BaseModel):
 
 
 def aws_settings(value: Any) -> AwsSettings:
-    """Parse and validate a pool's EC2 settings.
+    """Return a pool's validated EC2 settings.
 
     Raises Invalid with the path of each problem within `provider_settings`.
     """

@@ -1,4 +1,4 @@
-"""Tags that identify Berth's instances, their pool and their launch request."""
+"""EC2 tags that identify Berth's instances, their pool and their launch request."""
 
 from collections.abc import Iterable, Mapping
 

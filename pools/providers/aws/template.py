@@ -1,4 +1,4 @@
-"""Find or create a pool's content-addressed launch templates.
+"""Create and delete the EC2 launch templates of a pool.
 
 A template's name contains a digest of its content, so equal settings share a template and changed settings
 create a new one. Templates that the current settings do not use are deleted. Spot instances have their own
@@ -27,7 +27,7 @@ def ensure_launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
-    """Create missing templates and delete outdated templates. Return the IDs by purchase option."""
+    """Create missing templates and delete outdated ones. Return the template ID of each purchase option."""
     ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)
@@ -76,7 +76,7 @@ def template_data(
 
 
 def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
-    """Return the IDs of the pool's templates by name."""
+    """Return the pool's launch template IDs by template name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
         Filters=filters(tags_for_pool(installation, pool))
     )

@@ -1,1 +1,1 @@
-"""Nodes in allocations of a Slurm cluster."""
+"""Provider whose nodes are jobs of a Slurm cluster."""

@@ -1,4 +1,4 @@
-"""Interface to a Slurm cluster, with one implementation for each way to reach a cluster."""
+"""Interface to a Slurm cluster, implemented for Slurm's programs and for slurmrestd."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pools.providers.slurm.jobs import PilotJob, PilotName
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Result of a submission: how many jobs were accepted, and the error that ended it early."""
+    """Number of jobs that Slurm accepted, and the error that ended the submission early."""
 
     accepted: int
     error: ProviderError | None = None
@@ -20,7 +20,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Slurm's report about a cluster and a pilot job.
+    """Partitions of a cluster, and Slurm's opinion of a pilot job.
 
     `rejection` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
     """
@@ -32,24 +32,24 @@ class Examination:
 
 
 class SlurmClient(Protocol):
-    """Access to a Slurm cluster as one user. Every call raises ProviderError if it fails."""
+    """Client of a Slurm cluster as one user. Every call raises ProviderError if it fails."""
 
     def list_jobs(self) -> list[PilotJob]:
-        """Return this user's pilot jobs of all pools and installations.
+        """Return this user's pilot jobs in all pools and installations.
 
         Jobs that ended in the last minutes are included. An incomplete or unreadable list is an error.
         """
         ...
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
-        """Return jobs with these names from the accounting database. Without a database, return no jobs."""
+        """Return the jobs with these names from the accounting database, or none if there is no database."""
         ...
 
     def submit(
         self, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
         living: Sequence[PilotName],
     ) -> Submission:  # fmt: skip
-        """Submit one job per name, in order, until Slurm rejects one.
+        """Submit one job for each name in order, until Slurm rejects one.
 
         Other users of the cluster cannot read `variables`, the pilot script's shell variables. `living` are
         jobs that may not have read their variables yet. After an error of the kind TIMEOUT or BROKEN, the job
@@ -62,5 +62,5 @@ class SlurmClient(Protocol):
         ...
 
     def examine(self, order: LaunchRequest) -> Examination:
-        """Return the partitions, and whether Slurm would accept the request's job. Submits nothing."""
+        """Return the partitions, and whether Slurm would accept the request's job, without submitting it."""
         ...

@@ -1,4 +1,4 @@
-"""The cluster's partitions and machines, with a parser for the output of sinfo."""
+"""Partitions and machines of a Slurm cluster, parsed from the output of sinfo."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _GPUS = re.compile(r"gpu(?::([A-Za-z][A-Za-z0-9_.-]*))?:(\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partition of the cluster. Times are in seconds, and None means no limit."""
+    """Partition of a Slurm cluster. Times are in seconds, and None means no limit."""
 
     name: str
     is_default: bool
@@ -30,7 +30,7 @@ class Partition:
 
 
 def parse_partitions(output: str) -> Iterator[Partition]:
-    """Yield the partitions in the output of sinfo, with their machines."""
+    """Yield the partitions and their machines in the output of sinfo."""
     rows: dict[str, list[dict[str, str]]] = {}
     for line in output.splitlines():
         values = [value.strip() for value in line.split("|")]
@@ -61,7 +61,7 @@ def make_machine(
     name: str, state: str, *, cores: tuple[int, int], memory_mib: tuple[int, int], gres: tuple[str, str],
     reason: str, features: str, is_silent: bool,
 ) -> PreviewedNode:  # fmt: skip
-    """Return a machine in this lower-case state. Each pair contains the used and the total amount."""
+    """Return a machine. `state` is in lower case, and each pair contains the used and the total amount."""
     model, gpus = _parse_gpus(gres[1])
     _, used_gpus = _parse_gpus(gres[0])
     is_unusable = is_silent or any(word in state for word in UNUSABLE)
@@ -75,7 +75,7 @@ def make_machine(
 
 
 def _parse_gpus(text: str) -> tuple[str, int]:
-    """Return the model and number of GPUs in a text such as gpu:a100:4(S:0-1),nvme:2."""
+    """Return the GPU model and count in a GRES text such as gpu:a100:4(S:0-1),nvme:2."""
     devices = _GPUS.findall(text)
     models = [model for model, _ in devices if model]
     return (models[0] if models else ""), sum(int(number) for _, number in devices)

@@ -27,7 +27,7 @@ FUNCTION = re.compile(r"^_?[a-z0-9]+(?:_[a-z0-9]+)+: ")  # such as "fetch_config
 
 
 def has_no_accounting(result: CommandResult) -> bool:
-    """Return whether sacct failed because it is not installed or the cluster has no accounting database."""
+    """Return whether sacct failed because it is missing or the cluster has no accounting database."""
     return "accounting storage is disabled" in result.stderr or _is_missing("sacct", result)
 
 
@@ -36,7 +36,7 @@ def _is_missing(program: str, result: CommandResult) -> bool:
 
 
 def failure(program: str, result: CommandResult, place: str) -> ProviderError:
-    """Return the error for a program that failed, with Slurm's message unless a clearer one is known."""
+    """Return the error for a failed program, with Slurm's message or a clearer one."""
     if _is_missing(program, result):
         message = (
             f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
@@ -54,7 +54,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
 
 
 def clean_output(errors: str) -> str:
-    """Join the lines of stderr into one, without prefixes that name the program or its functions."""
+    """Join the lines of stderr into one line, without program and function prefixes."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     texts = [FUNCTION.sub("", _without_program(line)) for line in lines]
     return "; ".join(dict.fromkeys(texts))[:1000]
@@ -68,6 +68,6 @@ def _without_program(line: str) -> str:
 
 
 def classify(message: str) -> Kind:
-    """Return the kind of error that Slurm's message describes."""
+    """Return the kind of error for a message from Slurm."""
     text = message.lower()
     return next((kind for kind, marks in MARKS if any(mark in text for mark in marks)), Kind.BROKEN)

@@ -1,4 +1,4 @@
-"""Parse the pilot jobs that Slurm lists, and convert them to instances.
+"""Parse Slurm's lists of pilot jobs, and convert the jobs to instances.
 
 A job's name identifies its installation, pool, launch request and ordinal, because every version of Slurm
 lists the name.
@@ -33,7 +33,7 @@ _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PilotName:
-    """Identity of a pilot job in Slurm."""
+    """Name of a pilot job, split into its parts."""
 
     installation: str
     pool: str
@@ -45,7 +45,7 @@ class PilotName:
 
 
 def safe_installation(name: str) -> str:
-    """Convert an installation's name to letters, digits, dashes and escapes.
+    """Escape an installation's name for use in a job name, with letters, digits and dashes only.
 
     Different names stay distinct.
     """
@@ -53,7 +53,7 @@ def safe_installation(name: str) -> str:
 
 
 def parse_name(text: str) -> PilotName | None:
-    """Return the parts of a pilot job's name, or None if the job is not a pilot job."""
+    """Parse a job's name. Return None if the job is not a pilot job."""
     prefix, _, rest = text.partition(".")
     parts = rest.rsplit(".", 3)
     if prefix != PREFIX or len(parts) != 4 or not parts[2].isdecimal():
@@ -64,7 +64,7 @@ def parse_name(text: str) -> PilotName | None:
 
 @dataclass(frozen=True, slots=True)
 class PilotJob:
-    """One pilot job. Durations are in seconds, and None if Slurm reports none.
+    """Pilot job. Durations are in seconds, or None if Slurm reports none.
 
     `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt it.
     """
@@ -83,7 +83,7 @@ class PilotJob:
 
     @property
     def instance_id(self) -> str:
-        """Job ID plus part of the launch request's token, because Slurm eventually reuses job IDs."""
+        """Job ID and part of the launch request's token, because Slurm eventually reuses job IDs."""
         return f"{self.job_id}-{self.name.token[:8]}"
 
     @property
@@ -92,7 +92,7 @@ class PilotJob:
 
 
 def parse_jobs(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs of all installations that squeue lists."""
+    """Yield the pilot jobs of all installations in the output of squeue."""
     for line in output.splitlines():
         values = [value.strip() for value in line.rstrip().rstrip("|").split("|")]
         if len(values) != len(FIELDS):
@@ -109,7 +109,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
 
 
 def parse_accounting(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs in sacct's output, in the format JobID|State|JobName."""
+    """Yield the pilot jobs in the output of sacct, in the format JobID|State|JobName."""
     for line in output.splitlines():
         job_id, _, rest = line.partition("|")
         state, _, text = rest.partition("|")
@@ -119,9 +119,9 @@ def parse_accounting(output: str) -> Iterator[PilotJob]:
 
 
 def parse_time(text: str) -> int | None:
-    """Convert a Slurm time such as 1-02:30:00 to seconds.
+    """Convert a Slurm duration such as 1-02:30:00 to seconds.
 
-    Return None for UNLIMITED and other values that are not times.
+    Return None for UNLIMITED and other values that are not durations.
     """
     match = _TIME.fullmatch(text)
     if match is None:
@@ -133,7 +133,7 @@ def parse_time(text: str) -> int | None:
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     """Convert the job to an instance.
 
-    Its interruption is announced `notice_lead` before the allocation ends.
+    Its interruption is announced `notice_lead` seconds before the allocation ends.
     """
     state, message = _state(job, notice_lead)
     interruption = None
@@ -151,7 +151,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
 
 
 def _is_evicted(job: PilotJob, state: InstanceState) -> bool:
-    """Return whether Slurm or its users have ended an allocation that did not fail."""
+    """Return whether Slurm or one of its users has ended the job although it had not failed."""
     if state is InstanceState.STOPPED:
         return job.state in UNUSABLE_STATES or job.restarts > 0
     return state in ENDS and (job.is_preempted or job.state in EVICTED_STATES)
@@ -200,7 +200,7 @@ def _parse_number(text: str) -> int:
 
 
 def trailing_number(text: str) -> int:
-    """Return the number of devices in a request such as gres:gpu:a100:2. The default is one."""
+    """Return the device count in a GRES request such as gres:gpu:a100:2. The default is one."""
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():
         return int(last)

@@ -1,4 +1,4 @@
-"""Preview of a pool on Slurm: its partition's machines, and problems that would prevent jobs from running."""
+"""Preview of a Slurm pool: the machines of its partition, and problems that would keep jobs pending."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from pools.providers.slurm.settings import SlurmSettings
 def make_preview(
     settings: SlurmSettings, shape: Shape, partitions: Sequence[Partition], cluster: str, rejection: str
 ) -> Preview:
-    """Return the machines of the pool's partition and any findings.
+    """Return the machines of the pool's partition, and any problems.
 
     `rejection` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
     """
@@ -30,8 +30,7 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's partition, by default the cluster's default partition. Return None if it does not
-    exist.
+    """Return the pool's partition, or the cluster's default partition. Return None if it does not exist.
 
     If the pool lists several partitions, the first one is returned.
     """
@@ -88,7 +87,7 @@ def _describe_limits(partition: Partition) -> str:
 
 
 def _with_fit(node: PreviewedNode, shape: Shape) -> PreviewedNode:
-    """Return the node with an obstacle if it is too small for a node of the pool."""
+    """Add an obstacle to the machine if it is too small for a node of the pool."""
     total = node.total
     lacking = [
         f"{has:g} of {needs:g} {unit}"

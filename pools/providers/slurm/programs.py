@@ -1,4 +1,4 @@
-"""Access to a Slurm cluster through its command-line programs."""
+"""Control a Slurm cluster with its command-line programs."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ HISTORY_DAYS = 2
 
 
 class SlurmPrograms:
-    """Slurm's programs, on this machine or on a login node."""
+    """Client that runs Slurm's programs on this machine or on a login node."""
 
     def __init__(self, settings: SlurmSettings, commands: Commands) -> None:
         self.settings, self.commands = settings, commands
@@ -51,7 +51,7 @@ class SlurmPrograms:
             raise failure("scancel", result, self.commands.place)
 
     def examine(self, order: LaunchRequest) -> Examination:
-        """Return the partitions, and the error message of `sbatch --test-only`."""
+        """Return the partitions, and the error message if `sbatch --test-only` rejects the job."""
         version = self._query("sinfo", "--version").strip()
         listed = self._query("sinfo", "--Node", "--noheader", f"--Format={cluster.FORMAT}")
         partitions = list(cluster.parse_partitions(listed))
@@ -60,7 +60,7 @@ class SlurmPrograms:
         return Examination(f"{version} on {self.commands.place}", partitions, rejection)
 
     def _query(self, program: str, *arguments: str) -> str:
-        """Return the output of a program. Raises ProviderError if it fails."""
+        """Return a program's output. Raises ProviderError if the program fails."""
         result = self._run(program, *arguments)
         if result.exit_code:
             raise failure(program, result, self.commands.place)

@@ -1,4 +1,4 @@
-"""Stateless Slurm provider. Each node is a pilot job, identified by its name."""
+"""Slurm provider that keeps no state. Each node is a pilot job that its name identifies."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from pools.providers.slurm.settings import SlurmSettings
 
 
 class SlurmProvider:
-    """Provider of pilot jobs in one partition.
+    """Provider of pilot jobs in one Slurm partition.
 
     `installation` separates installations that submit jobs as the same user. `variables` returns the values
     that a launch request's jobs need to join the pool.
@@ -39,7 +39,7 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including those that have ended, or submit them.
+        """Return the launch request's jobs, including ended jobs, or submit them.
 
         Slurm lists ended jobs for some minutes. After that, ended jobs are listed only in the accounting
         database, if there is one.
@@ -60,19 +60,19 @@ class SlurmProvider:
         return self._instances(self._jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Cancel jobs of this pool and installation that still exist. Ignore all other IDs."""
+        """Cancel these jobs of the pool and installation. Ignore all other IDs."""
         living = [job for job in self._jobs(pool) if job.is_active_job and job.instance_id in instance_ids]
         if living:
             self.client.cancel(living)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition. If Slurm can validate a job without submitting it, have it do so."""
+        """Examine the partition, and let Slurm validate a job without submitting it if possible."""
         shown = self.client.examine(LaunchRequest(pool, 1, "preview", 0, shape))
         preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.rejection)
         return replace(preview, findings=(*shown.findings, *preview.findings))
 
     def _submit(self, order: LaunchRequest, living: Sequence[PilotName]) -> str:
-        """Submit the launch request's jobs. Return why Slurm accepted only some of them, or an empty string.
+        """Submit the launch request's jobs. Return why Slurm rejected some of them, or an empty string.
 
         Raises ProviderError if Slurm accepted none.
         """
@@ -91,14 +91,14 @@ class SlurmProvider:
         return self._instances(job for job in jobs_of_pool if job.name.token == order.client_token)
 
     def _ended_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Return the launch request's jobs from the accounting database. Without a database, return no jobs.
+        """Return the launch request's jobs from the accounting database, or none if there is no database.
 
         Raises ProviderError if the database does not respond, because it may list jobs of the request.
         """
         return self._instances(self.client.ended_jobs(self._names(order)))
 
     def _jobs(self, pool: str) -> list[PilotJob]:
-        """Return the pool's jobs, including recently ended jobs."""
+        """Return the pool's jobs, including those that ended recently."""
         return self._jobs_in_pool(pool, self.client.list_jobs())
 
     def _jobs_in_pool(self, pool: str, listed: Iterable[PilotJob]) -> list[PilotJob]:

@@ -1,4 +1,4 @@
-"""Describe why Slurm does not start a job, or why a job has ended."""
+"""Explain why Slurm does not start a job, or why a job has ended."""
 
 # Reasons why Slurm never starts a job unless the job or the cluster changes.
 HOPELESS_REASONS = frozenset({
@@ -59,7 +59,7 @@ ENDS = {
 
 
 def describe_reason(reason: str) -> str:
-    """Return why Slurm does not start a job, including Slurm's own term for the reason."""
+    """Explain why Slurm does not start a job, with Slurm's own term for the reason."""
     word = reason.partition(",")[0].strip("()") or "None"
     words = WORDS.get(word) or next((text for prefix, text in PREFIXES if word.startswith(prefix)), "")
     return f"{words} ({reason.strip('()')})" if words else reason
@@ -68,7 +68,7 @@ def describe_reason(reason: str) -> str:
 def describe_end(
     job_id: str, state: str, exit_code: int, machine: str, *, is_preempted: bool = False
 ) -> str:  # fmt: skip
-    """Return why a job has ended or is ending.
+    """Explain why a job has ended or is ending.
 
     A job that is ending has an exit code if its script has exited.
     """

@@ -1,4 +1,4 @@
-"""Validate the settings of a pool on Slurm."""
+"""Validate the settings of a Slurm pool."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -81,7 +81,7 @@ Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 
 class LoginSettings(BaseModel):
-    """Machine with Slurm's programs, which Berth reaches over SSH. `key` names a secret of the pool."""
+    """Login node with Slurm's programs, accessed over SSH. `key` is the name of a secret of the pool."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -93,7 +93,7 @@ class LoginSettings(BaseModel):
     bastion: BastionSettings | None = None
 
     def resolved(self) -> dict[str, Any]:
-        """Return all values, defaults included, as a JSON object."""
+        """Return all values including defaults, as a JSON object."""
         values = {
             "address": self.address, "port": self.port, "user": self.user, "host_key": self.host_key,
             "key": self.key.removeprefix("secret:"), "bastion": None,
@@ -109,7 +109,7 @@ class LoginSettings(BaseModel):
 
 
 class SlurmSettings(BaseModel):
-    """Settings of a pool whose nodes are Slurm jobs. Without a partition, Slurm's default applies."""
+    """Settings of a Slurm pool, whose nodes are Slurm jobs. Without a partition, Slurm's default applies."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -181,7 +181,7 @@ class SlurmSettings(BaseModel):
 
     @property
     def rest_options(self) -> Mapping[str, str]:
-        """Additional options as keys of a slurmrestd job."""
+        """Additional options, converted to the keys of a slurmrestd job."""
         pairs = (option.removeprefix("--").partition("=") for option in self.options)
         return {name: value for name, _, value in pairs}
 
@@ -204,7 +204,7 @@ class SlurmSettings(BaseModel):
 
 
 def slurm_settings(value: Any) -> SlurmSettings:
-    """Parse a pool's settings. Raises Invalid with the path of each problem within `provider_settings`."""
+    """Return the validated settings. Raises Invalid with the path of each problem in `provider_settings`."""
     settings = parse_settings(SlurmSettings, value)
     if problems := list(access_problems(settings)):
         raise Invalid(problems)
@@ -212,7 +212,7 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that does not apply to the pool's way of reaching Slurm."""
+    """Yield a problem for each setting that has no effect with the pool's access to Slurm."""
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:
@@ -235,7 +235,7 @@ def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
 
 
 def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
-    """Raise Invalid if the time limit leaves no time for work after a node's boot."""
+    """Raise Invalid if the time limit leaves no time for workloads after a node has booted."""
     shortest = boot_timeout + settings.notice_seconds
     if settings.limit_seconds is None or settings.limit_seconds > shortest:
         return

@@ -1,8 +1,7 @@
-"""Shell script that submits a launch request's pilot jobs.
+"""Shell scripts that submit, cancel and run the pilot jobs of a launch request.
 
-The script and the files that it writes contain the secret that machines use to join. The script
-is passed on standard input, because all users of a machine can see command lines, and the files
-are private.
+The submission script and the files that it writes contain the secret that machines use to join. The script is
+passed on standard input, because all users of a machine can see command lines, and the files are private.
 """
 
 import math
@@ -61,7 +60,7 @@ def submission_script(
     settings: SlurmSettings, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
     living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
-    """Return the script. The script prints the ID of each job, and fails if Slurm rejects a job.
+    """Return the submission script. It prints the ID of each job, and fails if Slurm rejects a job.
 
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
     `living` are jobs that may not have read their files yet.
@@ -80,7 +79,7 @@ def submission_script(
 
 
 def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequence[PilotName]) -> str:
-    """Return the script that cancels jobs and deletes the private files of jobs that never started."""
+    """Return the script that cancels jobs, and deletes the private files of jobs that never started."""
     files = "".join(f'rm -f "$directory/pilots/{name}"\n' for name in names)
     return _CANCEL.format(
         environment=environment_lines(settings), directory=shell_path(settings.directory),
@@ -89,13 +88,13 @@ def cancel_script(settings: SlurmSettings, job_ids: Sequence[str], names: Sequen
 
 
 def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
-    """Return the script that makes Slurm validate a pilot job without submitting it."""
+    """Return the script that validates a pilot job with Slurm without submitting it."""
     options = shlex.join(["--test-only", "--job-name=berth", *job_options(settings, order)])
     return f"{environment_lines(settings)}printf '#!/bin/sh\\n' | sbatch {options}\n"
 
 
 def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
-    """Return the sbatch options for each job of a launch request."""
+    """Return the sbatch options of a launch request's jobs."""
     shape = order.shape
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
@@ -115,7 +114,7 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
 
 
 def shell_assignments(order: LaunchRequest, variables: Mapping[str, str]) -> str:
-    """Return the shell lines that set the variables of a launch request's jobs."""
+    """Return the shell lines that assign the variables of a launch request's jobs."""
     values = {**variables, "order": order.client_token[:8]}
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
 
@@ -142,7 +141,7 @@ def _pilot_template() -> str:
 
 
 def shell_path(directory: str) -> str:
-    """Quote a directory for a shell. A tilde is replaced by the home directory on the machine."""
+    """Quote a path for the shell. A leading tilde still expands to the home directory."""
     home, _, rest = directory.partition("/")
     if home != "~":
         return shlex.quote(directory)
@@ -150,6 +149,6 @@ def shell_path(directory: str) -> str:
 
 
 def environment_lines(settings: SlurmSettings) -> str:
-    """Return lines that set the message language and put Slurm's programs on the PATH."""
+    """Return the shell lines that set the message language and add Slurm's programs to the PATH."""
     path = "" if settings.bin is None else f'export PATH={shlex.quote(settings.bin)}:"$PATH"\n'
     return f"export LC_ALL=C\n{path}"

@@ -1,1 +1,1 @@
-"""Provider of hosts that Berth reaches over SSH."""
+"""Provider whose nodes are hosts that Berth reaches over SSH."""

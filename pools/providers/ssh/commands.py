@@ -1,4 +1,4 @@
-"""Run commands over SSH on a server, such as the login node of a cluster."""
+"""Run commands over SSH on another machine, such as a cluster's login node."""
 
 import asyncio
 import shlex
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Server that runs commands. Each command uses a new connection.
+    """Machine on which commands run over SSH. Each command uses a new connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Connections to SSH servers whose host keys are pinned.
+"""Connect to SSH servers whose host keys are pinned.
 
 The user's SSH configuration is ignored: no agent, known_hosts or passwords. Import this module only where
 connections are made, because asyncssh uses 34 MiB of memory.
@@ -29,14 +29,14 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh logs each st
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Result of a command. If a signal ended the command, the exit code is 128 plus the signal's number."""
+    """Result of a command. If a signal ended the command, the exit code is 128 plus the signal number."""
 
     exit_code: int
     output: str
     errors: str
 
     def check(self, action: str) -> str:
-        """Return the output. Raises SshError with the end of the error output if the command failed."""
+        """Return stdout. If the command failed, raise SshError with the end of stderr."""
         if self.exit_code:
             reason = (self.errors.strip() or self.output.strip())[-500:]
             message = f"{action} failed with exit code {self.exit_code}" + (f": {reason}" if reason else "")
@@ -45,7 +45,7 @@ class Finished:
 
 
 class Connection:
-    """Open connection. All methods raise SshError."""
+    """Open SSH connection. All methods raise SshError."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, name: str, timeouts: Timeouts) -> None:
         self._connection, self._name, self._timeouts = connection, name, timeouts
@@ -67,7 +67,7 @@ class Connection:
             raise SshError(SshErrorKind.UNREACHABLE, message) from None
 
     async def upload(self, content: bytes, path: str, *, mode: int = 0o600) -> None:
-        """Replace a file atomically. Only a shell is required, not SFTP."""
+        """Replace a file atomically. The server needs a shell, but no SFTP."""
         target, draft = shlex.quote(path), shlex.quote(path + ".new")
         command = f"umask 077; cat > {draft} && chmod {mode:o} {draft} && mv -f {draft} {target}"
         (await self.run(command, content)).check(f"writing {path} on {self._name}")
@@ -87,7 +87,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> AsyncIterator[Connection]:
-    """Connect and log in. Raises SshError, for example if the host key differs from the pinned key."""
+    """Connect and log in. Raises SshError, for example if the host key is not the pinned one."""
     async with AsyncExitStack() as stack:
         opened = await _within_timeout(endpoint, timeouts, _open(endpoint, stack))
         yield Connection(opened, endpoint.name, timeouts)
@@ -132,7 +132,7 @@ async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHClient
 
 
 def import_private_key(text: str) -> asyncssh.SSHKey:
-    """Parse the private key. Raises SshError with a remedy if it cannot be used."""
+    """Parse a private key. Raises SshError with a remedy if the key cannot be used."""
     try:
         return asyncssh.import_private_key(text)
     except asyncssh.KeyImportError as error:
@@ -153,7 +153,7 @@ def _import_host_key(endpoint: Endpoint) -> asyncssh.SSHKey:
 
 
 class _Client(asyncssh.SSHClient):
-    """SSH client that stores the server's key if it differs from the pinned key."""
+    """SSH client that records the server's host key if it is not the pinned one."""
 
     presented = ""
 
@@ -163,7 +163,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class _SshErrors:
-    """Context manager that converts asyncssh and network errors to SshError, naming the server."""
+    """Context manager that converts asyncssh and network errors to SshError with the server's name."""
 
     def __init__(self, endpoint: Endpoint, client: _Client | None = None) -> None:
         self._endpoint, self._client = endpoint, client
@@ -233,7 +233,7 @@ async def _write(process: Any, stdin: bytes) -> None:
 
 
 def _host_key_algorithms(pinned: asyncssh.SSHKey) -> str:
-    """Return the host key algorithms to offer, starting with those of the pinned key.
+    """Return the host key algorithms to offer, beginning with those of the pinned key.
 
     The other algorithms are also offered, so that a changed key can be detected.
     """

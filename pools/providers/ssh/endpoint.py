@@ -1,4 +1,4 @@
-"""Address and credentials of an SSH server, and connection errors.
+"""Address and credentials of an SSH server, and errors of connections to it.
 
 This module does not import asyncssh, which uses 34 MiB of memory.
 """
@@ -25,7 +25,7 @@ class SshErrorKind(StrEnum):
 
 
 class SshError(Exception):
-    """Raised if a connection or a command fails.
+    """Raised if an SSH connection or a command fails.
 
     `presented` is the server's key if it differs from the pinned key.
     """
@@ -37,7 +37,7 @@ class SshError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """SSH server, with the user and private key for logging in.
+    """SSH server, with the user and the private key to log in.
 
     `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
     server without one. `private_key` is the text of the key. `bastion` is the server through which the
@@ -58,14 +58,14 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds: for a connection including all bastions, and the default for a command."""
+    """Time limits in seconds: for a connection including its bastions, and for a command by default."""
 
     connect: float = 20.0
     command: float = 60.0
 
 
 def normalize_host_key(text: str) -> str:
-    """Return a public key without its comment. Raises ValueError with the reason if it is invalid."""
+    """Return a public key without its comment. Raises ValueError with the reason if the key is invalid."""
     fields = text.split()
     if len(fields) < 2:
         raise ValueError("is not a public key")
@@ -82,7 +82,7 @@ def normalize_host_key(text: str) -> str:
 
 
 def fingerprint(host_key: str) -> str:
-    """Return a public key's fingerprint in OpenSSH's format, with the name of its algorithm."""
+    """Return a public key's fingerprint in OpenSSH's format, with the key's algorithm."""
     algorithm, encoded = host_key.split()[:2]
     digest = hashlib.sha256(base64.b64decode(encoded)).digest()
     return f"{algorithm.removeprefix('ssh-')} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

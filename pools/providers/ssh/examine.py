@@ -1,4 +1,4 @@
-"""Examine the hosts of a new pool without making changes."""
+"""Check the hosts of a new SSH pool without changing anything on them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ ACCEPT = "Compare the fingerprints with those of the hosts, then pin the keys wi
 
 @dataclass(frozen=True, slots=True)
 class ExaminedHost:
-    """Result for one host: its properties, the key that it presented, or the error."""
+    """Result of checking one host: its properties, the host key that it presented, or the error."""
 
     facts: HostFacts | None = None
     scanned_key: str = ""
@@ -30,7 +30,7 @@ class ExaminedHost:
 
 
 def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, timeouts: Timeouts) -> Preview:
-    """Return the hosts as nodes, with any obstacles to their use."""
+    """Return the hosts as machines, with any obstacles to their use."""
     hosts = ssh_settings(pool.provider_settings).resolved()
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
     pools = _pools_by_place(pool)
@@ -86,7 +86,7 @@ def _node(
 
 
 def _too_small_reason(total: Shape, shape: Shape) -> str:
-    """Return why the host is too small for the nodes of the pool, or an empty string."""
+    """Return why the host is too small for a node of the pool, or an empty string."""
     short = [
         name
         for name, has, needs in (

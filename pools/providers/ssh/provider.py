@@ -1,4 +1,4 @@
-"""Nodes from hosts that Berth reaches over SSH.
+"""Provider of nodes on hosts that Berth reaches over SSH.
 
 Berth installs the agent on each host. The hosts are then joined machines, like those of the static provider.
 """
@@ -28,7 +28,7 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Node provider for one pool of SSH hosts. Each listing also advances the maintenance of the hosts.
+    """Provider of one SSH pool. Each call of `list_instances` also continues the maintenance of its hosts.
 
     Only a preview reads `pool`, which may not be stored yet.
     """
@@ -42,7 +42,7 @@ class SshProvider(StaticProvider):
         return super().list_instances(pool)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine all hosts of the pool concurrently."""
+        """Check all hosts of the pool concurrently."""
         try:
             from pools.providers.ssh.examine import TIMEOUTS, examine
         except ModuleNotFoundError as error:
@@ -53,7 +53,7 @@ class SshProvider(StaticProvider):
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        """Return the machines in use as instances, with the labels of their hosts."""
+        """Return the machines in use as instances that have the labels of their hosts."""
         uses = list(uses)
         hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
         labels = dict(hosts.values_list("machine_id", "settings__labels"))
@@ -65,7 +65,7 @@ class SshProvider(StaticProvider):
         ]
 
     def _shortage_message(self, order: LaunchRequest) -> str:
-        """Return the message about missing hosts, including the problems of some hosts."""
+        """Return a message about the lack of usable hosts, including the problems of some hosts."""
         failing = SshHost.objects.filter(pool__name=order.pool, failures__gt=0, removed_at=None)
         failing = failing.order_by("name")
         problems = [f"{host.name}: {host.message}" for host in failing[:HOSTS_NAMED]]

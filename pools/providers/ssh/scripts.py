@@ -1,4 +1,4 @@
-"""Shell scripts that Berth runs on hosts, and the host properties that they report."""
+"""Shell scripts that Berth runs on SSH hosts, and a parser for the properties that hosts report."""
 
 import base64
 import shlex
@@ -61,7 +61,7 @@ rmdir "$home" 2> /dev/null || :
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Properties of a host. `root` is `root` or `sudo`, or empty if Berth cannot become root."""
+    """Properties of an SSH host. `root` is `root` or `sudo`, or empty if Berth cannot become root."""
 
     root: str = ""
     python: str = ""
@@ -83,7 +83,7 @@ class HostFacts:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def problems(self, installation: str) -> list[str]:
-        """Return the reasons that the host cannot be used, with remedies."""
+        """Return why the host cannot be used, with remedies."""
         problems = []
         if not self.root:
             problems.append("the user is not root and cannot use sudo without a password")
@@ -109,7 +109,7 @@ def probe_script(home: str, default_home: str) -> str:
 
 
 def parse_facts(output: str) -> HostFacts:
-    """Parse the output of the probe. Unknown and malformed lines are ignored."""
+    """Parse the output of the probe script. Ignore unknown and malformed lines."""
     single: dict[str, str] = {}
     lists: dict[str, list[str]] = {"missing": [], "gpu": []}
     for line in output.splitlines():
@@ -132,7 +132,7 @@ def parse_facts(output: str) -> HostFacts:
 
 
 def _unquoted_value(values: Mapping[str, str], name: str) -> str:
-    """Return a value from the agent's environment file, which quotes values for a shell."""
+    """Return a value from the agent's environment file, in which values are quoted for the shell."""
     text = values.get(name, "")
     try:
         return " ".join(shlex.split(text))
@@ -146,7 +146,7 @@ def _number(values: Mapping[str, str], name: str) -> int:
 
 
 def install_script(home: str, agent: bytes, env: Mapping[str, str], ca: str = "") -> str:
-    """Return the script that installs the agent as root. The script contains the join token."""
+    """Return the script that installs the agent as root. It contains the join token."""
     encoded = base64.encodebytes(agent).decode("ascii")
     variables = dict(env)
     before = ""
@@ -164,5 +164,5 @@ def uninstall_script(home: str, installation: str) -> str:
 
 
 def as_root(facts: HostFacts) -> str:
-    """Return the command that runs a script from standard input as root."""
+    """Return the command that runs a script from stdin as root."""
     return "sh -s" if facts.root == "root" else "sudo -n sh -s"

@@ -85,7 +85,7 @@ def _check_env(env: dict[str, str]) -> dict[str, str]:
 
 
 def _to_list(hosts: Any) -> Any:
-    """Convert a mapping of hosts by name to a list, and bare addresses to hosts."""
+    """Convert a mapping of names to hosts to a list, and convert plain addresses to hosts."""
     if isinstance(hosts, Mapping):
         hosts = [
             {"name": name, **_to_mapping(host)} if isinstance(_to_mapping(host), Mapping) else host
@@ -124,7 +124,7 @@ class _SettingsModel(BaseModel):
 
 
 class BastionSettings(_SettingsModel):
-    """Server used as a jump host to reach other hosts. The user and key default to the pool's."""
+    """Server used as a jump host. Its user and key default to those of the pool."""
 
     address: Address
     host_key: HostKey
@@ -134,7 +134,7 @@ class BastionSettings(_SettingsModel):
 
 
 class HostSettings(_SettingsModel):
-    """Host of a pool. Fields that are not set inherit the pool's values.
+    """Host of an SSH pool. Fields that are not set have the pool's values.
 
     A host without a `host_key` is not used until its key has been accepted.
     """
@@ -152,7 +152,7 @@ class HostSettings(_SettingsModel):
 
     @property
     def own_name(self) -> str:
-        """Name of the host, else the first label of its DNS name, else its IP address with dashes."""
+        """Name of the host, or the first label of its DNS name, or its IP address with dashes."""
         if self.name:
             return self.name
         is_ip = ":" in self.address or self.address.replace(".", "").isdigit()
@@ -161,7 +161,7 @@ class HostSettings(_SettingsModel):
 
 
 class SshSettings(_SettingsModel):
-    """Settings of a pool: its hosts, and default values for all hosts."""
+    """Settings of an SSH pool: its hosts, and default values for all hosts."""
 
     hosts: Annotated[
         tuple[HostSettings, ...],
@@ -197,7 +197,7 @@ class SshSettings(_SettingsModel):
     )
 
     def resolved(self) -> list[dict[str, Any]]:
-        """Return all hosts with all their values, as JSON."""
+        """Return all hosts with all values including defaults, as JSON."""
         return [self._resolve(host) for host in self.hosts]
 
     def _resolve(self, host: HostSettings) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class SshSettings(_SettingsModel):
 
 
 def ssh_settings(value: Any) -> SshSettings:
-    """Parse a pool's settings. Raises Invalid with the path and host of each problem."""
+    """Return a pool's validated settings. Raises Invalid with the path and host of each problem."""
     try:
         settings = SshSettings.model_validate(value)
     except ValidationError as error:
@@ -232,7 +232,7 @@ def ssh_settings(value: Any) -> SshSettings:
 def pin_host_keys(
     value: Mapping[str, Any], keys: Mapping[str, str], *, replace: bool = False
 ) -> dict[str, Any]:
-    """Return the settings with these keys, by host name, pinned on hosts without a key.
+    """Return the settings with host keys added to the hosts that have none. `keys` maps host names to keys.
 
     With `replace`, the keys also replace pinned keys.
     """
@@ -244,7 +244,7 @@ def pin_host_keys(
 
 
 def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
-    """Return new settings that retain the pinned keys of listed hosts without a `host_key`.
+    """Return the new settings, with the pinned keys of hosts that are listed without a `host_key`.
 
     A key is kept only for the same name and address. `host_key: null` removes the pinned key.
     """

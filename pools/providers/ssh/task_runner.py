@@ -1,4 +1,4 @@
-"""Run SSH tasks on many hosts concurrently in a separate thread.
+"""Run SSH tasks for many hosts concurrently in a background thread.
 
 A hanging host blocks only its own task, which has time limits.
 """
@@ -19,7 +19,7 @@ CONCURRENT_TASKS_MAX = 200  # maximum number of concurrent tasks; further tasks 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a task: the host's properties, its scanned key, or the error."""
+    """Outcome of a task: the host's properties, its host key, or the error."""
 
     task: Task
     facts: HostFacts | None = None
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class TaskRunner:
-    """Running and completed tasks, by host key. Each host has at most one task."""
+    """Running and completed tasks by host ID. Each host has at most one task."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, tuple[Task, Future[Any]]] = {}
@@ -37,7 +37,7 @@ class TaskRunner:
         self._slots: asyncio.Semaphore | None = None
 
     def start(self, host: int, task: Task, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Start a task, unless the host already has one whose outcome has not been collected."""
+        """Start a task for a host, unless the outcome of an earlier task has not been collected."""
         with self._lock:
             if host in self._tasks:
                 coroutine.close()
@@ -50,7 +50,7 @@ class TaskRunner:
             return frozenset(self._tasks)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Return and remove the completed tasks of these hosts."""
+        """Remove and return the outcomes of these hosts' completed tasks."""
         with self._lock:
             ended = [host for host in hosts if host in self._tasks and self._tasks[host][1].done()]
             tasks = {host: self._tasks.pop(host) for host in ended}

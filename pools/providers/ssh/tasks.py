@@ -1,4 +1,4 @@
-"""SSH tasks on a host: scan its key, measure it, install the agent, or uninstall the agent.
+"""Tasks on an SSH host: scan its host key, measure it, and install or uninstall the agent.
 
 Each task can be repeated at any time, even if an earlier one was interrupted.
 """
@@ -25,7 +25,7 @@ TIMEOUTS = Timeouts()
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Agent to install on a host, with its settings and the server's certificate."""
+    """Agent to install on a host, with its settings and the certificates of Berth's server."""
 
     home: str
     agent: bytes = field(repr=False)
@@ -34,12 +34,12 @@ class Installation:
 
 
 async def scan(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> str:
-    """Return the key that the host presents. Raises SshError."""
+    """Return the host key that the host presents. Raises SshError."""
     return await scan_host_key(endpoint, timeouts)
 
 
 async def measure(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) -> HostFacts:
-    """Return the host's properties without changing the host. Raises SshError."""
+    """Return the host's properties without changing anything. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         return await _probe(connection, endpoint, home)
 
@@ -47,7 +47,7 @@ async def measure(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) 
 async def install(
     endpoint: Endpoint, order: Installation, installation: str, timeouts: Timeouts = TIMEOUTS
 ) -> HostFacts:
-    """Check the host, install the agent, and make it join its pool. Raises SshError."""
+    """Check the host, install the agent, and let the machine join its pool. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         facts = await _probe(connection, endpoint, order.home)
         if problems := facts.problems(installation):
@@ -61,7 +61,7 @@ async def install(
 async def uninstall(
     endpoint: Endpoint, home: str, installation: str, timeouts: Timeouts = TIMEOUTS
 ) -> HostFacts:
-    """Delete the agent and its files if this Berth installation installed them. Raises SshError."""
+    """Delete the agent and its files, if this Berth installation installed them. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         facts = await _probe(connection, endpoint, home)
         if not facts.root:

@@ -1,4 +1,4 @@
-"""Install, repair and uninstall the agents of SSH hosts, as `pools.engine.ssh_hosts` decides."""
+"""Install, repair and uninstall the agents of SSH hosts. `pools.engine.ssh_hosts` decides what is due."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -42,7 +42,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Maintenance of all pools' SSH hosts. A step never waits for a host."""
+    """Maintenance of the SSH hosts of all pools. A step never waits for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], runner: TaskRunner,
@@ -115,7 +115,7 @@ class SshUpkeep:
         self._runner.start(row.pk, task, coroutine)
 
     def _begin_installation(self, row: SshHost) -> bool:
-        """Record that the host may now contain files, and revoke previous join tokens.
+        """Record that an installation on the host begins, and revoke its earlier join tokens.
 
         Return False if the host has just been removed.
         """
@@ -158,7 +158,7 @@ class SshUpkeep:
             history.write(row.pool, ScalingKind.ERROR, f"host {row.name}: {row.message}", at=now)
 
     def _watch_duration(self, pool: NodePool) -> timedelta:
-        """Return how long this process has monitored the pool without a long interruption."""
+        """Return how long this process has watched the pool without a long interruption."""
         current = time.monotonic()
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)
@@ -169,7 +169,7 @@ class SshUpkeep:
 
 
 def _import_tasks() -> Any:
-    """Return the `tasks` module. Only processes that connect to hosts load asyncssh."""
+    """Return the `tasks` module. It is imported late, so that only processes that need asyncssh load it."""
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:

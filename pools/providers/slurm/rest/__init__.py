@@ -1,1 +1,1 @@
-"""Access to a Slurm cluster through slurmrestd, Slurm's REST API."""
+"""Control a Slurm cluster through slurmrestd, Slurm's REST API."""

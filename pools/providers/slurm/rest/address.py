@@ -1,4 +1,4 @@
-"""Validate the address and the certificate of slurmrestd."""
+"""Validate the URL and the CA certificates of slurmrestd."""
 
 import ssl
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ URL_ALLOWED = "https://HOST[:PORT], http://127.0.0.1:PORT on Berth's machine, or
 
 
 def check_url(url: str) -> str:
-    """Return the URL. Raises PydanticCustomError if it would expose the token or cannot be used."""
+    """Return the URL. Raises PydanticCustomError if it is unusable or would send the token unencrypted."""
     if url.startswith("unix:"):
         if not url.startswith("unix:/") or not url.isprintable():
             raise PydanticCustomError("rest_url", "has no absolute path", {"allowed": URL_ALLOWED})

@@ -1,4 +1,4 @@
-"""Parse the jobs, machines and partitions in slurmrestd's responses, in all supported versions."""
+"""Parse jobs, machines and partitions in responses of all supported slurmrestd versions."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Unreadable(ValueError):
 
 
 def rows(answer: Row, key: str) -> list[Row]:
-    """Return the objects in a list of the response. Raises Unreadable if it is not such a list."""
+    """Return the objects in a list of the response. Raises Unreadable if `key` contains no such list."""
     listed = answer.get(key)
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         raise Unreadable(key)
@@ -29,7 +29,7 @@ def rows(answer: Row, key: str) -> list[Row]:
 
 
 def parse_jobs(answer: Row, user: str, now: float) -> Iterator[PilotJob]:
-    """Yield the user's pilot jobs of all installations. `now` is the time in seconds since 1970."""
+    """Yield the user's pilot jobs of all installations. `now` is a Unix time."""
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
         if name is not None and _user(row, "user_name") == user:
@@ -37,7 +37,7 @@ def parse_jobs(answer: Row, user: str, now: float) -> Iterator[PilotJob]:
 
 
 def parse_accounting(answer: Row, user: str) -> Iterator[PilotJob]:
-    """Yield the user's pilot jobs in a response of the accounting database."""
+    """Yield the user's pilot jobs in a response from the accounting database."""
     for row in rows(answer, "jobs"):
         name = parse_name(str(row.get("name")))
         state = row.get("state")
@@ -64,13 +64,13 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
 
 
 def release(answer: Row) -> str:
-    """Return the version of Slurm that sent the response, or an empty string."""
+    """Return the version of Slurm that sent the response, or an empty string if there is none."""
     meta = _object(answer.get("meta"))
     return str(_object(meta.get("Slurm") or meta.get("slurm")).get("release") or "")
 
 
 def number(value: object) -> int | None:
-    """Return the number, or None for infinite and missing values."""
+    """Return the number, or None if the value is infinite or missing."""
     if isinstance(value, dict):
         is_number = value.get("set") and not value.get("infinite")
         return number(value.get("number")) if is_number else None
@@ -92,7 +92,7 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _user(row: Row, key: str) -> str:
-    """Return the job's user. Raises Unreadable if there is none, because the job may belong to this pool."""
+    """Return the user who owns a job. Raises Unreadable if missing, because the job may be this pool's."""
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise Unreadable(key)
@@ -140,13 +140,12 @@ def _is_default(row: Row) -> bool:
 
 
 def _minutes(value: object) -> int | None:
-    """Convert minutes to seconds. Return None for no limit."""
+    """Convert minutes to seconds. Return None if there is no limit."""
     minutes = number(value)
     return None if minutes is None else minutes * 60
 
 
 def _parse_names(value: object) -> Sequence[str]:
-    """Return the names in a list or in comma-separated text."""
     if isinstance(value, str):
         return [name for name in value.split(",") if name]
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

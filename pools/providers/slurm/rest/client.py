@@ -34,7 +34,7 @@ HISTORY = timedelta(days=2)
 
 
 class SlurmRest:
-    """Cluster behind slurmrestd.
+    """Client of a Slurm cluster behind slurmrestd.
 
     `server` returns its address and credentials, or raises ProviderError if they cannot be used. `versions`
     are the negotiated versions by URL, which pools share.
@@ -117,7 +117,7 @@ class SlurmRest:
         return Connection(self._server())
 
     def _negotiated_api(self, connection: Connection) -> Api:
-        """Return the version of the API, which is negotiated once per server."""
+        """Return the API version, which is negotiated once for each server."""
         url = connection.server.url
         api = self._versions.get(url)
         if api is None:
@@ -132,10 +132,10 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None, ignored: Collection[int] = (), api: str = "slurm",
         seconds: float | None = None,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Return the JSON object of the response. Raises ProviderError unless the error's code is `ignored`.
+        """Call slurmrestd and return the JSON object of its response.
 
-        If a path does not exist, the next call negotiates the version again, because slurmrestd may have been
-        upgraded.
+        Raises ProviderError unless the error's code is in `ignored`. If a path does not exist, the next call
+        negotiates the version again, because slurmrestd may have been upgraded.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"
@@ -164,7 +164,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline for this many calls, so that other pools do not have to wait."""
+    """Return the monotonic deadline for several calls. It limits how long other pools have to wait."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 
@@ -173,7 +173,7 @@ def _too_slow(server: Server) -> ProviderError:
 
 
 def token_findings(token: str, now: datetime) -> Iterable[Finding]:
-    """Yield a finding if the token has expired or will soon."""
+    """Yield a finding if the token has expired or expires soon."""
     expiry = token_expiry(token)
     remedy = "Create another with `scontrol token lifespan=SECONDS`."
     if expiry is not None and expiry <= now:

@@ -1,4 +1,4 @@
-"""HTTP calls to slurmrestd. Every call has a time limit and a limit on the size of its response."""
+"""Send HTTP requests to slurmrestd, with limits on time and response size."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Kind = ProviderErrorKind
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Address of slurmrestd and the user's credentials. `ca` is a certificate in PEM format, or empty."""
+    """Address and credentials of slurmrestd. `ca` contains certificates in PEM format, or is empty."""
 
     url: str
     user: str
@@ -27,7 +27,6 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Name of the server in messages."""
         return f"slurmrestd at {self.url}"
 
 
@@ -37,7 +36,7 @@ class Response:
     content: bytes
 
     def json(self) -> Mapping[str, Any] | None:
-        """Return the JSON object, or None for other content."""
+        """Return the JSON object in the body, or None if the body is something else."""
         try:
             value = json.loads(self.content)
         except (ValueError, RecursionError):
@@ -46,7 +45,7 @@ class Response:
 
 
 class Connection:
-    """Calls to one server as one user.
+    """Connection to slurmrestd as one user.
 
     Redirects are not followed, because the token would be sent to the other server.
     """
@@ -60,7 +59,7 @@ class Connection:
         self, method: str, path: str, *, params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, seconds: float,
     ) -> Response:  # fmt: skip
-        """Return the response regardless of its status, except for redirects.
+        """Send a request. Return the response regardless of its status, unless it is a redirect.
 
         Raises ProviderError. After a TIMEOUT, the call may still have taken effect.
         """
@@ -131,7 +130,7 @@ class Connection:
 
 
 def _run(call: Coroutine[Any, Any, Response]) -> Response:
-    """Run a call. Unlike `asyncio.run`, do not wait for the thread of a hanging name resolution."""
+    """Run a coroutine. Unlike `asyncio.run`, do not wait for a thread whose name resolution hangs."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(call)

@@ -26,7 +26,7 @@ UNSPECIFIED = (
 
 
 def reported_errors(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the errors in a response. Entries with the code 0 are successes and are ignored."""
+    """Return the errors in a response. Entries with the code 0 mean success and are ignored."""
     # Newer versions report the result of a cancellation as a status.
     statuses = [row.get("error") for row in _objects(answer.get("status"))]
     listed = [*_objects(answer.get("errors")), *_objects(statuses)]
@@ -39,7 +39,7 @@ def error_code(error: Mapping[str, Any]) -> int | None:
 
 
 def failure(server: Server, response: Response, errors: Sequence[Mapping[str, Any]] = ()) -> ProviderError:
-    """Return the error for a response that reports a failure. The message never contains the token."""
+    """Return the error for a response that reports a failure. Its message never contains the token."""
     status_kind = _STATUS_KINDS.get(response.status)
     if status_kind is Kind.CREDENTIALS:
         return ProviderError(Kind.CREDENTIALS, f"{server.place} {REJECTED.format(user=server.user)}")
@@ -56,7 +56,7 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
 
 
 def unreadable(server: Server, subject: str) -> ProviderError:
-    """Return the error for a response that is not in the format of slurmrestd's API."""
+    """Return the error for a response that does not have the format of slurmrestd's API."""
     message = f"{server.place} sent {subject} that Berth cannot read. Check provider_settings.rest_url"
     return ProviderError(Kind.BROKEN, message)
 

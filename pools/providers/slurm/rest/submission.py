@@ -1,4 +1,4 @@
-"""Body of the request that submits a pilot job.
+"""Build the HTTP request that submits a pilot job to slurmrestd.
 
 The job's join token is in its environment, because slurmrestd cannot write files. Slurm shows the environment
 only to the user and to its administrators.
@@ -28,7 +28,7 @@ unset {variable}
 def submission_body(
     api: Api, settings: SlurmSettings, order: LaunchRequest, name: PilotName, variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the body for the same job that `sbatch` submits for other pools."""
+    """Return the request body for a job. It describes the same job that `sbatch` submits for other pools."""
     load = _LOAD.format(directory=shell_path(settings.directory), days=LOG_DAYS, variable=VARIABLE)
     job = {
         **_common_keys(settings, order), **dict(settings.rest_options),
@@ -52,7 +52,7 @@ def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any
 
 
 def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    """Return the remaining keys for Slurm 22.05, which cannot send a signal to the script."""
+    """Return the other job keys for Slurm 22.05, which cannot send a signal to the batch script."""
     shape = order.shape
     return {
         "nodes": 1, "no_requeue": True, "memory_per_node": shape.memory_mib,

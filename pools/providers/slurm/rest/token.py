@@ -1,4 +1,4 @@
-"""JWT tokens that Slurm uses to authenticate a user."""
+"""Parse the JWT that authenticates a user to slurmrestd."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 
 
 def parse_token(text: str) -> str | None:
-    """Return the token from the output of `scontrol token`, or from a file that contains only the token.
+    """Return the JWT in the output of `scontrol token`, or in a file that contains only the JWT.
 
     Return None if the text contains no token.
     """
@@ -34,7 +34,7 @@ def parse_token(text: str) -> str | None:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """Return when the token expires, or None if it contains no expiry time."""
+    """Return the expiry time of the token, or None if it has none."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

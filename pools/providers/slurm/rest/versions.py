@@ -1,4 +1,4 @@
-"""Versions of slurmrestd's API."""
+"""Negotiate the version of slurmrestd's API."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _PATH = re.compile(r"/(slurm|slurmdb)/(v\d+\.\d+\.\d+)/jobs/?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Version of the API to use, and whether the accounting database can be read with the same version."""
+    """API version to use, and whether it also covers the accounting database."""
 
     version: str
     has_accounting: bool
@@ -31,7 +31,7 @@ class Api:
 
 
 def negotiate(connection: Connection) -> Api:
-    """Return the newest version that both sides support. Raises ProviderError if there is none."""
+    """Return the newest API version that both sides support. Raises ProviderError if there is none."""
     server = connection.server
     response = connection.call("GET", DESCRIPTION, seconds=SECONDS)
     answer = response.json()
@@ -43,7 +43,7 @@ def negotiate(connection: Connection) -> Api:
 
 
 def choose(server: Server, paths: Mapping[str, Any]) -> Api:
-    """Return the newest supported version among these API paths. Raises ProviderError if there is none."""
+    """Return the newest supported version in these API paths. Raises ProviderError if there is none."""
     matches = [match for path in paths if (match := _PATH.fullmatch(path))]
     offered = {kind: {match[2] for match in matches if match[1] == kind} for kind in ("slurm", "slurmdb")}
     version = next((version for version in UNDERSTOOD if version in offered["slurm"]), None)
