@@ -132,12 +132,12 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
         "outcome": "would_stay_pending", "workload": {"name": "train"}, "decisions": [], "evictions": [],
         "blockers": [{"reason": "WouldExceedFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
-    found = {
+    response = {
         "outcome": "change",
         "sentence": "It would start with 1 GPU.",
         "change": {"kind": "request_lowered"},
     }
-    server = StubServer(httpx.Response(200, json=answer), httpx.Response(200, json=found))
+    server = StubServer(httpx.Response(200, json=answer), httpx.Response(200, json=response))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert server.calls == ["POST /api/v1/workloads?dry_run=true", "POST /api/v1/workloads:smallest-change"]
     assert result.stdout.splitlines() == [
@@ -149,8 +149,8 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
 @pytest.mark.parametrize("status", [200, 404, 429])
 def test_dry_run_without_a_smallest_change_shows_only_the_prediction(terminal: Terminal, status: int) -> None:
     answer = {"outcome": "would_stay_pending", "workload": {"name": "train"}}
-    found = {"outcome": "no_change", "sentence": "None."}
-    second = httpx.Response(200, json=found) if status == 200 else problem(status, detail="Not now.")
+    response = {"outcome": "no_change", "sentence": "None."}
+    second = httpx.Response(200, json=response) if status == 200 else problem(status, detail="Not now.")
     server = StubServer(httpx.Response(200, json=answer), second)
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert (result.exit_code, result.stdout) == (0, "train: would stay pending\n")

@@ -139,5 +139,5 @@ def test_form_shows_errors_of_the_repository_at_its_fields(
     errors = [error.text for field in (*part.fields, *part.more) for error in field.errors]
     assert len(errors) == 1
     assert message in errors[0]
-    assert not shown.other_errors
+    assert [fault.field is not None for fault in shown.faults] == [True], "the field shows the only error"
     assert html.escape(errors[0]) in answer.content.decode()
