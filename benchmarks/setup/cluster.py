@@ -19,6 +19,7 @@ class Cluster:
     quota: int = 20
     limit: int = 120
     node: int = 60
+    pods_per_node: int = 200
     reservation_after: int | None = 600
 
     @property
@@ -38,7 +39,7 @@ def create_cluster(cluster: Cluster) -> tuple[str, list[str]]:
     nodes = -(-cluster.cpus // cluster.node)
     pool = NodePool.objects.create(
         name=POOL, provider="fake", runtime="fake", nodes_min=nodes, nodes_max=nodes, gpus_per_node=0,
-        cpu_milli=cluster.node * 1000, memory_mib=1_000_000, max_pods=200,
+        cpu_milli=cluster.node * 1000, memory_mib=1_000_000, max_pods=cluster.pods_per_node,
         reservation_after=cluster.reservation_after,
     )  # fmt: skip
     departments = [Department.objects.create(name=f"d{i}") for i in range(cluster.departments)]
